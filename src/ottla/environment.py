@@ -1,0 +1,65 @@
+"""What the code below the broker may ask of the world: the time, chance, and a way to call back.
+
+Everything that needs time or randomness is handed one of these, which is why the same state machines run in a broker and
+in a test with a virtual clock. The lowest layer: it imports nothing of Ottla.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time in milliseconds."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch: for timestamps that people and logs see."""
+
+    def now_ms(self) -> int:
+        """Milliseconds on a clock that never goes back: for deadlines."""
+
+
+class Random(Protocol):
+    """The source of ids and jitter."""
+
+    def bytes16(self) -> bytes:
+        """16 random bytes, for a uuid."""
+
+    def below(self, bound: int) -> int:
+        """A number from 0 (inclusive) to `bound` (exclusive)."""
+
+
+class Cancellable(Protocol):
+    """A call that was asked for and can be taken back."""
+
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """Calls back later, on the thread of the event loop."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable: ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class SystemRandom:
+    """The machine's own randomness."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def bytes16(self) -> bytes:
+        return self._random.randbytes(16)
+
+    def below(self, bound: int) -> int:
+        return self._random.randrange(bound)

@@ -1,0 +1,44 @@
+"""An answer that is there at once, or comes later.
+
+A handler returns a response, or a `Pending` that something else completes: an append that reached the replicas, data that
+arrived, coordinator records that were committed. Nothing is a task or a future unless it has to wait, and waiting is one
+object and one call back.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeAlias, TypeVar
+
+R = TypeVar("R")
+
+
+class Pending(Generic[R]):
+    """A response that comes later, once. The listener is called at once when the response is there already."""
+
+    __slots__ = ("_listener", "_response", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._response: R | None = None
+        self._listener: Callable[[R], None] | None = None
+
+    def complete(self, response: R) -> None:
+        """Answer. A second answer is a bug of the caller and raises RuntimeError."""
+        if self.done:
+            raise RuntimeError("this answer was given already")
+        self.done = True
+        if self._listener is None:
+            self._response = response
+        else:
+            self._listener(response)
+
+    def listen(self, listener: Callable[[R], None]) -> None:
+        """Call `listener(response)` when the response is there."""
+        if self.done:
+            assert self._response is not None
+            listener(self._response)
+        else:
+            self._listener = listener
+
+
+T = TypeVar("T")
+Answer: TypeAlias = T | Pending[T]

@@ -1,0 +1,537 @@
+"""A declaration and a version become functions: the only place where messages turn into bytes and back.
+
+Strategy. For each (class, version) the text of a straight-line Python function is written, nested structs inlined, and
+compiled on first use; runs of fixed-size fields become one precompiled struct call. Four functions can be made:
+
+    decoder(cls, version)     (data: bytes, position) -> (object, position after it)
+    positions(cls, version)   (data: bytes, position) -> (tuple, position after it): the same walk without objects; a struct
+                              is a tuple of all its declared fields in order, records are a (start, end) pair into `data`
+    encoder(cls, version)     (object, write): calls write(bytes) piece by piece; a records field is handed over as it is,
+                              so that a region of a file can travel to the socket without being read
+    (encode and decode below are the plain forms over whole messages)
+
+Bad input. Decoders let the slice and struct errors of Python find truncation, check lengths for being negative, and check
+once, at the end, that the walk did not run past the data; all of that comes out as PeerError. No list is allocated ahead of
+its elements, so a lying count costs nothing. Encoders refuse a value in a version that lacks its field unless the field is
+ignorable, as Kafka does.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from ottla.protocol.schema import Array, Bool, Field, Message, Primitive, Records, String, Struct
+from ottla.protocol.wire import UVARINT_BYTES, PeerError, read_uvarint, write_uvarint
+
+S = TypeVar("S", bound=Struct)
+Decoder = Callable[[bytes, int], tuple[Any, int]]
+Encoder = Callable[[Any, Callable[[Any], None]], None]
+
+
+class UnsupportedField(ValueError):
+    """A message holds a value that the version it is to be encoded in cannot carry."""
+
+
+_MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError, OverflowError, MemoryError)
+_NEGATIVE: Final = "a length or count is negative where null is not allowed"
+
+
+def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[S, int]:
+    """The message of `cls` that begins at `position`, and the position after it. Raises PeerError."""
+    try:
+        value, end = decoder(cls, version)(data, position)
+    except _MALFORMED as cause:
+        raise PeerError(f"malformed {cls.__name__} version {version}: {cause}") from None
+    if end > len(data):
+        raise PeerError(f"{cls.__name__} version {version} is cut off")
+    return value, end
+
+
+def decode_positions(cls: type[Struct], version: int, data: bytes, position: int = 0) -> tuple[tuple[Any, ...], int]:
+    """As `decode`, but nested tuples in declaration order and (start, end) for records. Raises PeerError."""
+    try:
+        value, end = positions(cls, version)(data, position)
+    except _MALFORMED as cause:
+        raise PeerError(f"malformed {cls.__name__} version {version}: {cause}") from None
+    if end > len(data):
+        raise PeerError(f"{cls.__name__} version {version} is cut off")
+    return value, end
+
+
+def encode(message: Struct, version: int) -> bytes:
+    """`message` as bytes. Raises UnsupportedField when the version cannot carry a value of it."""
+    pieces: list[bytes] = []
+    encoder(type(message), version)(message, pieces.append)
+    return b"".join(pieces)
+
+
+def encode_pieces(message: Struct, version: int, head: bytes = b"") -> list[Any]:
+    """`message` behind `head` as buffers for a socket: runs of bytes joined, file regions between them as they are."""
+    pieces: list[Any] = [head] if head else []
+    encoder(type(message), version)(message, pieces.append)
+    joined: list[Any] = []
+    run: list[bytes] = []
+    for piece in pieces:
+        if type(piece) is bytes:
+            run.append(piece)
+            continue
+        if run:
+            joined.append(b"".join(run))
+            run = []
+        joined.append(piece)
+    if run:
+        joined.append(b"".join(run))
+    return joined
+
+
+_DECODERS: dict[tuple[type[Struct], int], Decoder] = {}
+_POSITIONS: dict[tuple[type[Struct], int], Decoder] = {}
+_ENCODERS: dict[tuple[type[Struct], int], Encoder] = {}
+
+
+def decoder(cls: type[Struct], version: int) -> Decoder:
+    """The function that reads `cls` in `version`, made on first use."""
+    made = _DECODERS.get((cls, version))
+    if made is None:
+        made = _DECODERS[cls, version] = _Reading(_checked(cls, version), version, objects=True).function(cls)
+    return made
+
+
+def positions(cls: type[Struct], version: int) -> Decoder:
+    """The function that reads `cls` in `version` into tuples and positions, made on first use."""
+    made = _POSITIONS.get((cls, version))
+    if made is None:
+        made = _POSITIONS[cls, version] = _Reading(_checked(cls, version), version, objects=False).function(cls)
+    return made
+
+
+def encoder(cls: type[Struct], version: int) -> Encoder:
+    """The function that writes `cls` in `version`, made on first use."""
+    made = _ENCODERS.get((cls, version))
+    if made is None:
+        made = _ENCODERS[cls, version] = _Writing(_checked(cls, version), version).function(cls)
+    return made
+
+
+def _checked(cls: type[Struct], version: int) -> bool:
+    """Whether `version` of `cls` is flexible. Raises UnsupportedField for a version that was never declared."""
+    if not issubclass(cls, Message):
+        return False
+    if version not in cls.VERSIONS:
+        raise UnsupportedField(f"{cls.__name__} has no version {version}, only {cls.VERSIONS}")
+    return version in cls.FLEXIBLE
+
+
+class _Source:
+    """The text of a function in the making, and the objects that it names."""
+
+    def __init__(self, flexible: bool, version: int) -> None:
+        self.flexible = flexible
+        self.version = version
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {
+            "PeerError": PeerError,
+            "UnsupportedField": UnsupportedField,
+            "uvarint_at": read_uvarint,
+            "uvarint": write_uvarint,
+            "UV": UVARINT_BYTES,
+        }
+        self._names = 0
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("  " * depth + text)
+
+    def name(self, prefix: str = "v") -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def bind(self, value: Any, prefix: str = "k") -> str:
+        """A global name for `value`."""
+        name = self.name(prefix)
+        self.scope[name] = value
+        return name
+
+    def structure(self, formats: str) -> struct.Struct:
+        return struct.Struct(">" + formats)
+
+    def compiled(self, name: str, signature: str) -> Any:
+        text = f"def {name}({signature}):\n" + "\n".join(self.lines) + "\n"
+        exec(compile(text, f"<{name} version {self.version}>", "exec"), self.scope)
+        return self.scope[name]
+
+    def present(self, declared: Field) -> bool:
+        return self.version in declared.versions and self.version not in declared.tagged
+
+    def tagged(self, fields: tuple[Field, ...]) -> list[Field]:
+        if not self.flexible:
+            return []
+        return sorted(
+            (f for f in fields if self.version in f.tagged and self.version in f.versions), key=lambda f: f.tag
+        )
+
+    def compact(self, declared: Field) -> bool:
+        return self.flexible and not declared.never_flexible
+
+
+def _fixed_format(declared: Field) -> str:
+    return declared.type.format if isinstance(declared.type, Primitive) else ""
+
+
+class _Reading(_Source):
+    """Writes decoders. The generated code walks `data` with the local `p`."""
+
+    def __init__(self, flexible: bool, version: int, *, objects: bool) -> None:
+        super().__init__(flexible, version)
+        self.objects = objects
+
+    def function(self, cls: type[Struct]) -> Decoder:
+        result = self.struct(1, cls)
+        self.line(1, f"return {result}, p")
+        made: Decoder = self.compiled(f"read_{cls.__name__}", "data, p")
+        return made
+
+    def struct(self, depth: int, cls: type[Struct]) -> str:
+        """Code that reads a struct; returns the expression that holds it."""
+        values: dict[str, str] = {}
+        if self.objects:
+            made = self.name("o")
+            self.line(depth, f"{made} = {self.bind(cls.__new__)}({self.bind(cls)})")
+            target: Callable[[Field], str] = lambda f: f"{made}.{f.name}"  # noqa: E731
+        else:
+            names = {f.name: self.name() for f in cls.FIELDS}
+            target = lambda f: names[f.name]  # noqa: E731
+        present = [f for f in cls.FIELDS if self.present(f)]
+        index = 0
+        while index < len(present):
+            run = [present[index]]
+            while (
+                _fixed_format(run[-1]) and index + len(run) < len(present) and _fixed_format(present[index + len(run)])
+            ):
+                run.append(present[index + len(run)])
+            if _fixed_format(run[0]):
+                self.fixed(depth, [target(f) for f in run], "".join(_fixed_format(f) for f in run))
+            else:
+                self.value(depth, run[0], target(run[0]))
+            index += len(run)
+        tagged = self.tagged(cls.FIELDS)
+        for declared in cls.FIELDS:
+            if declared not in present:
+                self.default(depth, declared, target(declared))
+        if self.flexible:
+            self.tags(depth, tagged, target, made if self.objects else "")
+        elif self.objects:
+            self.line(depth, f"{made}.unknown_tags = None")
+        if self.objects:
+            return made
+        values = {f.name: target(f) for f in cls.FIELDS}
+        return "(" + "".join(f"{v}, " for v in values.values()) + ")"
+
+    def default(self, depth: int, declared: Field, target: str) -> None:
+        value = declared.default_value()
+        if isinstance(value, list):
+            self.line(depth, f"{target} = []")
+        elif isinstance(value, Struct):
+            if self.objects:
+                self.line(depth, f"{target} = {self.bind(declared.default_value)}()")
+            else:
+                self.line(depth, f"{target} = None")
+        else:
+            self.line(depth, f"{target} = {self.bind(value)}")
+
+    def fixed(self, depth: int, targets: list[str], formats: str) -> None:
+        layout = self.structure(formats)
+        unpack = self.bind(layout.unpack_from, "u")
+        self.line(depth, f"{', '.join(targets)}, = {unpack}(data, p); p += {layout.size}")
+
+    def length(self, depth: int, compact: bool, wide: bool) -> str:
+        """Code that reads a length or count into a new local; -1 stands for null."""
+        n = self.name("n")
+        if compact:
+            self.line(depth, f"{n} = data[p]; p += 1")
+            self.line(depth, f"if {n} > 127: {n}, p = uvarint_at(data, p - 1)")
+            self.line(depth, f"{n} -= 1")
+        else:
+            self.fixed(depth, [n], "i" if wide else "h")
+        return n
+
+    def value(self, depth: int, declared: Field, target: str) -> None:
+        """Code that reads one field that has no fixed size (or a single one) into `target`."""
+        nullable = self.version in declared.nullable
+        compact = self.compact(declared)
+        kind = declared.type
+        if isinstance(kind, Array):
+            self.array(depth, kind.element, target, nullable, compact)
+        elif isinstance(kind, Primitive) and kind.format:
+            self.fixed(depth, [target], kind.format)
+        elif isinstance(kind, Primitive):
+            self.blob(depth, kind, target, nullable, compact)
+        elif nullable:
+            self.line(depth, "p += 1")
+            self.line(depth, "if data[p - 1] > 127:")
+            self.line(depth + 1, f"{target} = None")
+            self.line(depth, "else:")
+            self.line(depth + 1, f"{target} = {self.struct(depth + 1, kind)}")
+        else:
+            self.line(depth, f"{target} = {self.struct(depth, kind)}")
+
+    def blob(self, depth: int, kind: Primitive, target: str, nullable: bool, compact: bool) -> None:
+        n = self.length(depth, compact, wide=kind is not String)
+        self.line(depth, f"if {n} < 0:")
+        if nullable:
+            self.line(depth + 1, f"if {n} < -1: raise PeerError({_NEGATIVE!r})")
+            self.line(depth + 1, f"{target} = None")
+        else:
+            self.line(depth + 1, f"raise PeerError({_NEGATIVE!r})")
+        self.line(depth, "else:")
+        if kind is String:
+            self.line(depth + 1, f"{target} = data[p:p + {n}].decode()")
+        elif kind is Records and not self.objects:
+            self.line(depth + 1, f"{target} = (p, p + {n})")
+        else:
+            self.line(depth + 1, f"{target} = data[p:p + {n}]")
+        self.line(depth + 1, f"p += {n}")
+
+    def array(self, depth: int, element: Any, target: str, nullable: bool, compact: bool) -> None:
+        n = self.length(depth, compact, wide=True)
+        self.line(depth, f"if {n} < 0:")
+        if nullable:
+            self.line(depth + 1, f"if {n} < -1: raise PeerError({_NEGATIVE!r})")
+            self.line(depth + 1, f"{target} = None")
+        else:
+            self.line(depth + 1, f"raise PeerError({_NEGATIVE!r})")
+        self.line(depth, "else:")
+        inner = depth + 1
+        if isinstance(element, Primitive) and element.format and element is not Bool:
+            self.line(
+                inner, f"if p + {n} * {element.size} > len(data): raise PeerError('an array runs past the frame')"
+            )
+            unpack = self.bind(struct.unpack_from)
+            letter = element.format
+            if element.size == 16:
+                self.line(inner, f"{target} = [data[q:q + 16] for q in range(p, p + {n} * 16, 16)]")
+            else:
+                self.line(inner, f"{target} = list({unpack}('>%d{letter}' % {n}, data, p)) if {n} else []")
+            self.line(inner, f"p += {n} * {element.size}")
+            return
+        items, add = self.name("l"), self.name("a")
+        self.line(inner, f"{items} = []")
+        self.line(inner, f"{add} = {items}.append")
+        self.line(inner, f"for _ in range({n}):")
+        if isinstance(element, Primitive):
+            one = self.name()
+            if element.format:
+                self.fixed(inner + 1, [one], element.format)
+            else:
+                self.blob(inner + 1, element, one, False, compact)
+            self.line(inner + 1, f"{add}({one})")
+        else:
+            self.line(inner + 1, f"{add}({self.struct(inner + 1, element)})")
+        self.line(inner + 1, "if p > len(data): raise PeerError('an array runs past the frame')")
+        self.line(inner, f"{target} = {items}")
+
+    def tags(self, depth: int, tagged: list[Field], target: Callable[[Field], str], made: str) -> None:
+        """Code that reads the tagged section: known tags into their fields, unknown ones kept (KIP-482)."""
+        if made:
+            self.line(depth, f"{made}.unknown_tags = None")
+        n = self.name("n")
+        self.line(depth, f"{n} = data[p]; p += 1")
+        self.line(depth, f"if {n}:")
+        inner = depth + 1
+        self.line(inner, f"if {n} > 127: {n}, p = uvarint_at(data, p - 1)")
+        tag, size, end, last = self.name("t"), self.name("s"), self.name("e"), self.name("z")
+        self.line(inner, f"{last} = -1")
+        self.line(inner, f"for _ in range({n}):")
+        self.line(inner + 1, f"{tag}, p = uvarint_at(data, p)")
+        self.line(inner + 1, f"{size}, p = uvarint_at(data, p)")
+        self.line(inner + 1, f"{end} = p + {size}")
+        self.line(
+            inner + 1,
+            f"if {tag} <= {last} or {end} > len(data): raise PeerError('a tagged section is out of order or cut off')",
+        )
+        self.line(inner + 1, f"{last} = {tag}")
+        word = "if"
+        for declared in tagged:
+            self.line(inner + 1, f"{word} {tag} == {declared.tag}:")
+            self.value(inner + 2, declared, target(declared))
+            self.line(inner + 2, f"if p != {end}: raise PeerError('a tagged field is not as long as it says')")
+            word = "elif"
+        if made:
+            keep = [
+                f"if {made}.unknown_tags is None: {made}.unknown_tags = {{}}",
+                f"{made}.unknown_tags[{tag}] = data[p:{end}]",
+            ]
+        else:
+            keep = ["pass"]
+        if tagged:
+            self.line(inner + 1, "else:")
+            for text in keep:
+                self.line(inner + 2, text)
+        else:
+            for text in keep:
+                self.line(inner + 1, text)
+        self.line(inner + 1, f"p = {end}")
+
+
+class _Writing(_Source):
+    """Writes encoders. The generated code hands bytes to the local `w`."""
+
+    def function(self, cls: type[Struct]) -> Encoder:
+        self.struct(1, cls, "o")
+        if not self.lines:
+            self.line(1, "pass")
+        made: Encoder = self.compiled(f"write_{cls.__name__}", "o, w")
+        return made
+
+    def struct(self, depth: int, cls: type[Struct], source: str) -> None:
+        present = [f for f in cls.FIELDS if self.present(f)]
+        tagged = self.tagged(cls.FIELDS)
+        for declared in cls.FIELDS:
+            if declared not in present and declared not in tagged and not declared.ignorable:
+                self.refuse(depth, cls, declared, f"{source}.{declared.name}")
+        index = 0
+        while index < len(present):
+            run = [present[index]]
+            while (
+                _fixed_format(run[-1]) and index + len(run) < len(present) and _fixed_format(present[index + len(run)])
+            ):
+                run.append(present[index + len(run)])
+            if _fixed_format(run[0]):
+                self.fixed(depth, [f"{source}.{f.name}" for f in run], "".join(_fixed_format(f) for f in run))
+            else:
+                self.value(depth, cls, run[0], f"{source}.{run[0].name}", "w")
+            index += len(run)
+        if self.flexible:
+            self.tags(depth, cls, tagged, source)
+
+    def refuse(self, depth: int, cls: type[Struct], declared: Field, source: str) -> None:
+        default = declared.default_value()
+        test = f"{source}" if isinstance(default, list) else f"{source} != {self.bind(default)}"
+        message = f"{cls.__name__}.{declared.name} cannot travel in version {self.version}"
+        self.line(depth, f"if {test}: raise UnsupportedField({message!r})")
+
+    def fixed(self, depth: int, sources: list[str], formats: str, write: str = "w") -> None:
+        pack = self.bind(self.structure(formats).pack, "p")
+        self.line(depth, f"{write}({pack}({', '.join(sources)}))")
+
+    def length(self, depth: int, expression: str, compact: bool, wide: bool, write: str) -> None:
+        if compact:
+            n = self.name("n")
+            self.line(depth, f"{n} = {expression} + 1")
+            self.line(depth, f"{write}(UV[{n}] if {n} < 128 else uvarint({n}))")
+        else:
+            self.fixed(depth, [expression], "i" if wide else "h", write)
+
+    def null(self, depth: int, compact: bool, wide: bool, write: str) -> None:
+        missing = b"\x00" if compact else b"\xff\xff\xff\xff" if wide else b"\xff\xff"
+        self.line(depth, f"{write}({missing!r})")
+
+    def value(self, depth: int, cls: type[Struct], declared: Field, source: str, write: str) -> None:
+        nullable = self.version in declared.nullable
+        compact = self.compact(declared)
+        kind = declared.type
+        v = self.name()
+        self.line(depth, f"{v} = {source}")
+        if isinstance(kind, Primitive) and kind.format:
+            self.fixed(depth, [v], kind.format, write)
+            return
+        self.line(depth, f"if {v} is None:")
+        if nullable and isinstance(kind, (Primitive, Array)):
+            self.null(depth + 1, compact, kind is not String, write)
+        elif nullable:
+            self.line(depth + 1, f"{write}({bytes([0xFF])!r})")
+        else:
+            message = f"{cls.__name__}.{declared.name} may not be null in version {self.version}"
+            self.line(depth + 1, f"raise UnsupportedField({message!r})")
+        self.line(depth, "else:")
+        if isinstance(kind, Array):
+            self.array(depth + 1, kind.element, v, compact, write)
+        elif isinstance(kind, Primitive):
+            self.blob(depth + 1, kind, v, compact, write)
+        else:
+            if nullable:
+                self.line(depth + 1, f"{write}({bytes([1])!r})")
+            self.nested(depth + 1, kind, v, write)
+
+    def nested(self, depth: int, cls: type[Struct], source: str, write: str) -> None:
+        """A struct inside another: inlined, writing to `w`; a tagged one is written aside first."""
+        if write == "w":
+            before = len(self.lines)
+            self.struct(depth, cls, source)
+            if len(self.lines) == before:
+                self.line(depth, "pass")
+            return
+        inner = _Writing(self.flexible, self.version).function(cls)
+        self.line(depth, f"{self.bind(inner)}({source}, {write})")
+
+    def blob(self, depth: int, kind: Primitive, source: str, compact: bool, write: str) -> None:
+        if kind is String:
+            text = self.name("b")
+            self.line(depth, f"{text} = {source}.encode()")
+            source = text
+        self.length(depth, f"len({source})", compact, kind is not String, write)
+        if kind is Records:
+            self.line(depth, f"if len({source}): {write}({source})")
+        else:
+            self.line(depth, f"{write}({source})")
+
+    def array(self, depth: int, element: Any, source: str, compact: bool, write: str) -> None:
+        self.length(depth, f"len({source})", compact, True, write)
+        if isinstance(element, Primitive) and element.format:
+            pack = self.bind(struct.pack)
+            if element.size == 16:
+                self.line(depth, f"{write}(b''.join({source}))")
+            else:
+                self.line(depth, f"if {source}: {write}({pack}('>%d{element.format}' % len({source}), *{source}))")
+            return
+        one = self.name("i")
+        self.line(depth, f"for {one} in {source}:")
+        if isinstance(element, Primitive):
+            self.blob(depth + 1, element, one, compact, write)
+        else:
+            self.nested(depth + 1, element, one, write)
+
+    def tags(self, depth: int, cls: type[Struct], tagged: list[Field], source: str) -> None:
+        """Code that writes the tagged section: known fields that differ from their default, and kept unknown ones."""
+        if not tagged:
+            self.line(depth, f"if {source}.unknown_tags:")
+            self.line(depth + 1, f"{self.bind(_write_tags)}(dict({source}.unknown_tags), w)")
+            self.line(depth, "else:")
+            self.line(depth + 1, "w(b'\\x00')")
+            return
+        found = self.name("t")
+        self.line(depth, f"{found} = dict({source}.unknown_tags) if {source}.unknown_tags else {{}}")
+        for declared in tagged:
+            default = declared.default_value()
+            field_source = f"{source}.{declared.name}"
+            test = field_source if isinstance(default, list) else f"{field_source} != {self.bind(default)}"
+            parts = self.name("x")
+            self.line(depth, f"if {test}:")
+            self.line(depth + 1, f"{parts} = []")
+            write = self.name("y")
+            self.line(depth + 1, f"{write} = {parts}.append")
+            self.value(depth + 1, cls, declared, field_source, write)
+            self.line(depth + 1, f"{found}[{declared.tag}] = b''.join({parts})")
+        self.line(depth, f"{self.bind(_write_tags)}({found}, w)")
+
+
+def _write_tags(fields: dict[int, bytes], write: Callable[[bytes], None]) -> None:
+    """The tagged section: count, then tag, size and data in ascending order of tags."""
+    write(write_uvarint(len(fields)))
+    for tag in sorted(fields):
+        data = fields[tag]
+        write(write_uvarint(tag))
+        write(write_uvarint(len(data)))
+        write(data)
+
+
+__all__ = [
+    "PeerError",
+    "UnsupportedField",
+    "decode",
+    "decode_positions",
+    "decoder",
+    "encode",
+    "encode_pieces",
+    "encoder",
+    "positions",
+]

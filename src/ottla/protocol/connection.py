@@ -1,0 +1,139 @@
+"""One connection without a socket: bytes in, requests or responses out, and the other way round.
+
+A broker's side hands out `Envelope`s: the header is parsed, the body still bytes, because who serves it decides how it is
+read (as objects, or as positions). A client's side keeps what it sent in order, since Kafka answers one connection in the
+order of its requests. A test is two connections wired back to back in memory.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ottla.protocol import codec
+from ottla.protocol.api import API_VERSIONS, APIS, Api
+from ottla.protocol.frames import FrameReader
+from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.schema import Request, Response
+from ottla.protocol.wire import PeerError
+
+_START: Final = struct.Struct(">hh")
+_SIZE: Final = struct.Struct(">i")
+_SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
+
+
+class Envelope:
+    """A request as it arrived: the header, and where in `frame` the body begins.
+
+    `version` is 0 for an ApiVersions of a version that is not known here: it is answered in version 0 (KIP-511), and its
+    body is not read. `asked` is the version that stood in the header.
+    """
+
+    __slots__ = ("api", "asked", "body", "client_id", "correlation_id", "frame", "version")
+
+    def __init__(
+        self, api: Api, asked: int, version: int, correlation_id: int, client_id: str | None, frame: bytes, body: int
+    ) -> None:
+        self.api = api
+        self.asked = asked
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.frame = frame
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"{self.api.name} version {self.asked} from client {self.client_id!r}"
+
+
+def open_envelope(frame: bytes) -> Envelope:
+    """Read the header of a request. Raises PeerError for a header that makes no sense or an API that no release knows."""
+    if len(frame) < 8:
+        raise PeerError(f"a frame of {len(frame)} bytes is too short for a request header")
+    key, asked = _START.unpack_from(frame)
+    api = APIS.get(key)
+    if api is None:
+        raise PeerError(f"API key {key} is not known")
+    if asked < 0:
+        raise PeerError(f"{api.name} version {asked} is not known")
+    version = asked
+    header_version = api.request_header_version(asked)
+    if asked > api.newest:
+        if key != API_VERSIONS:
+            raise PeerError(f"{api.name} version {asked} is not known, the newest is {api.newest}")
+        version, header_version = 0, 1
+    header, body = codec.decode_positions(RequestHeader, header_version, frame)
+    return Envelope(api, asked, version, header[2], header[3], frame, body)
+
+
+def response_pieces(envelope: Envelope, response: Response) -> list[Any]:
+    """The whole answer as buffers for a socket: the size first, records regions as they are."""
+    head = bytes(4) if envelope.api.response_header_version(envelope.version) == 0 else bytes(5)
+    pieces = codec.encode_pieces(response, envelope.version, head)
+    size = sum(map(len, pieces))
+    first: bytes = pieces[0]
+    pieces[0] = _SIZE_AND_CORRELATION.pack(size, envelope.correlation_id) + first[4:]
+    return pieces
+
+
+class ClientConnection:
+    """The client's end of a connection."""
+
+    def __init__(self, client_id: str | None, limit: int = 0x7FFFFFFF) -> None:
+        self.client_id = client_id
+        self._frames = FrameReader(limit)
+        self._sent: deque[tuple[Api, int, int]] = deque()
+        self._next_correlation_id = 0
+
+    def request(self, request: Request, version: int, *, expect_answer: bool = True) -> list[Any]:
+        """`request` as buffers for the socket. A Produce with acks=0 expects no answer."""
+        api = APIS[request.API]
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        header = RequestHeader(
+            request_api_key=api.key,
+            request_api_version=version,
+            correlation_id=correlation_id,
+            client_id=self.client_id,
+        )
+        head_version = api.request_header_version(version)
+        if head_version == 0:
+            header.client_id = ""
+        head = bytes(4) + codec.encode(header, head_version)
+        pieces = codec.encode_pieces(request, version, head)
+        first: bytes = pieces[0]
+        pieces[0] = _SIZE.pack(sum(map(len, pieces)) - 4) + first[4:]
+        if expect_answer:
+            self._sent.append((api, version, correlation_id))
+        return pieces
+
+    @property
+    def waiting(self) -> int:
+        """How many answers are still to come."""
+        return len(self._sent)
+
+    def feed(self, data: bytes | bytearray) -> Sequence[Response]:
+        """The responses that `data` completes, in order of their requests. Raises PeerError."""
+        shared = data if isinstance(data, bytearray) else bytearray(data)
+        room = self._frames.room()
+        if room is None:
+            frames = self._frames.feed(shared, len(shared))
+        else:
+            fitted = min(len(room), len(shared))
+            room[:fitted] = shared[:fitted]
+            room.release()
+            del shared[:fitted]
+            frames = self._frames.feed_rest(shared, fitted + len(shared))
+        return [self.response(frame) for frame in frames]
+
+    def response(self, frame: bytes) -> Response:
+        """The response in `frame`, which answers the oldest request still open. Raises PeerError."""
+        if not self._sent:
+            raise PeerError("an answer came that nothing asked for")
+        api, version, correlation_id = self._sent.popleft()
+        header, body = codec.decode(ResponseHeader, api.response_header_version(version), frame)
+        if header.correlation_id != correlation_id:
+            raise PeerError(f"an answer has correlation id {header.correlation_id}, {correlation_id} was expected")
+        if api.key == API_VERSIONS and version > 0 and frame[body : body + 2] == b"\x00\x23":
+            version = 0  # UNSUPPORTED_VERSION comes in the encoding of version 0 (KIP-511)
+        return codec.decode(api.response_class(), version, frame, body)[0]

@@ -1,0 +1,123 @@
+"""Frames: a stream of bytes cut into requests or responses.
+
+     0               4
+    +---------------+------------------- - - -
+    | size (int32)  | size bytes: header, body
+    +---------------+------------------- - - -
+
+Strategy. All connections of a broker receive into one shared buffer, so an idle connection costs next to nothing; a whole
+frame in it is copied out once, into `bytes` (the readers behind are sixty times faster on bytes). Only a frame that has not
+arrived whole keeps memory of its own: it is collected in `partial`, into which the rest is received directly, and copied
+out once when it is complete. A frame announces its size before it is there, so the buffer grows with what really arrives:
+a peer that lies about a size costs what it sends, not what it says.
+
+Compiled with mypyc where there is a compiler.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from ottla.protocol.wire import PeerError
+
+_FIRST_ROOM: Final = 1 << 20
+
+
+@final
+class FrameReader:
+    """Cuts what arrives on one connection into frames of at most `limit` bytes. Raises PeerError for a size beyond it."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit: int = limit
+        self.partial: bytearray | None = None
+        self.have: int = 0
+        self.need: int = 0  # size of the unfinished frame with its four bytes; 4 while even the size is not there
+
+    def room(self) -> memoryview | None:
+        """Where the rest of an unfinished frame should be received, before anything goes to the shared buffer."""
+        partial = self.partial
+        if partial is None:
+            return None
+        return memoryview(partial)[self.have : min(self.need, len(partial))]
+
+    def feed(self, shared: bytearray, length: int) -> list[bytes]:
+        """The frames that `length` bytes at the start of `shared` complete, without their sizes."""
+        start: i64 = 0
+        end: i64 = length
+        frames: list[bytes] = []
+        while end - start >= 4:
+            size: i64 = (shared[start] << 24) | (shared[start + 1] << 16) | (shared[start + 2] << 8) | shared[start + 3]
+            if size > self.limit:
+                raise self._oversized(size)
+            if end - start < 4 + size:
+                break
+            frames.append(bytes(memoryview(shared)[start + 4 : start + 4 + size]))
+            start += 4 + size
+        if start < end:
+            self._keep(shared, start, end)
+        return frames
+
+    def feed_rest(self, shared: bytearray, length: int) -> list[bytes]:
+        """As `feed`, when the bytes went into `room()` first and only what did not fit there into `shared`."""
+        partial = self.partial
+        if partial is None:
+            return self.feed(shared, length)
+        fitted = min(length, min(self.need, len(partial)) - self.have)
+        self.have += fitted
+        frames: list[bytes] = []
+        if self.have == self.need and self.need == 4:
+            size = int.from_bytes(partial[:4], "big")
+            if size > self.limit:
+                raise self._oversized(size)
+            self.need = 4 + size
+            if size:
+                self._grow(partial)
+        if self.have == self.need:
+            frames.append(bytes(memoryview(partial)[4 : self.need]))
+            self.partial = None
+            self.have = 0
+        elif self.have == len(partial):
+            self._grow(partial)
+        if length > fitted:
+            over = length - fitted
+            if self.partial is not None:
+                # The size itself was split: what follows it is still in the shared buffer.
+                taken = min(over, self.need - self.have)
+                self._extend(shared, taken)
+                shared_start = taken
+                if self.have == self.need:
+                    frames.append(bytes(memoryview(self.partial)[4 : self.need]))
+                    self.partial = None
+                    self.have = 0
+                shared[: over - shared_start] = shared[shared_start:over]
+                over -= shared_start
+            if over:
+                frames.extend(self.feed(shared, over))
+        return frames
+
+    def _keep(self, shared: bytearray, start: i64, end: i64) -> None:
+        """Begin an unfinished frame with what is there of it."""
+        have = end - start
+        if have < 4:
+            self.need = 4
+        else:
+            self.need = 4 + int.from_bytes(shared[start : start + 4], "big")
+        self.partial = bytearray(min(self.need, max(_FIRST_ROOM, 2 * have)))
+        self.partial[:have] = memoryview(shared)[start:end]
+        self.have = have
+
+    def _extend(self, shared: bytearray, taken: int) -> None:
+        partial = self.partial
+        assert partial is not None
+        while len(partial) < self.have + taken:
+            self._grow(partial)
+        partial[self.have : self.have + taken] = memoryview(shared)[:taken]
+        self.have += taken
+
+    def _grow(self, partial: bytearray) -> None:
+        partial.extend(bytes(min(self.need - len(partial), max(_FIRST_ROOM, len(partial)))))
+
+    def _oversized(self, size: int) -> PeerError:
+        if size >= 1 << 31:
+            return PeerError(f"a frame says it is {size - (1 << 32)} bytes long")
+        return PeerError(f"a frame of {size} bytes is larger than the {self.limit} allowed (socket.request.max.bytes)")

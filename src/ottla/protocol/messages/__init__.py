@@ -1,0 +1,1 @@
+"""One module per API: a typed declaration of request and response over all versions. Imported one by one, on first use."""

@@ -1,0 +1,266 @@
+"""How a Kafka message is declared: one typed class over all the versions it ever had.
+
+A declaration is an ordinary class whose attributes say, field by field, what the wire holds:
+
+    @message(api=12, versions="0-4", flexible="4+")
+    class HeartbeatRequest(Request):
+        group_id: str = field(String)
+        group_instance_id: str | None = field(String, versions="3+", nullable="3+", default=None)
+
+The metaclass takes the `field(...)` values away and leaves slots and `FIELDS`, so that mypy knows the constructor and
+an object costs no dictionary. `codec.py` turns (class, version) into functions on first use; nothing here touches bytes.
+
+Version ranges are written as in Kafka's own schemas: "3", "0-4", "3+"; an open end means "up to the newest".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar, dataclass_transform
+
+NEWEST: Final = 32767
+ZERO_UUID: Final = bytes(16)
+
+
+class VersionRange(NamedTuple):
+    """Versions `first` to `last`, both inclusive; empty when first > last."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+    def __str__(self) -> str:
+        if self.first > self.last:
+            return "none"
+        return f"{self.first}-{self.last}" if self.first != self.last else str(self.first)
+
+
+NO_VERSIONS: Final = VersionRange(1, 0)
+ALL_VERSIONS: Final = VersionRange(0, NEWEST)
+
+
+def version_range(text: str) -> VersionRange:
+    """ "3" | "0-4" | "3+" | "none" as a range."""
+    if text == "none":
+        return NO_VERSIONS
+    if text.endswith("+"):
+        return VersionRange(int(text[:-1]), NEWEST)
+    first, _, last = text.partition("-")
+    return VersionRange(int(first), int(last or first))
+
+
+class Primitive(NamedTuple):
+    """A type of the wire. `format` is its struct letter when it has a fixed size, else empty."""
+
+    name: str
+    format: str
+    size: int
+    default: Any
+
+
+Bool: Final = Primitive("bool", "?", 1, False)
+Int8: Final = Primitive("int8", "b", 1, 0)
+Int16: Final = Primitive("int16", "h", 2, 0)
+Uint16: Final = Primitive("uint16", "H", 2, 0)
+Int32: Final = Primitive("int32", "i", 4, 0)
+Uint32: Final = Primitive("uint32", "I", 4, 0)
+Int64: Final = Primitive("int64", "q", 8, 0)
+Float64: Final = Primitive("float64", "d", 8, 0.0)
+Uuid: Final = Primitive("uuid", "16s", 16, ZERO_UUID)
+String: Final = Primitive("string", "", 0, "")
+Bytes: Final = Primitive("bytes", "", 0, b"")
+Records: Final = Primitive("records", "", 0, b"")
+
+
+class Piece(Protocol):
+    """What may stand where records belong: bytes, or a region of a file that knows its length in bytes."""
+
+    def __len__(self) -> int: ...
+
+
+class Array(NamedTuple):
+    """A list of `element`: a primitive or a Struct class."""
+
+    element: Any
+
+
+class Field(NamedTuple):
+    """One declared field; `name` is filled in by the class that holds it."""
+
+    name: str
+    type: Any
+    versions: VersionRange
+    nullable: VersionRange
+    tag: int
+    tagged: VersionRange
+    default: Any
+    ignorable: bool
+    never_flexible: bool
+
+    def default_value(self) -> Any:
+        """A fresh default: lists and structs are made anew."""
+        if self.default is not _NO_DEFAULT:
+            return self.default
+        if isinstance(self.type, Array):
+            return []
+        if isinstance(self.type, Primitive):
+            return self.type.default
+        return self.type()
+
+
+class _NoDefault:
+    def __repr__(self) -> str:
+        return "no default"
+
+
+_NO_DEFAULT: Final = _NoDefault()
+
+
+def field(
+    kind: Any,
+    *,
+    versions: str = "0+",
+    nullable: str = "none",
+    tag: int = -1,
+    tagged: str = "",
+    default: Any = _NO_DEFAULT,
+    ignorable: bool = False,
+    never_flexible: bool = False,
+) -> Any:
+    """Declare a field.
+
+    versions        versions that carry it
+    nullable        versions in which null is allowed
+    tag, tagged     tag number and where it travels in the tagged section (all of `versions` unless given)
+    default         Kafka's default where it is not the type's own zero
+    ignorable       a value may silently be left out of versions without the field
+    never_flexible  keeps the old length encoding even in flexible versions (the client id of the request header)
+    """
+    present = version_range(versions)
+    tagged_in = NO_VERSIONS if tag < 0 else version_range(tagged) if tagged else present
+    return Field("", kind, present, version_range(nullable), tag, tagged_in, default, ignorable, never_flexible)
+
+
+class _StructMeta(type):
+    """Moves the declared fields of a class into FIELDS and gives the class slots for them."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _StructMeta:
+        fields = tuple(value._replace(name=key) for key, value in namespace.items() if isinstance(value, Field))
+        for declared in fields:
+            del namespace[declared.name]
+        namespace["FIELDS"] = fields
+        namespace.setdefault("__slots__", tuple(declared.name for declared in fields))
+        return super().__new__(mcs, name, bases, namespace)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=True)
+class Struct(metaclass=_StructMeta):
+    """A group of fields: a whole message, or an element of one of its lists.
+
+    `unknown_tags` keeps tagged fields that this release does not know, so that they survive a round trip.
+    """
+
+    __slots__ = ("unknown_tags",)
+    FIELDS: ClassVar[tuple[Field, ...]] = ()
+
+    def __init__(self, **values: Any) -> None:
+        _make_init(type(self))(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, f.name) == getattr(other, f.name) for f in self.FIELDS) and (
+            (self.unknown_tags or None) == (other.unknown_tags or None)  # type: ignore[attr-defined]
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in self.FIELDS)
+        return f"{type(self).__name__}({shown})"
+
+
+def _make_init(cls: type[Struct]) -> Callable[..., None]:
+    """The constructor of `cls`, written out and compiled when the first object is made (most are never made)."""
+    scope: dict[str, Any] = {"_UNSET": _NO_DEFAULT, "_CONTEXT": NO_CONTEXT}
+    parameters, body = ["self", "*"] if cls.FIELDS else ["self"], ["  self.unknown_tags = None"]
+    for number, declared in enumerate(cls.FIELDS):
+        default = declared.default_value()
+        scope[f"d{number}"] = default
+        if isinstance(default, (list, Struct)):
+            scope[f"m{number}"] = declared.default_value
+            parameters.append(f"{declared.name}=_UNSET")
+            body.append(f"  self.{declared.name} = m{number}() if {declared.name} is _UNSET else {declared.name}")
+        else:
+            parameters.append(f"{declared.name}=d{number}")
+            body.append(f"  self.{declared.name} = {declared.name}")
+    if issubclass(cls, Request):
+        body.append("  self.context = _CONTEXT")
+    exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(body), scope)
+    init: Callable[..., None] = scope["__init__"]
+    cls.__init__ = init  # type: ignore[method-assign]
+    return init
+
+
+class RequestContext(NamedTuple):
+    """What a request arrived with, beside its body.
+
+    version      the version it was encoded in
+    client_id    the client.id of its header, null allowed
+    client_host  the peer's address as Kafka prints it, "/127.0.0.1"
+    principal    who sent it, "User:ANONYMOUS" unless authenticated
+    address      (host, port) the client dialled: what Metadata advertises unless told otherwise
+    """
+
+    version: int = NEWEST
+    client_id: str | None = None
+    client_host: str = ""
+    principal: str = "User:ANONYMOUS"
+    address: tuple[str, int] = ("", -1)
+
+
+NO_CONTEXT: Final = RequestContext()
+
+
+class Message(Struct):
+    """A whole message: what has an encoding of its own."""
+
+    __slots__ = ()
+    API: ClassVar[int] = -1
+    VERSIONS: ClassVar[VersionRange] = ALL_VERSIONS
+    FLEXIBLE: ClassVar[VersionRange] = NO_VERSIONS
+
+
+class Request(Message):
+    """A request; `context` is set by whoever received it."""
+
+    __slots__ = ("context",)
+    context: RequestContext
+
+
+class Response(Message):
+    """The answer to a request."""
+
+    __slots__ = ()
+
+
+M = TypeVar("M", bound=type[Message])
+
+
+def message(*, api: int = -1, versions: str, flexible: str = "none") -> Callable[[M], M]:
+    """Make a Message of the class below.
+
+    api       the API key of a request and its response; the record type of a coordinator's key and value
+    versions  every version that was ever released
+    flexible  versions with compact lengths and tagged fields (KIP-482)
+    """
+
+    def declare(cls: M) -> M:
+        cls.API = api
+        cls.VERSIONS = version_range(versions)
+        cls.FLEXIBLE = version_range(flexible)
+        return cls
+
+    return declare

@@ -1,0 +1,61 @@
+"""Frames come out whole and in order, however the bytes were cut on their way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.protocol.frames import FrameReader
+from ottla.protocol.wire import PeerError
+
+
+def receive(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
+    """Feed `stream` in pieces, as a server does: the rest of an unfinished frame first, then the shared buffer."""
+    frames: list[bytes] = []
+    at = 0
+    for cut in [*cuts, len(stream)]:
+        piece = stream[at : at + cut]
+        at += len(piece)
+        if not piece:
+            continue
+        room = reader.room()
+        if room is None:
+            frames += reader.feed(bytearray(piece), len(piece))
+        else:
+            fitted = min(len(room), len(piece))
+            room[:fitted] = piece[:fitted]
+            room.release()
+            frames += reader.feed_rest(bytearray(piece[fitted:]), len(piece))
+    return frames
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), max_size=40))
+def test_any_cutting_gives_the_same_frames(bodies: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+    reader = FrameReader(1000)
+    assert receive(reader, stream, cuts) == bodies
+    assert reader.room() is None
+
+
+def test_a_large_frame_grows_with_what_arrives() -> None:
+    body = bytes(range(256)) * 40_000
+    stream = len(body).to_bytes(4, "big") + body
+    assert receive(FrameReader(1 << 30), stream, [100, 700_000, 3_000_000, 1]) == [body]
+
+
+def test_a_lying_size_costs_no_memory() -> None:
+    reader = FrameReader(100 << 20)
+    reader.feed(bytearray((90 << 20).to_bytes(4, "big") + b"x"), 5)
+    assert reader.partial is not None
+    assert len(reader.partial) <= 1 << 20
+
+
+@pytest.mark.parametrize("size", [1001, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
+def test_a_size_beyond_the_limit_is_refused(size: int) -> None:
+    with pytest.raises(PeerError):
+        FrameReader(1000).feed(bytearray(size.to_bytes(4, "big")), 4)
+
+
+@pytest.mark.parametrize("size", [1001, 0xFFFFFFFF])
+def test_a_split_size_beyond_the_limit_is_refused(size: int) -> None:
+    with pytest.raises(PeerError):
+        receive(FrameReader(1000), size.to_bytes(4, "big") + b"x", [3, 1])
