@@ -1,0 +1,426 @@
+"""RecordBatch v2: the unit that producers send, logs keep and fetches return.
+
+Strategy: a batch is never an object graph. It stays the bytes it came in; `BatchHeader` is what its first 61 bytes say,
+`scan` walks from header to header, and only `records_of` looks at single records. Layout (KIP-98), big-endian:
+
+     0            8            12       16     17       21          23                 27
+    +------------+------------+--------+------+--------+-----------+------------------+----------------
+    | baseOffset | batchLength| leader | magic| crc u32| attributes| lastOffsetDelta  | baseTimestamp
+    | i64        | i32        | epoch  | i8 =2|        | i16       | i32              | i64
+    +------------+------------+--------+------+--------+-----------+------------------+----------------
+     35             43           51              53             57             61
+    +--------------+------------+---------------+--------------+--------------+------------------------
+    | maxTimestamp | producerId | producerEpoch | baseSequence | recordsCount | records, plain or one
+    | i64          | i64        | i16           | i32          | i32          | compressed block
+    +--------------+------------+---------------+--------------+--------------+------------------------
+
+    batchLength counts what follows it; crc is CRC-32C of bytes 21 to the end, so base offset and leader epoch can be
+    written without touching it.
+    attributes: 0-2 codec | 3 timestamp type (1 = LogAppendTime) | 4 transactional | 5 control | 6 delete horizon
+
+    record:  length varint | attributes i8 | timestamp delta varlong | offset delta varint | key length varint | key
+             | value length varint | value | header count varint | headers (key length, key, value length, value)
+
+With LogAppendTime every record's timestamp is maxTimestamp, whatever the deltas say.
+"""
+
+from collections.abc import Iterable
+from typing import Final, final
+
+from crc32c import crc32c
+from librt.strings import (
+    BytesWriter,
+    read_i16_be,
+    read_i32_be,
+    read_i64_be,
+    write_i16_be,
+    write_i32_be,
+    write_i64_be,
+)
+from mypy_extensions import i64
+
+from ottla.records.compression import compress, decompress
+from ottla.records.errors import CorruptRecords
+from ottla.records.record import Header, Record
+from ottla.records.varints import read_varint, read_varlong, write_varint
+
+HEADER_SIZE: Final = 61
+MAGIC: Final = 2
+NO_TIMESTAMP: Final = -1
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+# Kafka has no bound on what a whole batch may unpack to; this one keeps a decompression bomb from taking the memory.
+UNPACK_LIMIT: Final = 2**31 - 1
+
+
+@final
+class BatchHeader:
+    """What the first 61 bytes of a batch say, and where it lies in its buffer: bytes start (inclusive) to end."""
+
+    def __init__(self, start: i64 = 0, end: i64 = 0) -> None:
+        self.start: i64 = start
+        self.end: i64 = end
+        self.base_offset: i64 = 0
+        self.length: i64 = 0
+        self.leader_epoch: i64 = -1
+        self.magic: i64 = MAGIC
+        self.crc: i64 = 0
+        self.attributes: i64 = 0
+        self.last_offset_delta: i64 = -1
+        self.base_timestamp: i64 = NO_TIMESTAMP
+        self.max_timestamp: i64 = NO_TIMESTAMP
+        self.producer_id: i64 = -1
+        self.producer_epoch: i64 = -1
+        self.base_sequence: i64 = -1
+        self.count: i64 = 0
+
+    @property
+    def compression(self) -> int:
+        """Codec id; 0 is none."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL != 0
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime."""
+        return (self.attributes & LOG_APPEND_TIME) >> 3
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.end - self.start
+
+
+def read_header(data: bytes, pos: i64) -> BatchHeader:
+    """The header of the batch at `pos`. Raises CorruptRecords unless 61 bytes, magic 2 and a possible length are there.
+
+    The batch may reach beyond `data`: compare `end`.
+    """
+    if pos < 0 or pos + HEADER_SIZE > len(data):
+        raise CorruptRecords("batch header cut short")
+    magic: i64 = data[pos + 16]
+    if magic != MAGIC:
+        raise CorruptRecords(f"batch of magic {magic}")
+    length: int = read_i32_be(data, pos + 8)
+    if length < HEADER_SIZE - 12:
+        raise CorruptRecords(f"batch length {length} is below the minimum")
+    header = BatchHeader(pos, pos + 12 + length)
+    header.length = length
+    header.base_offset = read_i64_be(data, pos)
+    # Narrow reads widen through int: see the compiler's conversion rules.
+    n: int = read_i32_be(data, pos + 12)
+    header.leader_epoch = n
+    n = read_i32_be(data, pos + 17)
+    header.crc = n & 0xFFFFFFFF
+    n = read_i16_be(data, pos + 21)
+    header.attributes = n
+    n = read_i32_be(data, pos + 23)
+    header.last_offset_delta = n
+    header.base_timestamp = read_i64_be(data, pos + 27)
+    header.max_timestamp = read_i64_be(data, pos + 35)
+    header.producer_id = read_i64_be(data, pos + 43)
+    n = read_i16_be(data, pos + 51)
+    header.producer_epoch = n
+    n = read_i32_be(data, pos + 53)
+    header.base_sequence = n
+    n = read_i32_be(data, pos + 57)
+    header.count = n
+    return header
+
+
+@final
+class Scan:
+    """What `scan` found.
+
+    batches  whole batches, in order
+    end      where the walk stopped: the end of the data, a batch that is cut short, or bytes that are no batch
+    corrupt  why the walk cannot go on at `end`; None when nothing or only a cut batch follows
+    """
+
+    def __init__(self, batches: list[BatchHeader], end: int, corrupt: str | None) -> None:
+        self.batches = batches
+        self.end = end
+        self.corrupt = corrupt
+
+
+def scan(data: bytes, start: int = 0) -> Scan:
+    """Walk from header to header; checks magic and lengths only (`crc_ok` does the rest). Never raises."""
+    batches: list[BatchHeader] = []
+    pos: i64 = start
+    size: i64 = len(data)
+    while pos + HEADER_SIZE <= size:
+        magic: i64 = data[pos + 16]
+        if magic != MAGIC:
+            return Scan(batches, pos, f"batch of magic {magic}")
+        length: int = read_i32_be(data, pos + 8)
+        if length < HEADER_SIZE - 12:
+            return Scan(batches, pos, f"batch length {length} is below the minimum")
+        if pos + 12 + length > size:
+            break
+        header = read_header(data, pos)
+        batches.append(header)
+        pos = header.end
+    return Scan(batches, pos, None)
+
+
+def crc_ok(data: bytes, header: BatchHeader) -> bool:
+    """Whether the whole batch is in `data` and its CRC-32C is right."""
+    return header.end <= len(data) and crc32c(memoryview(data)[header.start + 21 : header.end]) == header.crc
+
+
+def build(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    codec: int = 0,
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    timestamp_type: int = 0,
+    leader_epoch: int = -1,
+    control: bool = False,
+) -> bytes:
+    """One batch of `records`, whose offsets are absolute and must not fall below `base_offset`.
+
+    With timestamp_type 1 (LogAppendTime) the newest record's timestamp becomes everyone's. Raises ValueError for an
+    unknown codec or offsets out of range.
+    """
+    out = BytesWriter()
+    body = BytesWriter()
+    base_timestamp: i64 = NO_TIMESTAMP
+    max_timestamp: i64 = NO_TIMESTAMP
+    count: i64 = 0
+    last_delta: i64 = -1
+    base: i64 = base_offset
+    for record in records:
+        timestamp: i64 = record.timestamp
+        if count == 0:
+            base_timestamp = timestamp
+        max_timestamp = max(max_timestamp, timestamp)
+        delta: i64 = record.offset
+        delta -= base
+        if delta <= last_delta or delta > 0x7FFFFFFF:
+            raise ValueError(f"offset {record.offset} does not follow in a batch based at {base_offset}")
+        last_delta = delta
+        body.truncate(0)
+        body.append(0)
+        write_varint(body, timestamp - base_timestamp)
+        write_varint(body, delta)
+        _write_bytes(body, record.key)
+        _write_bytes(body, record.value)
+        write_varint(body, len(record.headers))
+        for name, value in record.headers:
+            _write_bytes(body, name.encode())
+            _write_bytes(body, value)
+        write_varint(out, len(body))
+        out.write(body.getvalue())
+        count += 1
+    attributes = codec | (timestamp_type << 3)
+    if transactional:
+        attributes |= TRANSACTIONAL
+    if control:
+        attributes |= CONTROL
+    header = BatchHeader()
+    header.base_offset = base_offset
+    header.leader_epoch = leader_epoch
+    header.attributes = attributes
+    header.last_offset_delta = last_delta
+    header.base_timestamp = base_timestamp
+    header.max_timestamp = max_timestamp
+    header.producer_id = producer_id
+    header.producer_epoch = producer_epoch
+    header.base_sequence = base_sequence
+    header.count = count
+    return seal(header, compress(codec, out.getvalue(), level) if codec else out.getvalue())
+
+
+def seal(header: BatchHeader, payload: bytes) -> bytes:
+    """A batch of this header's fields around `payload` (the records section); length and CRC are worked out here."""
+    return seal_header(header, payload) + payload
+
+
+def seal_header(header: BatchHeader, payload: bytes | memoryview) -> bytes:
+    """The 61 bytes in front of `payload`; length and CRC are worked out here, and written into `header` too."""
+    covered = BytesWriter()
+    attributes: int = header.attributes
+    write_i16_be(covered, attributes)
+    number: int = header.last_offset_delta
+    write_i32_be(covered, number)
+    write_i64_be(covered, header.base_timestamp)
+    write_i64_be(covered, header.max_timestamp)
+    write_i64_be(covered, header.producer_id)
+    number = header.producer_epoch
+    write_i16_be(covered, number)
+    number = header.base_sequence
+    write_i32_be(covered, number)
+    number = header.count
+    write_i32_be(covered, number)
+    tail = covered.getvalue()
+    crc: int = crc32c(payload, crc32c(tail))
+    header.crc = crc
+    header.length = HEADER_SIZE - 12 + len(payload)
+    out = BytesWriter()
+    write_i64_be(out, header.base_offset)
+    number = header.length
+    write_i32_be(out, number)
+    number = header.leader_epoch
+    write_i32_be(out, number)
+    out.append(MAGIC)
+    # An int32 with the same bits.
+    write_i32_be(out, crc - 0x100000000 if crc >= 0x80000000 else crc)
+    out.write(tail)
+    return out.getvalue()
+
+
+def _write_bytes(out: BytesWriter, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)
+    else:
+        write_varint(out, len(value))
+        out.write(value)
+
+
+def unpacked(data: bytes, header: BatchHeader, limit: int = UNPACK_LIMIT) -> tuple[bytes, int, int]:
+    """The plain records section of a batch: a buffer and where in it the section starts and ends.
+
+    An uncompressed batch is not copied. Raises CorruptRecords when the batch is cut, badly packed or beyond `limit`.
+    """
+    if header.end > len(data):
+        raise CorruptRecords("batch cut short")
+    if header.attributes & CODEC_MASK == 0:
+        return data, header.start + HEADER_SIZE, header.end
+    plain = decompress(header.compression, memoryview(data)[header.start + HEADER_SIZE : header.end], limit)
+    return plain, 0, len(plain)
+
+
+def records_of(data: bytes, start: int = 0, limit: int = UNPACK_LIMIT) -> list[Record]:
+    """Every record of the whole batches in `data` from `start` on, control records included.
+
+    limit  bytes that one batch may unpack to
+
+    A batch that is cut at the end of the data is left out. Raises CorruptRecords for anything that is no batch or no
+    record; CRCs are the caller's business (`crc_ok`).
+    """
+    found = scan(data, start)
+    if found.corrupt is not None:
+        raise CorruptRecords(found.corrupt)
+    records: list[Record] = []
+    for header in found.batches:
+        section, begin, end = unpacked(data, header, limit)
+        _decode(section, begin, end, header, records)
+    return records
+
+
+def _decode(data: bytes, start: i64, end: i64, header: BatchHeader, records: list[Record]) -> None:
+    """Append the records between `start` and `end`. One piece, because each field's end is the next one's start."""
+    pos: i64 = start
+    v: i64
+    left: i64 = header.count
+    append_time = header.attributes & LOG_APPEND_TIME != 0
+    max_timestamp: i64 = header.max_timestamp
+    base_timestamp: i64 = header.base_timestamp
+    base_offset: i64 = header.base_offset
+    while left > 0:
+        left -= 1
+        v, pos = read_varint(data, pos, end)
+        if pos < 0 or v < 0 or v > end - pos:
+            raise CorruptRecords("record length beyond its batch")
+        stop: i64 = pos + v
+        timestamp: i64
+        delta: i64
+        size: i64
+        timestamp, pos = read_varlong(data, pos + 1, stop)
+        if pos < 0:
+            raise CorruptRecords("record cut short")
+        delta, pos = read_varint(data, pos, stop)
+        if pos < 0:
+            raise CorruptRecords("record cut short")
+        size, pos = read_varint(data, pos, stop)
+        if pos < 0 or size > stop - pos:
+            raise CorruptRecords("record key beyond its record")
+        key: bytes | None = None
+        if size >= 0:
+            key = data[pos : pos + size]
+            pos += size
+        size, pos = read_varint(data, pos, stop)
+        if pos < 0 or size > stop - pos:
+            raise CorruptRecords("record value beyond its record")
+        value: bytes | None = None
+        if size >= 0:
+            value = data[pos : pos + size]
+            pos += size
+        headers: list[Header] | None = None
+        if pos + 1 == stop and data[pos] == 0:
+            pos += 1
+        else:
+            headers = []
+            pos = _decode_headers(data, pos, stop, headers)
+        if pos != stop:
+            raise CorruptRecords("record length differs from its content")
+        records.append(
+            Record(
+                wrapped(base_offset, delta),
+                max_timestamp if append_time else wrapped(base_timestamp, timestamp),
+                key,
+                value,
+                headers,
+            )
+        )
+    if pos != end:
+        raise CorruptRecords("bytes remain after the last record")
+
+
+def wrapped(base: i64, delta: i64) -> i64:
+    """base + delta as a Java long: only mutated batches ever leave its range."""
+    low: i64 = (base & 0xFFFFFFFF) + (delta & 0xFFFFFFFF)
+    high: i64 = (base >> 32) + (delta >> 32) + (low >> 32)
+    high = ((high & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+    return high * 0x100000000 + (low & 0xFFFFFFFF)
+
+
+def _decode_headers(data: bytes, pos: i64, stop: i64, headers: list[Header]) -> i64:
+    count: i64
+    size: i64
+    count, pos = read_varint(data, pos, stop)
+    if pos < 0 or count < 0 or count > stop - pos:
+        raise CorruptRecords("record header count out of range")
+    while count > 0:
+        count -= 1
+        size, pos = read_varint(data, pos, stop)
+        if pos < 0 or size < 0 or size > stop - pos:
+            raise CorruptRecords("record header name beyond its record")
+        # Java decodes leniently; a name that is no UTF-8 keeps its record readable here too.
+        name = data[pos : pos + size].decode("utf-8", "replace")
+        pos += size
+        size, pos = read_varint(data, pos, stop)
+        if pos < 0 or size > stop - pos:
+            raise CorruptRecords("record header value beyond its record")
+        value: bytes | None = None
+        if size >= 0:
+            value = data[pos : pos + size]
+            pos += size
+        headers.append((name, value))
+    return pos

@@ -1,0 +1,532 @@
+"""What a leader checks and changes before it appends what a producer sent.
+
+Strategy: one walk over the bytes, no object per record and no exception, in the order in which Kafka checks (the first
+failure decides the answer):
+
+    frame      whole batch, magic 2, zstd allowed, exactly one           INVALID_RECORD, CORRUPT_MESSAGE,
+                                                                         UNSUPPORTED_COMPRESSION_TYPE
+    batch      base offset 0, size, minimum and CRC, codec,              INVALID_RECORD, MESSAGE_TOO_LARGE,
+               offsets and count, control, sequence                      CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR
+    records    lengths, header counts and names, nothing left over       INVALID_RECORD
+               null key on a compacted topic, timestamp out of range     per record (KIP-467): INVALID_RECORD, or
+                                                                         INVALID_TIMESTAMP when one of them is that
+    repacked   size once more                                            MESSAGE_TOO_LARGE
+
+The answers are those of Apache Kafka 4.4.0, odd ones included: data that cannot be unpacked, a codec that does not
+exist, and a compressed batch whose offset deltas are not 0, 1, 2... answer UNKNOWN_SERVER_ERROR, while in a plain batch
+such deltas are accepted as they are. Two differences are meant: a compressed batch is held to its records' lengths like a
+plain one (Kafka skips over them, and its consumers then cannot read what was stored), and what a whole batch unpacks to
+is bounded (Kafka, which streams, bounds one record only).
+
+What is good is then stamped: base offset and leader epoch always, timestamps, attributes and CRC only when LogAppendTime,
+a maxTimestamp that its records contradict or another codec make it necessary. The records' bytes are not copied unless
+they are repacked.
+"""
+
+from typing import Final, final
+
+from crc32c import crc32c
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from mypy_extensions import i64
+
+from ottla.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_header,
+    seal_header,
+    wrapped,
+)
+from ottla.records.compression import ZSTD, compress, decompress
+from ottla.records.errors import CorruptRecords
+from ottla.records.varints import TOO_LONG, read_varint, read_varlong, varint_size, write_varint
+
+NONE: Final = 0
+UNKNOWN_SERVER_ERROR: Final = -1
+CORRUPT_MESSAGE: Final = 2
+MESSAGE_TOO_LARGE: Final = 10
+INVALID_TIMESTAMP: Final = 32
+UNSUPPORTED_COMPRESSION_TYPE: Final = 76
+INVALID_RECORD: Final = 87
+
+_MIN_ENTRY: Final = 14
+_MIN_RECORD: Final = 6  # attributes, two deltas, two lengths, header count
+_UNPACK_FLOOR: Final = 64 << 20
+_MAX_INT64: Final = 2**63 - 1
+
+
+@final
+class ProduceRules:
+    """What a topic demands of a batch; made once per topic configuration.
+
+    compacted               cleanup.policy contains compact: keys must not be null
+    log_append_time         message.timestamp.type is LogAppendTime
+    before_max_ms           message.timestamp.before.max.ms
+    after_max_ms            message.timestamp.after.max.ms
+    max_message_bytes       max.message.bytes, of a batch, header included
+    max_decompressed_bytes  max.decompressed.message.bytes, of one record in a compressed batch
+    codec                   compression.type as a codec id, -1 for "producer"
+    level                   compression.*.level, None for the codec's default
+    zstd_allowed            the request is Produce 7 or newer
+    """
+
+    def __init__(
+        self,
+        *,
+        compacted: bool = False,
+        log_append_time: bool = False,
+        before_max_ms: int = _MAX_INT64,
+        after_max_ms: int = 3_600_000,
+        max_message_bytes: int = 1_048_588,
+        max_decompressed_bytes: int = 2_147_483_639,
+        codec: int = -1,
+        level: int | None = None,
+        zstd_allowed: bool = True,
+    ) -> None:
+        self.compacted = compacted
+        self.log_append_time = log_append_time
+        self.before_max_ms = before_max_ms
+        self.after_max_ms = after_max_ms
+        self.max_message_bytes = max_message_bytes
+        self.max_decompressed_bytes = max_decompressed_bytes
+        self.codec = codec
+        self.level = level
+        self.zstd_allowed = zstd_allowed
+
+
+@final
+class Prepared:
+    """A batch that may be appended (error_code 0), or why it may not.
+
+    header         as it will be stored, but for base offset and leader epoch; zeros where the frame had none to read
+    error_code     0, or the answer's error code
+    error_message  Kafka's text, None where Kafka sends none
+    record_errors  (index in the batch, text) of each record that was refused
+    max_timestamp  newest timestamp, ms; -1 without any
+    size_in_bytes  of the stored batch, header included
+    append_time    ms with LogAppendTime, else -1: the answer's log_append_time_ms
+    """
+
+    def __init__(self, frame: bytes) -> None:
+        self.header = BatchHeader()
+        self.error_code: int = NONE
+        self.error_message: str | None = None
+        self.record_errors: list[tuple[int, str | None]] = []
+        self.max_timestamp: int = NO_TIMESTAMP
+        self.size_in_bytes: int = 0
+        self.append_time: int = -1
+        self._frame = frame
+        self._payload: bytes | None = None  # repacked records
+        self._tail: bytes | None = None  # bytes 16 to 61 of a changed header
+
+    def stamped(self, base_offset: int, leader_epoch: int) -> tuple[bytes, bytes | memoryview]:
+        """What to write: the 61 bytes of the header, and the records (a view of the frame unless repacked)."""
+        out = BytesWriter()
+        write_i64_be(out, base_offset)
+        start = self.header.start
+        length: int = self.size_in_bytes - 12
+        write_i32_be(out, length)
+        write_i32_be(out, leader_epoch)
+        tail = self._tail
+        out.write(self._frame[start + 16 : start + HEADER_SIZE] if tail is None else tail)
+        payload = self._payload
+        if payload is not None:
+            return out.getvalue(), payload
+        return out.getvalue(), memoryview(self._frame)[start + HEADER_SIZE : self.header.end]
+
+    def refuse(self, code: int, message: str | None = None) -> "Prepared":
+        self.error_code = code
+        self.error_message = message
+        return self
+
+    def repack(self, payload: bytes) -> None:
+        """Replace the records; the header is sealed again afterwards."""
+        self._payload = payload
+
+    def reseal(self) -> None:
+        """Work out length and CRC after something from byte 21 on has changed."""
+        header = self.header
+        payload = self._payload
+        if payload is None:
+            sealed = seal_header(header, memoryview(self._frame)[header.start + HEADER_SIZE : header.end])
+        else:
+            sealed = seal_header(header, payload)
+        self._tail = sealed[16:]
+        self.size_in_bytes = header.length + 12
+
+
+@final
+class _Walk:
+    """What one walk over the records of a batch found out."""
+
+    def __init__(self) -> None:
+        self.max_timestamp: i64 = NO_TIMESTAMP
+        self.first_delta: i64 = 0  # timestamp delta of the first record
+        self.consecutive: bool = True  # offset deltas are 0, 1, 2...
+        self.bad_timestamp: bool = False
+        self.errors: list[tuple[int, str | None]] = []
+
+
+def prepare(frame: bytes, start: int, end: int, rules: ProduceRules, now_ms: int, partition: str = "") -> Prepared:
+    """Check the records section `frame[start:end]` of a Produce request (version 3 and newer) and make it appendable.
+
+    now_ms     append time, ms
+    partition  "topic-partition" for Kafka's messages
+
+    Never raises: what is wrong is in the result.
+    """
+    result = Prepared(frame)
+    code = _check_frame(result, frame, start, end, rules)
+    if code != NONE:
+        return result.refuse(code, result.error_message)
+    header = result.header
+    code = _check_batch(header)
+    if code != NONE:
+        return result.refuse(code)
+    codec = header.compression
+    target = codec if rules.codec < 0 else rules.codec
+    section = frame
+    begin = header.start + HEADER_SIZE
+    stop = header.end
+    if codec:
+        try:
+            section = decompress(codec, memoryview(frame)[begin:stop], max(rules.max_decompressed_bytes, _UNPACK_FLOOR))
+        except CorruptRecords:
+            return result.refuse(UNKNOWN_SERVER_ERROR)
+        begin = 0
+        stop = len(section)
+    walk = _Walk()
+    partial = codec != 0 and codec == target
+    code = _walk_records(section, begin, stop, header, rules, now_ms, codec, target, partition, walk)
+    if code != NONE:
+        return result.refuse(code)
+    if walk.errors:
+        result.record_errors = walk.errors
+        if walk.bad_timestamp:
+            return result.refuse(INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp")
+        return result.refuse(INVALID_RECORD, _too_many(walk.errors))
+    if partial and not walk.consecutive:
+        return result.refuse(UNKNOWN_SERVER_ERROR)
+    if codec != target:
+        _recompress(result, section, begin, stop, target, rules, now_ms, walk)
+        if result.size_in_bytes > rules.max_message_bytes:
+            return result.refuse(MESSAGE_TOO_LARGE)
+    else:
+        _correct_timestamps(result, rules, now_ms, walk)
+    if rules.log_append_time:
+        result.append_time = now_ms
+    result.max_timestamp = header.max_timestamp
+    return result
+
+
+def _check_frame(result: Prepared, frame: bytes, start: i64, end: i64, rules: ProduceRules) -> int:
+    """Exactly one whole batch of magic 2, its size and CRC right; fills in the header."""
+    remaining: i64 = end - start
+    if remaining < 12:
+        return INVALID_RECORD
+    size: int = read_i32_be(frame, start + 8)
+    if size < _MIN_ENTRY:
+        result.error_message = f"Record size {size} is less than the minimum record overhead ({_MIN_ENTRY})"
+        return CORRUPT_MESSAGE
+    magic: i64 = frame[start + 16] if remaining >= 17 else 0
+    if magic > MAGIC:
+        result.error_message = f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}"
+        return CORRUPT_MESSAGE
+    if remaining < 12 + size or magic != MAGIC:
+        return INVALID_RECORD
+    codec: i64 = frame[start + 22] & CODEC_MASK
+    if codec == ZSTD and not rules.zstd_allowed:
+        return UNSUPPORTED_COMPRESSION_TYPE
+    after: i64 = start + 12 + size
+    if end - after >= 12:
+        code = _check_follower(frame, after, end)
+        if code != NONE:
+            return code
+    if read_i64_be(frame, start) != 0:
+        return INVALID_RECORD
+    if size + 12 > rules.max_message_bytes:
+        return MESSAGE_TOO_LARGE
+    if size < HEADER_SIZE - 12:
+        return CORRUPT_MESSAGE
+    header = read_header(frame, start)
+    result.header = header
+    result.size_in_bytes = size + 12
+    if crc32c(memoryview(frame)[start + 21 : after]) != header.crc:
+        return CORRUPT_MESSAGE
+    return NONE
+
+
+def _check_follower(frame: bytes, after: i64, end: i64) -> int:
+    """What follows the batch must not be another one; the beginning of one is ignored, as in Kafka."""
+    size: int = read_i32_be(frame, after + 8)
+    if size < _MIN_ENTRY:
+        return CORRUPT_MESSAGE
+    if end - after < 17:
+        return NONE
+    if frame[after + 16] > MAGIC:
+        return CORRUPT_MESSAGE
+    return INVALID_RECORD if end - after >= 12 + size else NONE
+
+
+def _check_batch(header: BatchHeader) -> int:
+    if header.attributes & CODEC_MASK > ZSTD:
+        return UNKNOWN_SERVER_ERROR
+    if header.count <= 0 or header.last_offset_delta + 1 != header.count:
+        return INVALID_RECORD
+    if header.attributes & CONTROL:
+        return INVALID_RECORD
+    if header.producer_id > -1 and header.base_sequence < 0:
+        return INVALID_RECORD
+    return NONE
+
+
+def _too_many(errors: list[tuple[int, str | None]]) -> str:
+    shown = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in errors[:3])
+    return (
+        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]"
+    )
+
+
+def _walk_records(
+    data: bytes,
+    start: i64,
+    end: i64,
+    header: BatchHeader,
+    rules: ProduceRules,
+    now_ms: int,
+    codec: i64,
+    target: i64,
+    partition: str,
+    walk: _Walk,
+) -> int:
+    """Every record of a plain section, held against its batch and the topic's rules. 0, or an error code.
+
+    One piece of straight-line code, because this is the hot loop of the broker: one-byte varints are read in place, a
+    call is made for longer ones, and a Python object only for a record that is refused.
+    """
+    pos: i64 = start
+    b: i64
+    v: i64
+    count: i64 = header.count
+    index: i64 = 0
+    append_time = header.attributes & LOG_APPEND_TIME != 0
+    ranged = not rules.log_append_time
+    low: i64 = max(now_ms - rules.before_max_ms, -_MAX_INT64 - 1)
+    high: i64 = min(now_ms + rules.after_max_ms, _MAX_INT64)
+    compacted = rules.compacted
+    limit: i64 = rules.max_decompressed_bytes if codec else end - start
+    base_timestamp: i64 = header.base_timestamp
+    max_timestamp: i64 = NO_TIMESTAMP
+    # Within this distance of zero a sum cannot leave int64.
+    near = -(1 << 61) < base_timestamp < (1 << 61)
+    timestamp: i64
+    delta: i64
+    stop: i64
+    while index < count:
+        # length, attributes
+        if pos >= end:
+            return INVALID_RECORD
+        b = data[pos]
+        if b < 0x80:
+            pos += 1
+            stop = pos + ((b >> 1) ^ -(b & 1))
+        else:
+            v, pos = read_varint(data, pos, end)
+            if pos < 0:
+                # A length that never ends is the one case that Kafka's plain iterator does not catch.
+                return UNKNOWN_SERVER_ERROR if pos == TOO_LONG and codec == 0 else INVALID_RECORD
+            stop = pos + v
+        if stop > end or stop < pos + _MIN_RECORD or stop - pos > limit:
+            return INVALID_RECORD
+        pos += 1
+        # timestamp delta
+        b = data[pos]
+        if b < 0x80:
+            pos += 1
+            timestamp = (b >> 1) ^ -(b & 1)
+        else:
+            timestamp, pos = read_varlong(data, pos, stop)
+            if pos < 0 or pos >= stop:
+                return INVALID_RECORD
+        if index == 0:
+            walk.first_delta = timestamp
+        if near and -(1 << 61) < timestamp < (1 << 61):
+            timestamp += base_timestamp
+        else:
+            timestamp = wrapped(base_timestamp, timestamp)
+        # offset delta
+        b = data[pos]
+        if b < 0x80:
+            pos += 1
+            delta = (b >> 1) ^ -(b & 1)
+        else:
+            delta, pos = read_varint(data, pos, stop)
+            if pos < 0:
+                return INVALID_RECORD
+        if delta != index:
+            walk.consecutive = False
+        # key
+        if pos >= stop:
+            return INVALID_RECORD
+        b = data[pos]
+        if b < 0x80:
+            pos += 1
+            v = (b >> 1) ^ -(b & 1)
+        else:
+            v, pos = read_varint(data, pos, stop)
+            if pos < 0:
+                return INVALID_RECORD
+        key_size: i64 = v
+        if v > 0:
+            pos += v
+        # value
+        if pos >= stop:
+            return INVALID_RECORD
+        b = data[pos]
+        if b < 0x80:
+            pos += 1
+            v = (b >> 1) ^ -(b & 1)
+        else:
+            v, pos = read_varint(data, pos, stop)
+            if pos < 0:
+                return INVALID_RECORD
+        value_size: i64 = v
+        if v > 0:
+            pos += v
+        # headers
+        if pos >= stop:
+            return INVALID_RECORD
+        if data[pos] == 0:
+            pos += 1
+        else:
+            pos = _walk_headers(data, pos, stop)
+        if pos != stop:
+            return INVALID_RECORD
+        # what the topic demands
+        if append_time:
+            timestamp = header.max_timestamp
+        if compacted and key_size < 0:
+            walk.errors.append(
+                (index, f"Compacted topic cannot accept message without key in topic partition {partition}")
+            )
+        elif ranged and timestamp != NO_TIMESTAMP:
+            if timestamp < low or timestamp > high:
+                walk.bad_timestamp = True
+                walk.errors.append((index, _out_of_range(timestamp, delta, low, high)))
+        elif append_time:
+            walk.bad_timestamp = True
+            walk.errors.append(
+                (index, _wrong_type(timestamp, delta, key_size, value_size, codec != 0 and codec == target))
+            )
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        index += 1
+    walk.max_timestamp = max_timestamp
+    return NONE if pos == end else INVALID_RECORD
+
+
+def _walk_headers(data: bytes, pos: i64, stop: i64) -> i64:
+    """The position after the headers of a record, negative when they are wrong."""
+    count: i64
+    size: i64
+    count, pos = read_varint(data, pos, stop)
+    if pos < 0 or count < 0 or count > stop - pos:
+        return -1
+    while count > 0:
+        count -= 1
+        size, pos = read_varint(data, pos, stop)
+        if pos < 0 or size < 0 or size > stop - pos:
+            return -1
+        size, pos = read_varint(data, pos + size, stop)
+        if pos < 0 or size > stop - pos:
+            return -1
+        if size > 0:
+            pos += size
+    return pos
+
+
+def _out_of_range(timestamp: int, offset: int, low: int, high: int) -> str:
+    return (
+        f"Timestamp {timestamp} of message with offset {offset} is out of range. "
+        f"The timestamp should be within [{low}, {high}]"
+    )
+
+
+def _wrong_type(timestamp: int, offset: int, key_size: int, value_size: int, partial: bool) -> str:
+    # The name of the Java class is part of the text that clients see; it depends on the path Kafka took.
+    name = "PartialDefaultRecord" if partial else "DefaultRecord"
+    if not partial:
+        key_size = max(key_size, 0)
+        value_size = max(value_size, 0)
+    return (
+        f"Invalid timestamp type in message {name}(offset={offset}, timestamp={timestamp}, key={key_size} bytes, "
+        f"value={value_size} bytes). Producer should not set timestamp type to LogAppendTime."
+    )
+
+
+def _correct_timestamps(result: Prepared, rules: ProduceRules, now_ms: int, walk: _Walk) -> None:
+    """Timestamp type and maxTimestamp as they have to be stored; nothing is touched when they are so already."""
+    header = result.header
+    kind = LOG_APPEND_TIME if rules.log_append_time else 0
+    newest: int = now_ms if rules.log_append_time else walk.max_timestamp
+    if header.attributes & LOG_APPEND_TIME == kind and header.max_timestamp == newest:
+        return
+    header.attributes = (header.attributes & 0x77) | kind
+    header.max_timestamp = newest
+    result.reseal()
+
+
+def _recompress(
+    result: Prepared, data: bytes, start: int, end: int, target: int, rules: ProduceRules, now_ms: int, walk: _Walk
+) -> None:
+    """The batch again in the topic's codec, as if a producer of that codec had made it."""
+    header = result.header
+    header.attributes = target | (header.attributes & TRANSACTIONAL)
+    if rules.log_append_time:
+        header.attributes |= LOG_APPEND_TIME
+        # Every delta is 0 then.
+        plain = _renumbered(data, start, end, header.count, walk.first_delta, True)
+        header.base_timestamp = now_ms
+        header.max_timestamp = now_ms
+    else:
+        if walk.consecutive and walk.first_delta == 0:
+            plain = data[start:end]
+        else:
+            plain = _renumbered(data, start, end, header.count, walk.first_delta, False)
+        header.base_timestamp = wrapped(header.base_timestamp, walk.first_delta)
+        header.max_timestamp = walk.max_timestamp
+    result.repack(compress(target, plain, rules.level) if target else plain)
+    result.reseal()
+
+
+def _renumbered(data: bytes, start: i64, end: i64, count: i64, first_delta: i64, flat: bool) -> bytes:
+    """The records of an already walked section with offset deltas 0, 1, 2... and the first timestamp delta 0.
+
+    flat  all timestamp deltas become 0
+    """
+    out = BytesWriter()
+    pos: i64 = start
+    size: i64
+    timestamp: i64
+    _offset: i64
+    index: i64 = 0
+    while index < count:
+        size, pos = read_varint(data, pos, end)
+        stop: i64 = pos + size
+        timestamp, pos = read_varlong(data, pos + 1, stop)
+        timestamp = 0 if flat else wrapped(timestamp, -first_delta)
+        _offset, pos = read_varint(data, pos, stop)
+        write_varint(out, 1 + varint_size(timestamp) + varint_size(index) + stop - pos)
+        out.append(0)
+        write_varint(out, timestamp)
+        write_varint(out, index)
+        out.write(data[pos:stop])
+        pos = stop
+        index += 1
+    return out.getvalue()
