@@ -1,0 +1,217 @@
+"""Where a broker's values come from: a server.properties file, the environment, `-o name=value`; the later wins.
+
+Every source speaks Kafka's names. A name that no config has is refused with the nearest one, because a misspelt config that is
+silently ignored is found in production. Only `read_file` touches the disk; all the rest is pure.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.metadata.configs import BrokerValues, InvalidConfig, Scope, configs, parse
+
+ENVIRONMENT_PREFIX: Final = "OTTLA_"
+_NOT_CONFIGS: Final = ("OTTLA_COMPILE", "OTTLA_BENCH_", "OTTLA_DEMO_", "OTTLA_REFERENCE_", "OTTLA_TEST_")
+"""Variables of Ottla's own build, benchmarks and tests."""
+
+_OPEN_PREFIXES: Final = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.")
+"""Beginnings of names that end in whatever a listener or a plug-in calls its own."""
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def read_properties(text: str) -> dict[str, str]:
+    r"""A Java properties file as a dictionary: # and ! comments, `=`, `:` or a blank as separator, `\` to continue a line,
+    the escapes \n \t \r \f and \uXXXX. A name without a value has the empty one. Later lines win."""
+    found: dict[str, str] = {}
+    for line in _logical_lines(text):
+        matched = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
+        if matched and matched[1]:
+            found[_unescaped(matched[1])] = _unescaped(matched[2])
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments and blank ones, those that end in an odd number of backslashes joined with the next."""
+    held = ""
+    for line in text.splitlines():
+        stripped = line.lstrip(" \t\f")
+        if not held and (not stripped or stripped[0] in "#!"):
+            continue
+        whole = held + stripped
+        if (len(whole) - len(whole.rstrip("\\"))) % 2:
+            held = whole[:-1]
+        else:
+            held = ""
+            yield whole
+    if held:
+        yield held
+
+
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def _unescaped(text: str) -> str:
+    def plain(matched: re.Match[str]) -> str:
+        escape = matched[1]
+        return chr(int(escape[1:], 16)) if len(escape) == 5 else _ESCAPES.get(escape, escape)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", plain, text)
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """The properties of the file at `path`. Raises InvalidConfig in one line when it cannot be read."""
+    try:
+        return read_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as cause:
+        reason = cause.strerror if isinstance(cause, OSError) else "it is not UTF-8 text"
+        raise InvalidConfig(f"cannot read {path}: {reason}") from None
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The configs among environment variables: OTTLA_LOG_RETENTION_MS is log.retention.ms. Raises InvalidConfig for a
+    variable of that form that is no config."""
+    given = {
+        variable: text
+        for variable, text in environment.items()
+        if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(_NOT_CONFIGS)
+    }
+    if not given:
+        return {}
+    names = {variable_of(name): name for name in configs(Scope.BROKER)}
+    found: dict[str, str] = {}
+    for variable, text in given.items():
+        if variable not in names:
+            raise InvalidConfig(_unknown("environment variable", variable, names))
+        found[names[variable]] = text
+    return found
+
+
+def variable_of(name: str) -> str:
+    """The environment variable that sets the config `name`."""
+    return ENVIRONMENT_PREFIX + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+
+
+def from_options(options: Iterable[str]) -> dict[str, str]:
+    """The configs given as `name=value`. Raises InvalidConfig for one without `=`."""
+    found: dict[str, str] = {}
+    for option in options:
+        name, separator, text = option.partition("=")
+        if not separator or not name.strip():
+            raise InvalidConfig(f"-o takes name=value, not {option!r}")
+        found[name.strip()] = text
+    return found
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"unknown {what} {name}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _checked(texts: Mapping[str, str]) -> dict[str, str]:
+    """`texts` when every name is known and every value is one that it takes."""
+    known = configs(Scope.BROKER)
+    for name, text in texts.items():
+        if name in known:
+            parse(known[name], text)
+        elif not name.startswith(_OPEN_PREFIXES):
+            raise InvalidConfig(_unknown("config", name, known))
+    return dict(texts)
+
+
+class Listener(NamedTuple):
+    """One of `listeners`: `host` is empty for all addresses, port 0 takes a free one."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+class BrokerConfig(BrokerValues):
+    """The values that a broker starts with, and those that come out of several configs together."""
+
+    __slots__ = ()
+
+    @property
+    def node_id(self) -> int:
+        """node.id, or broker.id as old files say, or 1."""
+        for name in ("node.id", "broker.id"):
+            value = self[name]
+            if isinstance(value, int) and value >= 0:
+                return value
+        return 1
+
+    @property
+    def log_dirs(self) -> list[str]:
+        """log.dirs, else log.dir."""
+        return self.items_of("log.dirs") or self.items_of("log.dir")
+
+    @property
+    def metadata_log_dir(self) -> str:
+        """metadata.log.dir, else the first of the log directories."""
+        return self.text("metadata.log.dir") or self.log_dirs[0]
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """Where clients may connect: `listeners` without those of the controller. Raises InvalidConfig."""
+        apart = set(self.items_of("controller.listener.names"))
+        return [each for each in self._listeners("listeners") if each.name not in apart]
+
+    @property
+    def advertised_listeners(self) -> list[Listener]:
+        """What is told to clients; empty means the address that each of them dialled. Raises InvalidConfig."""
+        return self._listeners("advertised.listeners")
+
+    def _listeners(self, config: str) -> list[Listener]:
+        protocols = dict(
+            pair.strip().partition(":")[::2]
+            for pair in (self.text("listener.security.protocol.map") or "").split(",")
+            if pair.strip()
+        )
+        found: list[Listener] = []
+        for text in self.items_of(config):
+            matched = re.fullmatch(r"(\w+)://(?:\[([0-9a-fA-F:.%]*)\]|([^:\[\]/]*)):(\d{1,5})", text)
+            if matched is None or int(matched[4]) > 65535:
+                raise InvalidConfig(
+                    f"Invalid value {text} for configuration {config}: a listener is NAME://host:port, as in "
+                    "PLAINTEXT://127.0.0.1:9092"
+                )
+            name = matched[1].upper()
+            protocol = protocols.get(name, "")
+            if protocol.upper() not in _PROTOCOLS:
+                raise InvalidConfig(
+                    f"Invalid value {text} for configuration {config}: "
+                    f"No security protocol defined for listener {name}; set listener.security.protocol.map"
+                )
+            if any(each.name == name for each in found):
+                raise InvalidConfig(f"Invalid value {text} for configuration {config}: listener {name} is named twice")
+            found.append(Listener(name, matched[2] or matched[3] or "", int(matched[4]), protocol.upper()))
+        return found
+
+
+def broker_config(
+    file: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    options: Iterable[str] = (),
+) -> BrokerConfig:
+    """The configs of a broker: `options` ("name=value") before `environment` before `file`.
+
+    Raises InvalidConfig, in one line, for an unknown name, a value that its config does not take, or a listener that
+    nobody can listen on.
+    """
+    file = dict(file or {})
+    if "controller.quorum.voters" in file or "process.roles" in file:
+        file.setdefault("controller.listener.names", "CONTROLLER")
+    merged = _checked(file | from_environment(environment or {}) | from_options(options))
+    config = BrokerConfig(merged)
+    if not config.listeners:
+        raise InvalidConfig("Invalid value  for configuration listeners: there is no listener for clients")
+    _ = config.advertised_listeners
+    return config

@@ -1,0 +1,529 @@
+"""Every config by its name: type, default, what it accepts, where its value comes from.
+
+The rows are in `config_table.py`; here they become values. Nothing is parsed before somebody asks, and refusals are worded as
+Kafka's ConfigException words them, because operators search for those words.
+
+Where a value comes from, the first that is set wins:
+
+    topic    the topic's own text    the broker's configs that stand in for it (log.retention.ms, .minutes, .hours)
+    group    the group's own text    the broker's group.* configs
+    broker   set for this broker     set for all brokers     file, environment, command line     Kafka's default
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from ottla.metadata import config_table as table
+
+Value = bool | int | float | str | list[str] | None
+
+
+class Scope:
+    """What a config belongs to."""
+
+    BROKER: Final = "broker"
+    TOPIC: Final = "topic"
+    GROUP: Final = "group"
+    CLIENT_METRICS: Final = "client-metrics"
+
+
+class ConfigSource:
+    """Where a value came from, as DescribeConfigs says it (KIP-226, KIP-1000, KIP-1043)."""
+
+    TOPIC: Final = 1
+    DYNAMIC_BROKER: Final = 2
+    DYNAMIC_DEFAULT_BROKER: Final = 3
+    STATIC_BROKER: Final = 4
+    DEFAULT: Final = 5
+    DYNAMIC_BROKER_LOGGER: Final = 6
+    CLIENT_METRICS: Final = 7
+    GROUP: Final = 8
+
+
+TYPE_IDS: Final = {
+    table.BOOLEAN: 1,
+    table.STRING: 2,
+    table.INT: 3,
+    table.SHORT: 4,
+    table.LONG: 5,
+    table.DOUBLE: 6,
+    table.LIST: 7,
+    table.CLASS: 8,
+    table.PASSWORD: 9,
+}
+"""Types as DescribeConfigs numbers them (KIP-569)."""
+
+
+class InvalidConfig(ValueError):
+    """A config that does not exist or a value it does not take; the text is Kafka's."""
+
+
+class Config(NamedTuple):
+    """One row of the table.
+
+    update    how a broker config may change: read-only, per-broker, cluster-wide, dynamic-only; "" elsewhere
+    synonyms  the broker configs that stand in when a topic or group says nothing, first set one wins
+    """
+
+    scope: str
+    name: str
+    type: str
+    default: str | None
+    valid: str
+    update: str
+    synonyms: tuple[str, ...]
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value must not be shown."""
+        return self.type == table.PASSWORD
+
+    @property
+    def read_only(self) -> bool:
+        """Whether only a restart can change it."""
+        return self.update == table.READ_ONLY
+
+    @property
+    def internal(self) -> bool:
+        """Whether Kafka takes it but does not describe it."""
+        return self.name in table.INTERNAL or self.update == table.DYNAMIC_ONLY
+
+
+_SCOPES: dict[str, dict[str, Config]] = {}
+
+
+def configs(scope: str) -> Mapping[str, Config]:
+    """Every config of `scope` by name."""
+    known = _SCOPES.get(scope)
+    if known is None:
+        known = _SCOPES[scope] = {config.name: config for config in _rows(scope)}
+    return known
+
+
+def _rows(scope: str) -> Iterator[Config]:
+    if scope == Scope.BROKER:
+        for name, kind, default, valid, update in table.BROKER:
+            yield Config(scope, name, kind, default, valid, update, _BROKER_SYNONYMS.get(name, ()))
+    elif scope == Scope.CLIENT_METRICS:
+        for name, kind, default, valid in table.CLIENT_METRICS:
+            yield Config(scope, name, kind, default, valid, "", ())
+    else:
+        for name, kind, default, valid, synonyms in table.TOPIC if scope == Scope.TOPIC else table.GROUP:
+            yield Config(scope, name, kind, default, valid, "", synonyms)
+
+
+_BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
+    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
+    "log.retention.minutes": ("log.retention.hours",),
+    "log.roll.ms": ("log.roll.hours",),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
+}
+_UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
+"""Milliseconds of the coarser units, by the last word of the synonym's name."""
+
+
+def config(scope: str, name: str) -> Config:
+    """The config `name` of `scope`. Raises InvalidConfig with Kafka's words when there is none."""
+    known = configs(scope).get(name)
+    if known is None:
+        raise InvalidConfig(f"Unknown {scope} config name: {name}")
+    return known
+
+
+# Parsing: Kafka's ConfigDef.parseType, then its validators.
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?|[+-]?(?:NaN|Infinity)")
+_BITS: Final = {table.SHORT: 15, table.INT: 31, table.LONG: 63}
+
+
+def parse(row: Config, text: str | None) -> Value:
+    """`text` as a value of `row`'s type, checked. Raises InvalidConfig, worded as Kafka's ConfigException."""
+    value = None if text is None else _typed(row, text)
+    _check(row, value)
+    return value
+
+
+def _refusal(name: str, value: object, why: str) -> InvalidConfig:
+    return InvalidConfig(f"Invalid value {value} for configuration {name}: {why}")
+
+
+def _typed(row: Config, text: str) -> Value:
+    trimmed = text.strip()
+    match row.type:
+        case table.STRING:
+            return text
+        case table.BOOLEAN:
+            if trimmed.lower() not in ("true", "false"):
+                raise _refusal(row.name, text, "Expected value to be either true or false")
+            return trimmed.lower() == "true"
+        case table.LIST:
+            return re.split(r"\s*,\s*", trimmed) if trimmed else []
+        case table.DOUBLE:
+            matched = _DOUBLE.fullmatch(trimmed)
+            if matched is None:
+                raise _refusal(row.name, trimmed, f"Not a number of type {row.type}")
+            return float(matched[1] or trimmed)
+        case table.INT | table.SHORT | table.LONG:
+            bound = 1 << _BITS[row.type]
+            if _INTEGER.fullmatch(trimmed) is None or not -bound <= int(trimmed) < bound:
+                raise _refusal(row.name, trimmed, f"Not a number of type {row.type}")
+            return int(trimmed)
+        case _:
+            return trimmed
+
+
+_RANGE: Final = re.compile(r"\[(-?[\d.]+)\.\.(-?[\d.]+)\]( or -1)?")
+_REPLICAS: Final = re.compile(r"[0-9]+:[0-9]+")
+_DURATION: Final = re.compile(r"P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.IGNORECASE)
+
+
+def _check(row: Config, value: Value) -> None:
+    """Raise unless `value` is one that `row` accepts. The small language of `valid` is described in config_table.py."""
+    valid = row.valid
+    if isinstance(value, list):
+        _check_list(row, value)
+    elif value is None:
+        if valid == "non-null":
+            raise _refusal(row.name, "null", "Value must be non-null")
+    elif valid.startswith(">="):
+        if isinstance(value, (int, float)) and value < float(valid[2:]):
+            raise _refusal(row.name, _java(value), f"Value must be at least {valid[2:]}")
+    elif (bounds := _RANGE.fullmatch(valid)) and isinstance(value, (int, float)):
+        low, high, or_minus_one = bounds[1], bounds[2], bounds[3]
+        if or_minus_one:
+            if value != -1 and not float(low) <= value <= float(high):
+                raise _refusal(row.name, value, f"Value must be between {low} and {high} or equal to -1")
+        elif value < float(low):
+            raise _refusal(row.name, _java(value), f"Value must be at least {low}")
+        elif value > float(high):
+            raise _refusal(row.name, _java(value), f"Value must be no more than {high}")
+    elif valid.startswith("in(") and isinstance(value, str):
+        _check_choice(row, value)
+    elif valid == "non-empty" and value == "":
+        raise _refusal(row.name, value, "String must be non-empty")
+    elif valid == "offset reset" and isinstance(value, str):
+        kind, _, duration = value.partition(":")
+        if value not in ("earliest", "latest") and (kind != "by_duration" or _DURATION.fullmatch(duration) is None):
+            raise _refusal(
+                row.name,
+                value,
+                f"Invalid value `{value}` for configuration {row.name}. The value must be either 'earliest', 'latest' "
+                "or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+            )
+
+
+def _check_choice(row: Config, value: str) -> None:
+    choices = row.valid[3 : row.valid.index(")")].split("|")
+    if row.valid.endswith("case-insensitive"):
+        if value.lower() not in [choice.lower() for choice in choices]:
+            raise _refusal(row.name, value, f"String must be one of (case insensitive): {', '.join(choices)}")
+    elif value not in choices:
+        raise _refusal(row.name, value, f"String must be one of: {', '.join(choices)}")
+
+
+def _check_list(row: Config, values: list[str]) -> None:
+    valid = row.valid
+    if valid == "replicas":
+        if values != ["*"] and not all(_REPLICAS.fullmatch(value) for value in values):
+            raise _refusal(
+                row.name,
+                _java(values),
+                f"{row.name} must be the literal '*' or a list of replicas in the following format: "
+                "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+            )
+        return
+    if valid == "no duplicate tags":
+        if len(set(values)) != len(values):
+            raise InvalidConfig(f"{row.name} must not contain duplicate tag keys.")
+        return
+    if not values and valid.endswith("non-empty"):
+        raise InvalidConfig(f"Configuration '{row.name}' must not be empty. Valid values include: any non-empty value")
+    if valid.startswith("no duplicates") and len(set(values)) != len(values):
+        raise InvalidConfig(f"Configuration '{row.name}' values must not be duplicated.")
+    for value in values:
+        if not value:
+            raise InvalidConfig(f"Configuration '{row.name}' values must not be empty.")
+        if valid.startswith("in("):
+            _check_choice(row, value)
+
+
+def _java(value: Value) -> str:
+    """A value as Java prints it inside a message."""
+    return f"[{', '.join(value)}]" if isinstance(value, list) else text_of(value) or "null"
+
+
+def text_of(value: Value) -> str | None:
+    """A value as the text that DescribeConfigs shows: what Kafka's ConfigDef.convertToString makes of it."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(value)
+    if isinstance(value, int):
+        return str(value)
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, _, exponent = f"{value!r}".partition("e")
+    if not exponent:
+        digits, _, exponent = f"{value:.16e}".partition("e")
+        digits = digits.rstrip("0")
+    whole, _, part = digits.partition(".")
+    return f"{whole}.{part or '0'}E{int(exponent)}"
+
+
+# Values of one resource.
+
+
+class Values(Mapping[str, Any]):
+    """The values in force for a resource: parsed when first asked for, then kept. Never changes; a change makes a new one."""
+
+    __slots__ = ("_parsed", "scope")
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        self._parsed: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._parsed[name]
+        except KeyError:
+            value = self._parsed[name] = self._value(config(self.scope, name))
+            return value
+
+    def _value(self, row: Config) -> Value:
+        raise KeyError(row.name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(configs(self.scope))
+
+    def __len__(self) -> int:
+        return len(configs(self.scope))
+
+    def integer(self, name: str) -> int:
+        """The value of an INT, SHORT or LONG. Raises InvalidConfig when it is null."""
+        value = self[name]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidConfig(f'Missing required configuration "{name}" which has no default value.')
+        return value
+
+    def number(self, name: str) -> float:
+        """The value of a DOUBLE."""
+        return float(self[name])
+
+    def flag(self, name: str) -> bool:
+        """The value of a BOOLEAN."""
+        return bool(self[name])
+
+    def text(self, name: str) -> str | None:
+        """The value of a STRING, CLASS or PASSWORD."""
+        value = self[name]
+        return None if value is None else str(value)
+
+    def items_of(self, name: str) -> list[str]:
+        """The value of a LIST, null as empty."""
+        return list(self[name] or ())
+
+
+Texts = Mapping[str, str]
+_NOTHING: Final[Texts] = {}
+
+
+class BrokerValues(Values):
+    """A broker's configs in their layers: set for this broker, set for all brokers, given at start, Kafka's defaults."""
+
+    __slots__ = ("layers",)
+
+    def __init__(self, static: Texts = _NOTHING, *, for_all: Texts = _NOTHING, for_this: Texts = _NOTHING) -> None:
+        super().__init__(Scope.BROKER)
+        self.layers: tuple[tuple[int, Texts], ...] = (
+            (ConfigSource.DYNAMIC_BROKER, for_this),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, for_all),
+            (ConfigSource.STATIC_BROKER, static),
+        )
+
+    @property
+    def static(self) -> Texts:
+        """What the broker was started with."""
+        return self.layers[2][1]
+
+    def with_dynamic(self, *, for_all: Texts, for_this: Texts) -> "BrokerValues":
+        """The same start-up values under other dynamic ones."""
+        return BrokerValues(self.static, for_all=for_all, for_this=for_this)
+
+    def _value(self, row: Config) -> Value:
+        for _, texts in self.layers:
+            if row.name in texts:
+                return parse(row, texts[row.name])
+        return None if row.default is None else _typed(row, row.default)
+
+
+class ResourceValues(Values):
+    """The configs of a topic or group: its own, and the broker's where it says nothing."""
+
+    __slots__ = ("broker", "texts")
+
+    def __init__(self, scope: str, texts: Texts, broker: BrokerValues) -> None:
+        super().__init__(scope)
+        self.texts = texts
+        self.broker = broker
+
+    def _value(self, row: Config) -> Value:
+        if row.name in self.texts:
+            return parse(row, self.texts[row.name])
+        for name in row.synonyms:
+            value: Value = self.broker[name]
+            if value is None:
+                continue
+            if isinstance(value, int) and (unit := _UNIT_MS.get(name.rpartition(".")[2])):
+                return value * unit if value >= 0 else -1
+            return (value[0] if value else "") if isinstance(value, list) and row.type != table.LIST else value
+        return None if row.default is None else _typed(row, row.default)
+
+
+def topic_configs(overrides: Texts, broker: BrokerValues) -> ResourceValues:
+    """The configs in force for a topic with `overrides` of its own on a broker with `broker`'s values."""
+    return ResourceValues(Scope.TOPIC, overrides, broker)
+
+
+def group_configs(overrides: Texts, broker: BrokerValues) -> ResourceValues:
+    """The configs in force for a group with `overrides` of its own."""
+    return ResourceValues(Scope.GROUP, overrides, broker)
+
+
+# What may be set.
+
+
+def validate_topic(overrides: Texts) -> None:
+    """Raise InvalidConfig unless a topic may have `overrides`: names, values, and values that contradict each other."""
+    rows = [config(Scope.TOPIC, name) for name in overrides]
+    parsed = {row.name: parse(row, overrides[row.name]) for row in rows}
+    least, most = parsed.get("min.compaction.lag.ms", 0), parsed.get("max.compaction.lag.ms", 2**63 - 1)
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        raise InvalidConfig(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
+    if parsed.get("remote.storage.enable"):
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        )
+
+
+_GROUP_BOUNDS: Final = tuple(
+    (f"{kind}.{what}", f"group.{kind}.min.{what}", f"group.{kind}.max.{what}")
+    for kind in ("consumer", "share", "streams")
+    for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+) + tuple(
+    (f"share.{what}", f"group.share.min.{what}", f"group.share.max.{what}")
+    for what in ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks")
+)
+
+
+def validate_group(overrides: Texts, broker: BrokerValues) -> None:
+    """Raise InvalidConfig unless a group may have `overrides` within the bounds that the broker sets."""
+    rows = [config(Scope.GROUP, name) for name in overrides]
+    parsed = {row.name: parse(row, overrides[row.name]) for row in rows}
+    for name, least, most in _GROUP_BOUNDS:
+        value = parsed.get(name)
+        if isinstance(value, int) and not broker.integer(least) <= value <= broker.integer(most):
+            raise InvalidConfig(
+                f"{name} must be in the range {broker.integer(least)} to {broker.integer(most)} inclusive."
+            )
+    standby, limit = parsed.get("streams.num.standby.replicas"), broker.integer("group.streams.max.standby.replicas")
+    if isinstance(standby, int) and standby > limit:
+        raise InvalidConfig(f"streams.num.standby.replicas must be less than or equal to {limit}")
+    if str(parsed.get("errors.deadletterqueue.topic.name") or "").startswith("__"):
+        raise InvalidConfig("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
+
+
+# What DescribeConfigs says.
+
+
+class Synonym(NamedTuple):
+    """A place where the value might have come from; `text` is None when it must not be shown."""
+
+    name: str
+    text: str | None
+    source: int
+
+
+class Described(NamedTuple):
+    """One config of a resource as DescribeConfigs shows it."""
+
+    config: Config
+    text: str | None
+    source: int
+    synonyms: list[Synonym]
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == ConfigSource.DEFAULT
+
+
+_OWN_SOURCE: Final = {
+    Scope.TOPIC: ConfigSource.TOPIC,
+    Scope.GROUP: ConfigSource.GROUP,
+    Scope.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
+}
+
+
+def describe_broker(broker: BrokerValues) -> Iterator[Described]:
+    """Every config of a broker that Kafka describes, in alphabetical order."""
+    for row in configs(Scope.BROKER).values():
+        if not row.internal or (
+            row.update == table.DYNAMIC_ONLY and any(row.name in texts for _, texts in broker.layers)
+        ):
+            synonyms = _broker_synonyms(row.name, broker)
+            source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+            yield Described(row, None if row.sensitive else text_of(broker[row.name]), source, synonyms)
+
+
+def describe_resource(values: ResourceValues) -> Iterator[Described]:
+    """Every config of a topic or group, with the broker's behind it as synonyms."""
+    for row in configs(values.scope).values():
+        if row.internal:
+            continue
+        text = text_of(values[row.name])
+        synonyms = _broker_synonyms(row.synonyms[0], values.broker) if row.synonyms else []
+        if values.scope == Scope.GROUP and not row.synonyms:
+            synonyms.append(Synonym(row.name, row.default, ConfigSource.DEFAULT))
+        if row.name in values.texts:
+            synonyms.insert(0, Synonym(row.name, text, _OWN_SOURCE[values.scope]))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        yield Described(row, text, source, synonyms)
+
+
+def describe_client_metrics(texts: Texts) -> Iterator[Described]:
+    """The configs of a client-metrics subscription (KIP-714)."""
+    for row in configs(Scope.CLIENT_METRICS).values():
+        own = row.name in texts
+        text = text_of(parse(row, texts[row.name] if own else row.default))
+        source = ConfigSource.CLIENT_METRICS if own else ConfigSource.DEFAULT
+        yield Described(row, text, source, [Synonym(row.name, text, source)] if own else [])
+
+
+def _broker_synonyms(name: str, broker: BrokerValues) -> list[Synonym]:
+    """Where the broker config `name` might come from, most specific first.
+
+    Layer by layer, and within a layer the config before those that stand in for it. Kafka drops what comes before the first
+    mention of the config itself, so that an unset log.retention.ms has no synonyms although log.retention.hours has a value.
+    """
+    names = (name, *_BROKER_SYNONYMS.get(name, ()))
+    known = configs(Scope.BROKER)
+    sensitive = known[name].sensitive if name in known else False
+    found = [
+        Synonym(each, None if sensitive else texts[each], source)
+        for source, texts in broker.layers
+        for each in names
+        if each in texts
+    ]
+    for each in names:
+        default = known[each].default if each in known else None
+        if default is not None:
+            found.append(Synonym(each, None if sensitive else default, ConfigSource.DEFAULT))
+    while found and found[0].name != name:
+        del found[0]
+    return found
