@@ -312,6 +312,7 @@ def _walk_records(
     """
     pos: i64 = start
     b: i64
+    c: i64
     v: i64
     count: i64 = header.count
     index: i64 = 0
@@ -333,8 +334,13 @@ def _walk_records(
         if pos >= end:
             return INVALID_RECORD
         b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < end else 0
         if b < 0x80:
             pos += 1
+            stop = pos + ((b >> 1) ^ -(b & 1))
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
             stop = pos + ((b >> 1) ^ -(b & 1))
         else:
             v, pos = read_varint(data, pos, end)
@@ -347,8 +353,13 @@ def _walk_records(
         pos += 1
         # timestamp delta
         b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
             pos += 1
+            timestamp = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
             timestamp = (b >> 1) ^ -(b & 1)
         else:
             timestamp, pos = read_varlong(data, pos, stop)
@@ -362,8 +373,13 @@ def _walk_records(
             timestamp = wrapped(base_timestamp, timestamp)
         # offset delta
         b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
             pos += 1
+            delta = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
             delta = (b >> 1) ^ -(b & 1)
         else:
             delta, pos = read_varint(data, pos, stop)
@@ -375,8 +391,13 @@ def _walk_records(
         if pos >= stop:
             return INVALID_RECORD
         b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
             pos += 1
+            v = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
             v = (b >> 1) ^ -(b & 1)
         else:
             v, pos = read_varint(data, pos, stop)
@@ -389,8 +410,13 @@ def _walk_records(
         if pos >= stop:
             return INVALID_RECORD
         b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
             pos += 1
+            v = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
             v = (b >> 1) ^ -(b & 1)
         else:
             v, pos = read_varint(data, pos, stop)
@@ -490,26 +516,18 @@ def _recompress(
     header.attributes = target | (header.attributes & TRANSACTIONAL)
     if rules.log_append_time:
         header.attributes |= LOG_APPEND_TIME
-        # Every delta is 0 then.
-        plain = _renumbered(data, start, end, header.count, walk.first_delta, True)
-        header.base_timestamp = now_ms
-        header.max_timestamp = now_ms
+    if walk.consecutive and walk.first_delta == 0:
+        plain = data[start:end]
     else:
-        if walk.consecutive and walk.first_delta == 0:
-            plain = data[start:end]
-        else:
-            plain = _renumbered(data, start, end, header.count, walk.first_delta, False)
+        plain = _renumbered(data, start, end, header.count, walk.first_delta)
         header.base_timestamp = wrapped(header.base_timestamp, walk.first_delta)
-        header.max_timestamp = walk.max_timestamp
+    header.max_timestamp = now_ms if rules.log_append_time else walk.max_timestamp
     result.repack(compress(target, plain, rules.level) if target else plain)
     result.reseal()
 
 
-def _renumbered(data: bytes, start: i64, end: i64, count: i64, first_delta: i64, flat: bool) -> bytes:
-    """The records of an already walked section with offset deltas 0, 1, 2... and the first timestamp delta 0.
-
-    flat  all timestamp deltas become 0
-    """
+def _renumbered(data: bytes, start: i64, end: i64, count: i64, first_delta: i64) -> bytes:
+    """The records of an already walked section with offset deltas 0, 1, 2... and the first timestamp delta 0."""
     out = BytesWriter()
     pos: i64 = start
     size: i64
@@ -520,7 +538,7 @@ def _renumbered(data: bytes, start: i64, end: i64, count: i64, first_delta: i64,
         size, pos = read_varint(data, pos, end)
         stop: i64 = pos + size
         timestamp, pos = read_varlong(data, pos + 1, stop)
-        timestamp = 0 if flat else wrapped(timestamp, -first_delta)
+        timestamp = wrapped(timestamp, -first_delta)
         _offset, pos = read_varint(data, pos, stop)
         write_varint(out, 1 + varint_size(timestamp) + varint_size(index) + stop - pos)
         out.append(0)

@@ -1,0 +1,690 @@
+"""Record batches to columns and columns to record batches, in one pass and without an object per record.
+
+Strategy: Arrow's layout is what both sides share. A binary column is three buffers,
+
+    validity  one bit a row, least significant first; absent without nulls
+    offsets   rows + 1 little-endian int32: where each value begins and ends in
+    data      the values, one after another
+
+so reading is a walk over the records that appends to a few growing writers, and writing is a walk over offsets that
+appends to one. `records/arrow.py` lays pyarrow arrays over the buffers without copying; this module does not know pyarrow.
+
+    fetched bytes --ColumnReader--> Columns --(arrow.py)--> RecordBatch
+    RecordBatch --(arrow.py)--> BinaryColumn --encode_columns--> v2 batches
+
+int32 offsets hold 2 GiB: a chunk stops before a column would pass its cap, and `next_offset` says where to go on.
+The two long functions are one piece each, because they are the hot loops: a call per field would cost more than the field.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
+from mypy_extensions import i64
+
+from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header, seal, unpacked, wrapped
+from ottla.records.compression import compress
+from ottla.records.errors import CorruptRecords
+from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
+
+KEY: Final = 1
+VALUE: Final = 2
+OFFSET: Final = 4
+TIMESTAMP: Final = 8
+TIMESTAMP_TYPE: Final = 16
+HEADERS: Final = 32
+ALL: Final = 63
+
+_END_OF_TIME: Final = 2**63 - 1
+_DEFAULT_ROWS: Final = 1 << 20
+# A chunk's binary data stays well below what int32 offsets can say.
+_DEFAULT_BYTES: Final = 1 << 30
+_INT32_MAX: Final = 2**31 - 1
+
+
+@final
+class BinaryColumn:
+    """Buffers of one nullable binary (or utf8) column.
+
+    validity  bitmap, None when no row is null
+    offsets   int32 little-endian, one more than rows
+    data      the values
+    """
+
+    def __init__(self, offsets: bytes, data: bytes, validity: bytes | None = None) -> None:
+        self.offsets = offsets
+        self.data = data
+        self.validity = validity
+
+
+@final
+class HeaderColumns:
+    """Buffers of a list<struct<key: utf8, value: binary>> column.
+
+    offsets  int32 little-endian, rows + 1: where each row's headers begin and end
+    count    headers altogether
+    """
+
+    def __init__(self, offsets: bytes, count: int, keys: BinaryColumn, values: BinaryColumn) -> None:
+        self.offsets = offsets
+        self.count = count
+        self.keys = keys
+        self.values = values
+
+
+@final
+class Columns:
+    """A chunk of records as columns; those that were not asked for are None.
+
+    rows             how many records
+    next_offset      the offset to go on from: after the last record looked at, never below the one asked from
+    complete         False when the chunk stopped at its cap before the end of the data
+    offsets          int64 little-endian
+    timestamps       int64 little-endian, us since the epoch
+    timestamp_types  int32 little-endian: 0 CreateTime, 1 LogAppendTime
+    """
+
+    def __init__(self) -> None:
+        self.rows: int = 0
+        self.next_offset: int = 0
+        self.complete: bool = True
+        self.offsets: bytes | None = None
+        self.timestamps: bytes | None = None
+        self.timestamp_types: bytes | None = None
+        self.keys: BinaryColumn | None = None
+        self.values: BinaryColumn | None = None
+        self.headers: HeaderColumns | None = None
+
+
+@final
+class _Sink:
+    """A growing binary column."""
+
+    def __init__(self) -> None:
+        self.offsets = BytesWriter()
+        self.data = BytesWriter()
+        self.nulls = BytesWriter()  # row numbers, int32: nulls are rare or all
+        self.size: i64 = 0
+
+    def clear(self) -> None:
+        self.offsets.truncate(0)
+        self.data.truncate(0)
+        self.nulls.truncate(0)
+        self.size = 0
+        write_i32_le(self.offsets, 0)
+
+    def column(self, rows: i64) -> BinaryColumn:
+        return BinaryColumn(self.offsets.getvalue(), self.data.getvalue(), _bitmap(self.nulls.getvalue(), rows))
+
+
+def _bitmap(nulls: bytes, rows: i64) -> bytes | None:
+    """The validity bitmap of a column whose null rows are these (int32, ascending)."""
+    if not nulls:
+        return None
+    size: i64 = (rows + 7) >> 3
+    if len(nulls) == rows * 4:
+        return bytes(size)
+    out = BytesWriter()
+    i: i64 = 0
+    count: i64 = len(nulls) >> 2
+    first: int = read_i32_le(nulls, 0)
+    null: i64 = first
+    row: i64 = 0
+    while row < rows:
+        bits: i64 = 0xFF if rows - row >= 8 else (1 << (rows - row)) - 1
+        while null < row + 8:
+            bits &= ~(1 << (null - row))
+            i += 1
+            if i < count:
+                following: int = read_i32_le(nulls, i * 4)
+                null = following
+            else:
+                null = rows + 8
+        out.append(bits)
+        row += 8
+    return out.getvalue()
+
+
+@final
+class ColumnReader:
+    """Reads fetched bytes as columns, chunk after chunk; its writers are kept, so that memory is not asked for each time.
+
+    columns    KEY | VALUE | OFFSET | TIMESTAMP | TIMESTAMP_TYPE | HEADERS; others cost nothing
+    max_rows   rows of a chunk
+    max_bytes  bytes of any one of its binary columns, at most 2^31 - 1. A single larger record is an error
+
+    Not for two threads at once. Raises ValueError for a max_bytes out of range.
+    """
+
+    def __init__(self, columns: int = ALL, *, max_rows: int = _DEFAULT_ROWS, max_bytes: int = _DEFAULT_BYTES) -> None:
+        if not 0 < max_bytes <= _INT32_MAX:
+            raise ValueError(f"max_bytes {max_bytes} is not in 1 to 2^31 - 1")
+        self.max_rows: i64 = max_rows
+        self.max_bytes: i64 = max_bytes
+        self.want_offset: bool = columns & OFFSET != 0
+        self.want_timestamp: bool = columns & TIMESTAMP != 0
+        self.want_type: bool = columns & TIMESTAMP_TYPE != 0
+        self.want_key: bool = columns & KEY != 0
+        self.want_value: bool = columns & VALUE != 0
+        self.want_headers: bool = columns & HEADERS != 0
+        self.from_offset: i64 = 0
+        self.end_offset: i64 = 0
+        self.next_offset: i64 = 0
+        self.rows: i64 = 0
+        self.full: bool = False
+        self.offsets = BytesWriter()
+        self.timestamps = BytesWriter()
+        self.types: list[bytes] = []
+        self.keys = _Sink()
+        self.values = _Sink()
+        self.header_offsets = BytesWriter()
+        self.header_count: i64 = 0
+        self.header_keys = _Sink()
+        self.header_values = _Sink()
+
+    def read(self, data: bytes, from_offset: int = 0, end_offset: int = _END_OF_TIME) -> Columns:
+        """The records of fetched bytes as one chunk; a batch that is cut at the end is left out.
+
+        from_offset  first offset wanted (inclusive): a fetch returns whole batches, which may begin earlier
+        end_offset   where to stop (exclusive)
+
+        Control batches are skipped (their offsets count). Whoever wants read_committed leaves out aborted batches
+        before. Raises CorruptRecords for anything that is no batch or no record; CRCs are the caller's business.
+        """
+        self._begin(from_offset, end_offset)
+        pos: i64 = 0
+        size: i64 = len(data)
+        while pos + HEADER_SIZE <= size and not self.full:
+            header = read_header(data, pos)
+            if header.end > size:
+                break
+            pos = header.end
+            base = header.base_offset
+            following: i64 = wrapped(wrapped(base, header.last_offset_delta), 1)
+            if following <= self.from_offset:
+                continue
+            if base >= self.end_offset:
+                break
+            if header.count > 0 and header.attributes & CONTROL == 0:
+                section, begin, stop = unpacked(data, header, _INT32_MAX)
+                _read_batch(section, begin, stop, header, self)
+            if not self.full:
+                self.next_offset = max(self.next_offset, min(following, self.end_offset))
+        return self._columns()
+
+    def _begin(self, from_offset: i64, end_offset: i64) -> None:
+        self.from_offset = from_offset
+        self.end_offset = end_offset
+        self.next_offset = from_offset
+        self.rows = 0
+        self.full = False
+        self.offsets.truncate(0)
+        self.timestamps.truncate(0)
+        self.types = []
+        self.keys.clear()
+        self.values.clear()
+        self.header_offsets.truncate(0)
+        write_i32_le(self.header_offsets, 0)
+        self.header_count = 0
+        self.header_keys.clear()
+        self.header_values.clear()
+
+    def _columns(self) -> Columns:
+        out = Columns()
+        rows = self.rows
+        out.rows = rows
+        out.next_offset = self.next_offset
+        out.complete = not self.full
+        if self.want_offset:
+            out.offsets = self.offsets.getvalue()
+        if self.want_timestamp:
+            out.timestamps = self.timestamps.getvalue()
+        if self.want_type:
+            out.timestamp_types = b"".join(self.types)
+        if self.want_key:
+            out.keys = self.keys.column(rows)
+        if self.want_value:
+            out.values = self.values.column(rows)
+        if self.want_headers:
+            count = self.header_count
+            out.headers = HeaderColumns(
+                self.header_offsets.getvalue(), count, self.header_keys.column(count), self.header_values.column(count)
+            )
+        return out
+
+
+def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: ColumnReader) -> None:
+    """The wanted fields of the wanted records of one batch. One piece: the hot loop of every columnar read."""
+    pos: i64 = start
+    b: i64
+    c: i64
+    v: i64
+    timestamp: i64
+    delta: i64
+    size: i64
+    stop: i64
+    left: i64 = header.count
+    append_time = header.attributes & LOG_APPEND_TIME != 0
+    base_offset: i64 = header.base_offset
+    base_timestamp: i64 = header.base_timestamp
+    # Within these distances no sum or product leaves int64; outside, nothing that a clock made is found.
+    near = -(1 << 52) < base_timestamp < (1 << 52) and -(1 << 52) < header.max_timestamp < (1 << 52)
+    fixed: i64 = header.max_timestamp * 1000 if near else _microseconds(header.max_timestamp)
+    near_offsets = 0 <= base_offset < (1 << 61)
+    from_offset: i64 = reader.from_offset
+    end_offset: i64 = reader.end_offset
+    max_rows: i64 = reader.max_rows
+    max_bytes: i64 = reader.max_bytes
+    want_offset = reader.want_offset
+    want_timestamp = reader.want_timestamp
+    want_key = reader.want_key
+    want_value = reader.want_value
+    want_headers = reader.want_headers
+    offsets = reader.offsets
+    timestamps = reader.timestamps
+    key_offsets = reader.keys.offsets
+    key_data = reader.keys.data
+    key_size: i64 = reader.keys.size
+    value_offsets = reader.values.offsets
+    value_data = reader.values.data
+    value_size: i64 = reader.values.size
+    row: i64 = reader.rows
+    first: i64 = row
+    n: int  # an i64 becomes an i32 by way of an int
+    while left > 0:
+        left -= 1
+        # length, attributes
+        if pos >= end:
+            raise CorruptRecords("record beyond its batch")
+        b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < end else 0
+        if b < 0x80:
+            pos += 1
+            stop = pos + ((b >> 1) ^ -(b & 1))
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
+            stop = pos + ((b >> 1) ^ -(b & 1))
+        else:
+            v, pos = read_varint(data, pos, end)
+            stop = pos + v
+        if pos < 0 or stop > end or stop < pos + 6:
+            raise CorruptRecords("record length beyond its batch")
+        pos += 1
+        # timestamp delta
+        b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
+        if b < 0x80:
+            pos += 1
+            timestamp = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
+            timestamp = (b >> 1) ^ -(b & 1)
+        else:
+            timestamp, pos = read_varlong(data, pos, stop)
+            if pos < 0 or pos >= stop:
+                raise CorruptRecords("record cut short")
+        # offset delta
+        b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
+        if b < 0x80:
+            pos += 1
+            delta = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
+            delta = (b >> 1) ^ -(b & 1)
+        else:
+            delta, pos = read_varint(data, pos, stop)
+            if pos < 0:
+                raise CorruptRecords("record cut short")
+        offset: i64 = base_offset + delta if near_offsets else wrapped(base_offset, delta)
+        if offset < from_offset:
+            pos = stop
+            continue
+        if offset >= end_offset:
+            pos = end
+            break
+        if row >= max_rows:
+            reader.full = True
+            break
+        # key
+        if pos >= stop:
+            raise CorruptRecords("record cut short")
+        b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
+        if b < 0x80:
+            pos += 1
+            size = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
+            size = (b >> 1) ^ -(b & 1)
+        else:
+            size, pos = read_varint(data, pos, stop)
+            if pos < 0:
+                raise CorruptRecords("record cut short")
+        if size >= stop - pos:
+            raise CorruptRecords("record key beyond its record")
+        key_start: i64 = pos
+        key_length: i64 = size
+        if size > 0:
+            pos += size
+        # value
+        b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
+        if b < 0x80:
+            pos += 1
+            size = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
+            size = (b >> 1) ^ -(b & 1)
+        else:
+            size, pos = read_varint(data, pos, stop)
+            if pos < 0:
+                raise CorruptRecords("record cut short")
+        if size >= stop - pos:
+            raise CorruptRecords("record value beyond its record")
+        if key_size + key_length > max_bytes or value_size + size > max_bytes:
+            if row == 0:
+                raise CorruptRecords(f"record of more than {max_bytes} bytes")
+            reader.full = True
+            break
+        if want_headers:
+            header_start: i64 = pos + size if size > 0 else pos
+            if reader.header_keys.size + reader.header_values.size + stop - header_start > max_bytes:
+                if row == 0:
+                    raise CorruptRecords(f"record of more than {max_bytes} bytes")
+                reader.full = True
+                break
+            _read_headers(data, header_start, stop, reader)
+        if want_key:
+            if key_length > 0:
+                key_data.write(data[key_start : key_start + key_length])
+                key_size += key_length
+            elif key_length < 0:
+                n = row
+                write_i32_le(reader.keys.nulls, n)
+            n = key_size
+            write_i32_le(key_offsets, n)
+        if want_value:
+            if size > 0:
+                value_data.write(data[pos : pos + size])
+                value_size += size
+            elif size < 0:
+                n = row
+                write_i32_le(reader.values.nulls, n)
+            n = value_size
+            write_i32_le(value_offsets, n)
+        if want_timestamp:
+            if append_time:
+                timestamp = fixed
+            elif near and -(1 << 52) < timestamp < (1 << 52):
+                timestamp = (base_timestamp + timestamp) * 1000
+            else:
+                timestamp = _microseconds(wrapped(base_timestamp, timestamp))
+            write_i64_le(timestamps, timestamp)
+        if want_offset:
+            write_i64_le(offsets, offset)
+        row += 1
+        reader.next_offset = offset + 1
+        pos = stop
+    if left == 0 and not reader.full and pos != end:
+        raise CorruptRecords("bytes remain after the last record")
+    reader.keys.size = key_size
+    reader.values.size = value_size
+    reader.rows = row
+    if reader.want_type and row > first:
+        kind = b"\x01\0\0\0" if append_time else b"\0\0\0\0"
+        reader.types.append(kind * (row - first))
+
+
+def _microseconds(timestamp: int) -> int:
+    """ms to us, held within int64."""
+    return max(min(timestamp * 1000, _END_OF_TIME), -_END_OF_TIME - 1)
+
+
+def _read_headers(data: bytes, pos: i64, stop: i64, reader: ColumnReader) -> None:
+    """The headers of one record, appended to the list column."""
+    count: i64
+    size: i64
+    n: int
+    keys = reader.header_keys
+    values = reader.header_values
+    count, pos = read_varint(data, pos, stop)
+    if pos < 0 or count < 0 or count > stop - pos:
+        raise CorruptRecords("record header count out of range")
+    while count > 0:
+        count -= 1
+        size, pos = read_varint(data, pos, stop)
+        if pos < 0 or size < 0 or size > stop - pos:
+            raise CorruptRecords("record header name beyond its record")
+        if size > 0:
+            name = data[pos : pos + size]
+            if not name.isascii():
+                # Arrow trusts utf8 columns: what is none is repaired here, as Java does when it decodes.
+                name = name.decode("utf-8", "replace").encode()
+            keys.data.write(name)
+            keys.size += len(name)
+        n = keys.size
+        write_i32_le(keys.offsets, n)
+        pos += size
+        size, pos = read_varint(data, pos, stop)
+        if pos < 0 or size > stop - pos:
+            raise CorruptRecords("record header value beyond its record")
+        if size > 0:
+            values.data.write(data[pos : pos + size])
+            values.size += size
+            pos += size
+        elif size < 0:
+            n = reader.header_count
+            write_i32_le(values.nulls, n)
+        n = values.size
+        write_i32_le(values.offsets, n)
+        reader.header_count += 1
+    if pos != stop:
+        raise CorruptRecords("record length differs from its content")
+    n = reader.header_count
+    write_i32_le(reader.header_offsets, n)
+
+
+@final
+class Rows:
+    """A table of rows to be written: Arrow buffers and the window into them.
+
+    first, rows  the window: every column's buffers are read from row `first` on
+    key, value   None is a column of nulls
+    headers      None is no headers
+    timestamps   int64 little-endian, ms since the epoch, indexed like the columns; None takes `timestamp` for every row
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        *,
+        value: BinaryColumn | None,
+        key: BinaryColumn | None = None,
+        headers: HeaderColumns | None = None,
+        timestamps: bytes | None = None,
+        timestamp: int = -1,
+        first: int = 0,
+    ) -> None:
+        self.rows = rows
+        self.first = first
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.timestamps = timestamps
+        self.timestamp = timestamp
+
+
+@final
+class _Source:
+    """The buffers of a column, with a stand-in where there is no column."""
+
+    def __init__(self, column: BinaryColumn | None) -> None:
+        self.absent: bool = column is None
+        self.data: bytes = b"" if column is None else column.data
+        self.offsets: bytes = b"" if column is None else column.offsets
+        self.nullable: bool = column is not None and column.validity is not None
+        self.validity: bytes = b""
+        if column is not None and column.validity is not None:
+            self.validity = column.validity
+        self.start: i64 = 0  # of the value last located
+
+    def locate(self, row: i64) -> i64:
+        """The length of a row's value, -1 for null; `start` is where it begins. Raises CorruptRecords beyond the buffers."""
+        if self.absent:
+            return -1
+        if self.nullable and not (self.validity[row >> 3] >> (row & 7)) & 1:
+            return -1
+        low: int = read_i32_le(self.offsets, row * 4)
+        high: int = read_i32_le(self.offsets, row * 4 + 4)
+        start: i64 = low
+        end: i64 = high
+        if start < 0 or end < start or end > len(self.data):
+            raise CorruptRecords("column offsets beyond the data")
+        self.start = start
+        return end - start
+
+
+def encode_columns(
+    rows: Rows,
+    *,
+    selection: bytes | None = None,
+    max_batch_bytes: int = 1 << 20,
+    codec: int = 0,
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> list[bytes]:
+    """Rows as v2 batches ready to be produced (base offset 0 each), in order.
+
+    selection        int32 little-endian row numbers within the window, e.g. those of one partition; None is all
+    max_batch_bytes  a batch is closed before its plain size, header included, passes this; one larger row is alone in its batch
+    base_sequence    of the first batch; the following ones go on from it, back to 0 after 2^31 - 1
+
+    Raises CorruptRecords when buffers are shorter than what their offsets say.
+    """
+    batches: list[bytes] = []
+    total: i64 = rows.rows if selection is None else len(selection) >> 2
+    index: i64 = 0
+    sequence: i64 = base_sequence
+    while index < total:
+        out = BytesWriter()
+        header = BatchHeader()
+        index = _encode_batch(rows, selection, index, total, max_batch_bytes - HEADER_SIZE, out, header)
+        header.attributes = codec | (0x10 if transactional else 0)
+        header.producer_id = producer_id
+        header.producer_epoch = producer_epoch
+        header.base_sequence = sequence
+        if sequence >= 0:
+            sequence = (sequence + header.count) & _INT32_MAX
+        plain = out.getvalue()
+        batches.append(seal(header, compress(codec, plain, level) if codec else plain))
+    return batches
+
+
+def _encode_batch(
+    rows: Rows, selection: bytes | None, index: i64, total: i64, room: i64, out: BytesWriter, header: BatchHeader
+) -> i64:
+    """Append records from the index-th selected row on until `room` bytes are full; the index after the last one."""
+    key = _Source(rows.key)
+    value = _Source(rows.value)
+    headers = rows.headers
+    names = _Source(None if headers is None else headers.keys)
+    values = _Source(None if headers is None else headers.values)
+    timestamps = rows.timestamps
+    first: i64 = rows.first
+    row: i64
+    timestamp: i64 = rows.timestamp
+    base: i64 = timestamp
+    newest: i64 = -1
+    count: i64 = 0
+    written: i64 = 0
+    low: i64 = 0
+    high: i64 = 0
+    while index < total:
+        row = first + index
+        if selection is not None:
+            selected: int = read_i32_le(selection, index * 4)
+            row = first + selected
+        if timestamps is not None:
+            timestamp = read_i64_le(timestamps, row * 8)
+        if count == 0:
+            base = timestamp
+        delta: i64 = timestamp - base
+        key_length: i64 = key.locate(row)
+        value_length: i64 = value.locate(row)
+        # Sizes first: a record begins with its length.
+        size: i64 = 1 + varint_size(delta) + varint_size(count) + varint_size(key_length) + varint_size(value_length)
+        if key_length > 0:
+            size += key_length
+        if value_length > 0:
+            size += value_length
+        if headers is None:
+            size += 1
+        else:
+            begin: int = read_i32_le(headers.offsets, row * 4)
+            end: int = read_i32_le(headers.offsets, row * 4 + 4)
+            low = begin
+            high = end
+            if low < 0 or high < low or high > headers.count:
+                raise CorruptRecords("header offsets beyond the headers")
+            size += _headers_size(names, values, low, high)
+        if count > 0 and written + varint_size(size) + size > room:
+            break
+        write_varint(out, size)
+        out.append(0)
+        write_varint(out, delta)
+        write_varint(out, count)
+        write_varint(out, key_length)
+        if key_length > 0:
+            out.write(key.data[key.start : key.start + key_length])
+        write_varint(out, value_length)
+        if value_length > 0:
+            out.write(value.data[value.start : value.start + value_length])
+        if headers is None:
+            out.append(0)
+        else:
+            _write_headers(names, values, low, high, out)
+        written += varint_size(size) + size
+        newest = max(newest, timestamp)
+        count += 1
+        index += 1
+    header.count = count
+    header.last_offset_delta = count - 1
+    header.base_timestamp = base
+    header.max_timestamp = newest
+    return index
+
+
+def _headers_size(names: _Source, values: _Source, low: i64, high: i64) -> i64:
+    size: i64 = varint_size(high - low)
+    while low < high:
+        length: i64 = max(names.locate(low), 0)
+        size += varint_size(length) + length
+        length = values.locate(low)
+        size += varint_size(length)
+        if length > 0:
+            size += length
+        low += 1
+    return size
+
+
+def _write_headers(names: _Source, values: _Source, low: i64, high: i64, out: BytesWriter) -> None:
+    """The headers of one record; a null name, which Kafka does not allow, is written as an empty one."""
+    write_varint(out, high - low)
+    while low < high:
+        length: i64 = max(names.locate(low), 0)
+        write_varint(out, length)
+        if length > 0:
+            out.write(names.data[names.start : names.start + length])
+        length = values.locate(low)
+        write_varint(out, length)
+        if length > 0:
+            out.write(values.data[values.start : values.start + length])
+        low += 1

@@ -1,0 +1,92 @@
+"""Which partition a key belongs to, as Kafka's Java producer decides it: murmur2 of the key's bytes.
+
+32-bit murmur2 with seed 0x9747b28c, read as little-endian words. The arithmetic is done in 64 bits and masked: the
+product of two 32-bit numbers is taken in two halves, since a compiled i64 wraps and an interpreted int does not.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i32_le, write_i32_le
+from mypy_extensions import i64
+
+_SEED: Final = 0x9747B28C
+_MASK: Final = 0xFFFFFFFF
+# The multiplier 0x5BD1E995 in halves.
+_HIGH: Final = 0x5BD1
+_LOW: Final = 0xE995
+
+
+def _murmur2(data: bytes, start: i64, end: i64) -> i64:
+    """Unsigned hash of data[start:end]."""
+    length: i64 = end - start
+    h: i64 = _SEED ^ (length & _MASK)
+    pos: i64 = start
+    stop: i64 = start + (length & ~3)
+    while pos < stop:
+        word: int = read_i32_le(data, pos)
+        k: i64 = word
+        k &= _MASK
+        k = (k * _LOW + (((k * _HIGH) & 0xFFFF) << 16)) & _MASK
+        k ^= k >> 24
+        k = (k * _LOW + (((k * _HIGH) & 0xFFFF) << 16)) & _MASK
+        h = (h * _LOW + (((h * _HIGH) & 0xFFFF) << 16)) & _MASK
+        h ^= k
+        pos += 4
+    left: i64 = end - pos
+    if left:
+        if left == 3:
+            b: i64 = data[pos + 2]
+            h ^= b << 16
+        if left >= 2:
+            b = data[pos + 1]
+            h ^= b << 8
+        b = data[pos]
+        h ^= b
+        h = (h * _LOW + (((h * _HIGH) & 0xFFFF) << 16)) & _MASK
+    h ^= h >> 13
+    h = (h * _LOW + (((h * _HIGH) & 0xFFFF) << 16)) & _MASK
+    h ^= h >> 15
+    return h
+
+
+def murmur2(key: bytes) -> int:
+    """Java's `Utils.murmur2`: a signed int32."""
+    h: i64 = _murmur2(key, 0, len(key))
+    return h - 0x100000000 if h > 0x7FFFFFFF else h
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The partition of a key among `partitions` (at least 1)."""
+    return (_murmur2(key, 0, len(key)) & 0x7FFFFFFF) % partitions
+
+
+def partitions_of(
+    data: bytes, offsets: bytes, validity: bytes | None, first: int, rows: int, partitions: int, null_partition: int
+) -> bytes:
+    """The partition of every row of an Arrow binary column: little-endian int32 each.
+
+    data            the column's value bytes
+    offsets         its offsets buffer, int32 little-endian
+    validity        its validity bitmap, None without nulls
+    first, rows     the column's window into these buffers
+    partitions      how many there are (at least 1)
+    null_partition  the partition of rows without a key
+
+    Raises IndexError when a buffer is shorter than the window.
+    """
+    out = BytesWriter()
+    i: i64 = first
+    end: i64 = first + rows
+    size: i64 = len(data)
+    while i < end:
+        if validity is not None and not (validity[i >> 3] >> (i & 7)) & 1:
+            write_i32_le(out, null_partition)
+        else:
+            low: int = read_i32_le(offsets, i * 4)
+            high: int = read_i32_le(offsets, i * 4 + 4)
+            if low < 0 or high < low or high > size:
+                raise IndexError("offsets beyond the data")
+            index: int = (_murmur2(data, low, high) & 0x7FFFFFFF) % partitions
+            write_i32_le(out, index)
+        i += 1
+    return out.getvalue()
