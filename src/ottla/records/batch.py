@@ -227,7 +227,7 @@ def build(
         last_delta = delta
         body.truncate(0)
         body.append(0)
-        write_varint(body, timestamp - base_timestamp)
+        write_varint(body, wrapped(timestamp, -base_timestamp))
         write_varint(body, delta)
         _write_bytes(body, record.key)
         _write_bytes(body, record.value)

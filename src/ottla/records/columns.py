@@ -152,12 +152,14 @@ class ColumnReader:
     max_rows   rows of a chunk
     max_bytes  bytes of any one of its binary columns, at most 2^31 - 1. A single larger record is an error
 
-    Not for two threads at once. Raises ValueError for a max_bytes out of range.
+    Not for two threads at once. Raises ValueError for limits out of range.
     """
 
     def __init__(self, columns: int = ALL, *, max_rows: int = _DEFAULT_ROWS, max_bytes: int = _DEFAULT_BYTES) -> None:
         if not 0 < max_bytes <= _INT32_MAX:
             raise ValueError(f"max_bytes {max_bytes} is not in 1 to 2^31 - 1")
+        if max_rows <= 0:
+            raise ValueError(f"max_rows {max_rows} is not positive")
         self.max_rows: i64 = max_rows
         self.max_bytes: i64 = max_bytes
         self.want_offset: bool = columns & OFFSET != 0
@@ -616,7 +618,7 @@ def _encode_batch(
             timestamp = read_i64_le(timestamps, row * 8)
         if count == 0:
             base = timestamp
-        delta: i64 = timestamp - base
+        delta: i64 = wrapped(timestamp, -base)
         key_length: i64 = key.locate(row)
         value_length: i64 = value.locate(row)
         # Sizes first: a record begins with its length.

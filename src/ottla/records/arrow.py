@@ -1,0 +1,192 @@
+"""Columns as pyarrow record batches, and back.
+
+The only module of this layer that imports pyarrow (extra `spark`). Arrays are laid over the buffers that
+`records/columns.py` made: nothing is copied, and nothing is done per row.
+
+The schema is that of Spark's own Kafka source, field by field; a projection is any of these columns in any order:
+
+    key binary | value binary | topic string | partition int32 | offset int64 | timestamp timestamp[us, UTC]
+    timestampType int32 | headers list<struct<key string, value binary>>
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from ottla.records.columns import (
+    HEADERS,
+    KEY,
+    OFFSET,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    VALUE,
+    BinaryColumn,
+    Columns,
+    HeaderColumns,
+    Rows,
+)
+from ottla.records.partitioner import partitions_of
+
+_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+TYPES: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(_HEADER),
+}
+
+_FLAGS: Final = {
+    "key": KEY,
+    "value": VALUE,
+    "offset": OFFSET,
+    "timestamp": TIMESTAMP,
+    "timestampType": TIMESTAMP_TYPE,
+    "headers": HEADERS,
+}
+
+
+def schema(names: Sequence[str]) -> pa.Schema:
+    """The schema of these columns. Raises KeyError for a name that is none."""
+    return pa.schema([(name, TYPES[name]) for name in names])
+
+
+def column_flags(names: Sequence[str]) -> int:
+    """What a ColumnReader must collect for these columns; topic and partition cost nothing there."""
+    flags = 0
+    for name in names:
+        flags |= _FLAGS.get(name, 0)
+    return flags
+
+
+def record_batch(columns: Columns, topic: str, partition: int, wanted: pa.Schema) -> pa.RecordBatch:
+    """One chunk as a record batch of `wanted` (made by `schema`). Raises KeyError for a column that was not read."""
+    return pa.RecordBatch.from_arrays([_array(columns, name, topic, partition) for name in wanted.names], schema=wanted)
+
+
+def _array(columns: Columns, name: str, topic: str, partition: int) -> pa.Array:
+    rows = columns.rows
+    if name == "key" and columns.keys is not None:
+        return _binary(columns.keys, rows, pa.binary())
+    if name == "value" and columns.values is not None:
+        return _binary(columns.values, rows, pa.binary())
+    if name == "topic":
+        return _repeated(topic, rows)
+    if name == "partition":
+        return _fixed(partition.to_bytes(4, "little", signed=True) * rows, rows, pa.int32())
+    if name == "offset" and columns.offsets is not None:
+        return _fixed(columns.offsets, rows, pa.int64())
+    if name == "timestamp" and columns.timestamps is not None:
+        return _fixed(columns.timestamps, rows, TYPES["timestamp"])
+    if name == "timestampType" and columns.timestamp_types is not None:
+        return _fixed(columns.timestamp_types, rows, pa.int32())
+    if name == "headers" and columns.headers is not None:
+        return _headers(columns.headers, rows)
+    raise KeyError(name)
+
+
+def _fixed(data: bytes, rows: int, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)])
+
+
+def _binary(column: BinaryColumn, rows: int, kind: pa.DataType) -> pa.Array:
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)])
+
+
+def _repeated(text: str, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), rows)
+
+
+def _headers(column: HeaderColumns, rows: int) -> pa.Array:
+    items = pa.StructArray.from_arrays(
+        [_binary(column.keys, column.count, pa.string()), _binary(column.values, column.count, pa.binary())],
+        fields=list(_HEADER),
+    )
+    return pa.Array.from_buffers(TYPES["headers"], rows, [None, pa.py_buffer(column.offsets)], children=[items])
+
+
+def rows_of(
+    value: pa.Array,
+    key: pa.Array | None = None,
+    headers: pa.Array | None = None,
+    timestamp: pa.Array | int = -1,
+) -> Rows:
+    """Arrow arrays of equal length as rows for `encode_columns`.
+
+    value, key  binary or string, also large ones; nulls are null keys and values
+    headers     list<struct<key string, value binary>>; a null list is no headers
+    timestamp   timestamp array of any unit, or one time in ms for all rows
+
+    Arrays that start at another row of their buffers are shifted to it by copying offsets, not data. Raises ValueError
+    when a timestamp is null, pyarrow.ArrowInvalid when a column of more than 2 GiB or another type cannot be cast.
+    """
+    timestamps = None
+    moment = -1
+    if isinstance(timestamp, int):
+        moment = timestamp
+    else:
+        if timestamp.null_count:
+            raise ValueError("a record needs a timestamp")
+        unzoned = timestamp.cast(pa.timestamp("ms", tz=timestamp.type.tz), safe=False).cast(pa.int64())
+        timestamps = _window(unzoned.buffers()[1], unzoned.offset * 8, len(unzoned) * 8)
+    return Rows(
+        len(value),
+        value=binary_column(value),
+        key=None if key is None else binary_column(key),
+        headers=None if headers is None else _header_columns(headers),
+        timestamps=timestamps,
+        timestamp=moment,
+    )
+
+
+def binary_column(array: pa.Array) -> BinaryColumn:
+    """The buffers of a binary or string array as `bytes`, its first row being row 0."""
+    if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
+        array = array.cast(pa.binary())
+    validity = None
+    if array.null_count:
+        # Arrow's own bitmap may start within a byte: a fresh one is made from the boolean column.
+        validity = _window(array.is_valid().buffers()[1], 0, (len(array) + 7) // 8)
+    _, offsets, data = array.buffers()
+    if array.offset or (data is not None and data.size > 2 * array.nbytes):
+        # A slice of something larger: only its own part of the data is taken along.
+        array = pa.concat_arrays([array, array[:0]])
+        _, offsets, data = array.buffers()
+    if offsets is None or offsets.size == 0:
+        return BinaryColumn(bytes(4), b"", validity)
+    return BinaryColumn(
+        _window(offsets, array.offset * 4, (len(array) + 1) * 4), b"" if data is None else data.to_pybytes(), validity
+    )
+
+
+def _window(buffer: pa.Buffer | None, start: int, size: int) -> bytes:
+    if buffer is None or size == 0:
+        return b""
+    return bytes(memoryview(buffer)[start : start + size])
+
+
+def _header_columns(array: pa.Array) -> HeaderColumns:
+    if array.type != TYPES["headers"]:
+        array = array.cast(TYPES["headers"])
+    if array.null_count:
+        # A null list may still cover items in its buffers; filling makes it an empty one.
+        array = array.fill_null(pa.scalar([], TYPES["headers"]))
+    offsets = _window(array.buffers()[1], array.offset * 4, (len(array) + 1) * 4) or bytes(4)
+    items = array.values
+    return HeaderColumns(
+        offsets, len(items), binary_column(items.field(0).cast(pa.binary())), binary_column(items.field(1))
+    )
+
+
+def partitions(keys: pa.Array, count: int, null_partition: int) -> pa.Array:
+    """The partition (int32) of each key among `count`, as the Java producer chooses; null keys go to `null_partition`."""
+    column = binary_column(keys)
+    rows = len(keys)
+    data = partitions_of(column.data, column.offsets, column.validity, 0, rows, count, null_partition)
+    return _fixed(data, rows, pa.int32())
