@@ -121,7 +121,7 @@ def _write_xerial(data: memoryview) -> bytes:
 
 def _read_snappy(data: memoryview, limit: int) -> bytes:
     if bytes(data[:8]) != _XERIAL_MAGIC:
-        return _read_snappy_block(data, limit)
+        return _read_snappy_block(data, limit, limit)
     parts: list[bytes] = []
     left = limit
     pos = 0
@@ -134,17 +134,18 @@ def _read_snappy(data: memoryview, limit: int) -> bytes:
         size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
         if size < 0 or size > len(data) - pos - 4:
             raise CorruptRecords("snappy: block length beyond the data")
-        part = _read_snappy_block(data[pos + 4 : pos + 4 + size], left)
+        part = _read_snappy_block(data[pos + 4 : pos + 4 + size], left, limit)
         left -= len(part)
         parts.append(part)
         pos += 4 + size
     return b"".join(parts)
 
 
-def _read_snappy_block(data: memoryview, limit: int) -> bytes:
+def _read_snappy_block(data: memoryview, left: int, limit: int) -> bytes:
+    """One bare block of at most `left` bytes, what remains of `limit`."""
     try:
         size = cramjam.snappy.decompress_raw_len(data)
-        if size > limit:
+        if size > left:
             raise _beyond(limit)
         if size > len(data) * _SNAPPY_MAX_RATIO:
             raise CorruptRecords("snappy: block claims more than it can hold")

@@ -1,0 +1,125 @@
+"""Packing and unpacking: round trips, what other writers send, and what must not take memory."""
+
+import gzip
+import tracemalloc
+from contextlib import suppress
+
+import cramjam
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
+from ottla.records.errors import CorruptRecords
+
+MANY = settings(max_examples=60, deadline=None)
+
+CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
+PACKED = [GZIP, SNAPPY, LZ4, ZSTD]
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+@MANY
+@given(data=st.binary(max_size=300))
+def test_what_is_packed_unpacks(codec: int, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data), len(data)) == data
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+@pytest.mark.parametrize("size", [0, 1, 32768, 32769, 65536, 200_001])
+def test_blocks_and_buffer_growth(codec: int, size: int) -> None:
+    data = (b"0123456789abcdef" * (size // 16 + 1))[:size]
+    assert decompress(codec, memoryview(compress(codec, data)), size) == data
+
+
+@pytest.mark.parametrize("codec", PACKED, ids=CODEC_NAMES[1:])
+def test_growth_reaches_far_beyond_the_first_guess(codec: int) -> None:
+    data = bytes(10 * MIB)
+    assert decompress(codec, compress(codec, data), 11 * MIB) == data
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+def test_one_byte_beyond_the_limit_is_refused(codec: int) -> None:
+    with pytest.raises(CorruptRecords, match="more than 99999 bytes"):
+        decompress(codec, compress(codec, bytes(100_000)), 99_999)
+
+
+@pytest.mark.parametrize("codec", PACKED, ids=CODEC_NAMES[1:])
+def test_a_bomb_takes_no_more_memory_than_the_limit(codec: int) -> None:
+    bomb = compress(codec, bytes(64 * MIB))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecords):
+            decompress(codec, bomb, MIB)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * MIB + 2 * len(bomb)
+
+
+def test_a_snappy_block_that_lies_about_its_size_allocates_nothing() -> None:
+    with pytest.raises(CorruptRecords):
+        decompress(SNAPPY, b"\xff\xff\xff\xff\x07" + b"a" * 20, 2**31 - 1)
+
+
+@pytest.mark.parametrize("codec", PACKED, ids=CODEC_NAMES[1:])
+@MANY
+@given(data=st.binary(max_size=200))
+def test_garbage_raises_the_one_error(codec: int, data: bytes) -> None:
+    with suppress(CorruptRecords):
+        assert len(decompress(codec, data, 1000)) <= 1000
+
+
+@pytest.mark.parametrize("codec", PACKED, ids=CODEC_NAMES[1:])
+@MANY
+@given(position=st.integers(min_value=0), flip=st.integers(min_value=1, max_value=255), cut=st.booleans())
+def test_mutations_raise_the_one_error(codec: int, position: int, flip: int, cut: bool) -> None:
+    packed = bytearray(compress(codec, b"the same words, the same words, the same words" * 4))
+    position %= len(packed)
+    if cut:
+        del packed[position:]
+    else:
+        packed[position] ^= flip
+    with suppress(CorruptRecords):
+        assert len(decompress(codec, bytes(packed), 10_000)) <= 10_000
+
+
+def test_gzip_members_are_joined_and_a_tail_is_ignored() -> None:
+    packed = gzip.compress(b"one ") + gzip.compress(b"two")
+    assert decompress(GZIP, packed, 100) == b"one two"
+    assert decompress(GZIP, packed + b"\0\0\0\0junk", 100) == b"one two"
+    with pytest.raises(CorruptRecords):
+        decompress(GZIP, packed, 6)
+
+
+def test_snappy_is_written_as_java_writes_it() -> None:
+    packed = compress(SNAPPY, b"x" * 32769)
+    assert packed[:16] == bytes.fromhex("82534e41505059000000000100000001")
+    first = int.from_bytes(packed[16:20], "big")
+    assert bytes(cramjam.snappy.decompress_raw(packed[20 : 20 + first])) == b"x" * 32768
+
+
+def test_snappy_is_read_bare_and_with_a_second_header() -> None:
+    assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(b"bare")), 10) == b"bare"
+    assert decompress(SNAPPY, compress(SNAPPY, b"one ") + compress(SNAPPY, b"two"), 10) == b"one two"
+
+
+def test_lz4_is_one_frame_of_independent_blocks() -> None:
+    packed = compress(LZ4, b"abc" * 50_000)
+    assert packed[:4] == bytes.fromhex("04224d18")
+    assert packed[4] >> 6 == 1
+    assert packed[4] & 0x20, "block independence (KAFKA-3160)"
+    assert decompress(LZ4, packed + b"ignored", 150_000) == b"abc" * 50_000
+
+
+def test_lz4_with_dependent_blocks_is_refused() -> None:
+    with pytest.raises(CorruptRecords, match="dependent"):
+        decompress(LZ4, bytes(cramjam.lz4.compress(b"abc" * 50_000)), 150_000)
+
+
+def test_unknown_codecs() -> None:
+    with pytest.raises(CorruptRecords):
+        decompress(5, b"", 10)
+    with pytest.raises(ValueError, match="unknown"):
+        compress(5, b"")
