@@ -231,10 +231,7 @@ class _Reading(_Source):
         if isinstance(value, list):
             self.line(depth, f"{target} = []")
         elif isinstance(value, Struct):
-            if self.objects:
-                self.line(depth, f"{target} = {self.bind(declared.default_value)}()")
-            else:
-                self.line(depth, f"{target} = None")
+            self.line(depth, f"{target} = {self.bind(value) if self.objects else None}")
         else:
             self.line(depth, f"{target} = {self.bind(value)}")
 
@@ -404,10 +401,17 @@ class _Writing(_Source):
             self.tags(depth, cls, tagged, source)
 
     def refuse(self, depth: int, cls: type[Struct], declared: Field, source: str) -> None:
-        default = declared.default_value()
-        test = f"{source}" if isinstance(default, list) else f"{source} != {self.bind(default)}"
+        test = self.differs(declared, source)
         message = f"{cls.__name__}.{declared.name} cannot travel in version {self.version}"
         self.line(depth, f"if {test}: raise UnsupportedField({message!r})")
+
+    def differs(self, declared: Field, source: str) -> str:
+        """An expression that is true when the value at `source` is not the default."""
+        default = declared.default_value()
+        if isinstance(default, list):
+            return source
+        name = self.bind(default)
+        return f"{source} is not {name} and {source} != {name}"
 
     def fixed(self, depth: int, sources: list[str], formats: str, write: str = "w") -> None:
         pack = self.bind(self.structure(formats).pack, "p")
@@ -501,9 +505,8 @@ class _Writing(_Source):
         found = self.name("t")
         self.line(depth, f"{found} = dict({source}.unknown_tags) if {source}.unknown_tags else {{}}")
         for declared in tagged:
-            default = declared.default_value()
             field_source = f"{source}.{declared.name}"
-            test = field_source if isinstance(default, list) else f"{field_source} != {self.bind(default)}"
+            test = self.differs(declared, field_source)
             parts = self.name("x")
             self.line(depth, f"if {test}:")
             self.line(depth + 1, f"{parts} = []")

@@ -100,14 +100,20 @@ class Field(NamedTuple):
     never_flexible: bool
 
     def default_value(self) -> Any:
-        """A fresh default: lists and structs are made anew."""
+        """The default: a fresh list; of a struct one shared object, to be replaced and never changed."""
         if self.default is not _NO_DEFAULT:
             return self.default
         if isinstance(self.type, Array):
             return []
         if isinstance(self.type, Primitive):
             return self.type.default
-        return self.type()
+        shared = _DEFAULT_STRUCTS.get(self.type)
+        if shared is None:
+            shared = _DEFAULT_STRUCTS[self.type] = self.type()
+        return shared
+
+
+_DEFAULT_STRUCTS: dict[type, Any] = {}
 
 
 class _NoDefault:
@@ -189,7 +195,7 @@ def _make_init(cls: type[Struct]) -> Callable[..., None]:
     for number, declared in enumerate(cls.FIELDS):
         default = declared.default_value()
         scope[f"d{number}"] = default
-        if isinstance(default, (list, Struct)):
+        if isinstance(default, list):
             scope[f"m{number}"] = declared.default_value
             parameters.append(f"{declared.name}=_UNSET")
             body.append(f"  self.{declared.name} = m{number}() if {declared.name} is _UNSET else {declared.name}")
@@ -233,11 +239,17 @@ class Message(Struct):
     FLEXIBLE: ClassVar[VersionRange] = NO_VERSIONS
 
 
-class Request(Message):
+class _Received:
+    """Declares `context` apart from the fields, so that it is no parameter of a request's constructor."""
+
+    __slots__ = ()
+    context: RequestContext
+
+
+class Request(Message, _Received):
     """A request; `context` is set by whoever received it."""
 
     __slots__ = ("context",)
-    context: RequestContext
 
 
 class Response(Message):

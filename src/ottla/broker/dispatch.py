@@ -1,0 +1,109 @@
+"""From a request to the handler that answers it.
+
+A handler is a plain function `(request, broker) -> answer`, registered with `@handles(TheRequest)`. The answer is a response,
+a `Pending` one that something completes later, or None where Kafka answers nothing (Produce with acks=0). A handler on the
+hot path asks for `positions=True` and receives a `Positions` instead of objects: nested tuples in declaration order, records
+as (start, end) in the frame.
+"""
+
+import importlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from ottla.broker.handlers import SERVED
+from ottla.protocol import codec
+from ottla.protocol.answer import Answer
+from ottla.protocol.api import API_VERSIONS, APIS
+from ottla.protocol.connection import Envelope
+from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
+from ottla.protocol.schema import Request, RequestContext, Response
+from ottla.protocol.wire import PeerError
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_logger = logging.getLogger("ottla.broker")
+R = TypeVar("R", bound=Request)
+Handler = Callable[[Any, "Broker"], Answer[Any] | None]
+
+
+class Positions(NamedTuple):
+    """A request that was walked without making objects of it."""
+
+    context: RequestContext
+    frame: bytes
+    fields: tuple[Any, ...]
+
+
+class _Registered(NamedTuple):
+    request_class: type[Request]
+    handler: Handler
+    positions: bool
+
+
+_HANDLERS: Final[dict[int, _Registered]] = {}
+
+
+def handles(
+    request_class: type[R], *, positions: bool = False
+) -> Callable[[Callable[[Any, "Broker"], Any]], Callable[[Any, "Broker"], Any]]:
+    """Register a function as the handler of `request_class`; which versions is said in handlers/__init__.py."""
+
+    def register(handler: Callable[[Any, "Broker"], Any]) -> Callable[[Any, "Broker"], Any]:
+        _HANDLERS[request_class.API] = _Registered(request_class, handler, positions)
+        return handler
+
+    return register
+
+
+def registered(key: int) -> _Registered:
+    """The handler of an API that is served, imported on first use."""
+    found = _HANDLERS.get(key)
+    if found is None:
+        importlib.import_module(f"ottla.broker.handlers.{SERVED[key].module}")
+        found = _HANDLERS[key]
+    return found
+
+
+def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Answer[Response] | None:
+    """Serve one request. Raises PeerError for a version that is not served and for a body that is none.
+
+    A bug in a handler is logged with the request's header and answered with UNKNOWN_SERVER_ERROR where the response has a
+    place for it; the connection lives on.
+    """
+    key = envelope.api.key
+    served = SERVED.get(key)
+    if served is None:
+        raise PeerError(f"{envelope.api.name} is not served")
+    if envelope.version not in served.versions:
+        if key != API_VERSIONS:
+            raise PeerError(f"{envelope.api.name} version {envelope.version} is not served, only {served.versions}")
+        envelope.version = 0
+    request_class, handler, positions = registered(key)
+    if positions:
+        fields, _ = codec.decode_positions(request_class, envelope.version, envelope.frame, envelope.body)
+        request: Any = Positions(context, envelope.frame, fields)
+    elif key == API_VERSIONS and envelope.asked != envelope.version:
+        request = request_class()
+        request.context = context
+    else:
+        request, _ = codec.decode(request_class, envelope.version, envelope.frame, envelope.body)
+        request.context = context
+    try:
+        return handler(request, broker)
+    except PeerError:
+        raise
+    except Exception:
+        _logger.exception("cannot serve %r", envelope)
+        return failure(key)
+
+
+def failure(key: int) -> Response:
+    """UNKNOWN_SERVER_ERROR as a response. Raises PeerError where only the parts of a response have error codes."""
+    response_class = APIS[key].response_class()
+    if not any(field.name == "error_code" for field in response_class.FIELDS):
+        raise PeerError(f"{APIS[key].name} failed, and its response has no place to say so")
+    response = response_class()
+    setattr(response, "error_code", UNKNOWN_SERVER_ERROR)  # noqa: B010  no class that all responses share declares it
+    return response

@@ -1,0 +1,45 @@
+"""One file per API; this table says which versions each of them serves.
+
+ApiVersions answers from this table, and a handler is imported when its API is first asked for, so that a broker that has
+a hundred APIs starts as fast as one that has two. A test imports them all and holds the table against the files.
+"""
+
+from typing import Final, NamedTuple
+
+from ottla.protocol import api
+from ottla.protocol.schema import VersionRange, version_range
+
+
+class Served(NamedTuple):
+    """The module under broker/handlers and the versions that it serves."""
+
+    module: str
+    versions: VersionRange
+
+
+def _served(module: str, versions: str) -> Served:
+    return Served(module, version_range(versions))
+
+
+SERVED: Final[dict[int, Served]] = {
+    api.PRODUCE: _served("produce", "3-13"),
+    api.FETCH: _served("fetch", "4-18"),
+    api.LIST_OFFSETS: _served("list_offsets", "0-11"),
+    api.METADATA: _served("metadata", "0-13"),
+    api.OFFSET_COMMIT: _served("offset_commit", "0-10"),
+    api.OFFSET_FETCH: _served("offset_fetch", "0-10"),
+    api.FIND_COORDINATOR: _served("find_coordinator", "0-6"),
+    api.JOIN_GROUP: _served("join_group", "0-9"),
+    api.HEARTBEAT: _served("heartbeat", "0-4"),
+    api.LEAVE_GROUP: _served("leave_group", "0-5"),
+    api.SYNC_GROUP: _served("sync_group", "0-5"),
+    api.DESCRIBE_GROUPS: _served("describe_groups", "0-6"),
+    api.LIST_GROUPS: _served("list_groups", "0-5"),
+    api.API_VERSIONS: _served("api_versions", "0-5"),
+    api.CREATE_TOPICS: _served("create_topics", "0-7"),
+    api.DELETE_TOPICS: _served("delete_topics", "0-6"),
+    api.INIT_PRODUCER_ID: _served("init_producer_id", "0-5"),
+    api.DESCRIBE_CONFIGS: _served("describe_configs", "0-4"),
+    api.DESCRIBE_CLUSTER: _served("describe_cluster", "0-2"),
+    api.DESCRIBE_TOPIC_PARTITIONS: _served("describe_topic_partitions", "0"),
+}

@@ -1,0 +1,66 @@
+"""ApiVersions: which APIs this broker serves, in which versions, and which features the cluster has.
+
+Behaviour
+    a version that is not known here   the answer of version 0, UNSUPPORTED_VERSION and the range of ApiVersions alone
+    a client software name or version  that is no identifier: INVALID_REQUEST (from version 3)
+    Produce                            advertised from 0 while 0-2 are not served, as Kafka 4 does: librdkafka would not
+                                       believe the broker otherwise (KAFKA-18659)
+
+Versions
+    3  the client names its software; features (KIP-584)
+    4  features with minimum level 0 are shown
+    5  the client may name the cluster and node it means to talk to (KIP-1242)
+"""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.broker.handlers import SERVED
+from ottla.protocol.answer import Answer
+from ottla.protocol.api import API_VERSIONS, PRODUCE
+from ottla.protocol.errors import INVALID_REQUEST, NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@handles(ApiVersionsRequest)
+def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVersionsResponse]:
+    version = request.context.version
+    if version not in SERVED[API_VERSIONS].versions:
+        return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[_range(API_VERSIONS)])
+    if version >= 3:
+        names = request.client_software_name, request.client_software_version
+        if not all(_SOFTWARE.fullmatch(name) for name in names):
+            return ApiVersionsResponse(error_code=INVALID_REQUEST)
+    if version >= 5:
+        wrong = _wrong_broker(request, broker)
+        if wrong != NONE:
+            return ApiVersionsResponse(error_code=wrong)
+    return ApiVersionsResponse(
+        api_keys=[_range(key) for key in sorted(SERVED)], finalized_features_epoch=broker.image.revision
+    )
+
+
+def _range(key: int) -> ApiVersion:
+    first, last = SERVED[key].versions
+    return ApiVersion(api_key=key, min_version=0 if key == PRODUCE else first, max_version=last)
+
+
+def _wrong_broker(request: ApiVersionsRequest, broker: "Broker") -> int:
+    """Whether the client meant another broker; it must name the cluster and the node together."""
+    if (request.cluster_id is None) != (request.node_id == -1):
+        return INVALID_REQUEST
+    if request.cluster_id is None:
+        return NONE
+    if (request.cluster_id, request.node_id) != (broker.image.cluster_id, broker.node_id):
+        return REBOOTSTRAP_REQUIRED
+    return NONE

@@ -1,0 +1,95 @@
+"""CreateTopics: make topics, each on its own: one that cannot be made does not hold up the others.
+
+Behaviour
+    a name twice                INVALID_REQUEST "Duplicate topic name.", for both
+    exists, or differs from an existing one in '.' and '_' only   TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION
+    an internal topic's name    INVALID_REQUEST
+    validate only               everything is checked, nothing is made
+
+Versions
+    1  validate only, error messages
+    4  -1 partitions or replicas: the broker's defaults
+    5  the configs that the topic got
+    7  the topic's id
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.metadata.configs import describe_resource, topic_configs
+from ottla.metadata.controller import NewTopic, Refused
+from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_REQUEST
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(CreateTopicsRequest)
+def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[CreateTopicsResponse]:
+    times = Counter(wanted.name for wanted in request.topics)
+    planned: dict[str, TopicImage] = {}
+    results = []
+    for name, wanted in {wanted.name: wanted for wanted in request.topics}.items():
+        try:
+            if times[name] > 1:
+                raise Refused(INVALID_REQUEST, "Duplicate topic name.")
+            if name in INTERNAL_TOPICS:
+                raise Refused(INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+            topic = broker.controller.plan(_new_topic(wanted), planned)
+            if not request.validate_only:
+                broker.controller.create([topic])
+            else:
+                planned[name] = topic
+        except Refused as refused:
+            results.append(_refused(name, refused))
+        else:
+            results.append(_created(topic, broker, validate_only=request.validate_only))
+    return CreateTopicsResponse(topics=results)
+
+
+def _new_topic(wanted: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        wanted.name,
+        wanted.num_partitions,
+        wanted.replication_factor,
+        {assignment.partition_index: assignment.broker_ids for assignment in wanted.assignments},
+        {config.name: config.value for config in wanted.configs},
+    )
+
+
+def _refused(name: str, refused: Refused) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=refused.code, error_message=refused.message, topic_config_error_code=0, configs=[]
+    )
+
+
+def _created(topic: TopicImage, broker: "Broker", *, validate_only: bool) -> CreatableTopicResult:
+    configs = [
+        CreatableTopicConfigs(
+            name=described.config.name,
+            value=described.text,
+            read_only=described.config.read_only,
+            config_source=described.source,
+            is_sensitive=described.config.sensitive,
+        )
+        for described in describe_resource(topic_configs(topic.configs, broker.config))
+    ]
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=ZERO_UUID if validate_only else topic.id,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=configs,
+    )

@@ -1,0 +1,88 @@
+"""DeleteTopics: forget topics, by name or by id.
+
+Behaviour
+    delete.topic.enable=false    TOPIC_DELETION_DISABLED (before version 3 INVALID_REQUEST)
+    unknown name, unknown id     UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
+    neither name nor id          INVALID_REQUEST; both: INVALID_REQUEST; one topic twice: INVALID_REQUEST
+    internal topics              may be deleted, as in Kafka
+
+Versions
+    1  throttled
+    5  error messages
+    6  by id (KIP-516)
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.metadata.image import TopicImage
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import (
+    INVALID_REQUEST,
+    TOPIC_DELETION_DISABLED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error,
+)
+from ottla.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(DeleteTopicsRequest)
+def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[DeleteTopicsResponse]:
+    by_state = request.context.version >= 6
+    wanted = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]
+    if not broker.config.flag("delete.topic.enable"):
+        code = TOPIC_DELETION_DISABLED if request.context.version >= 3 else INVALID_REQUEST
+        return DeleteTopicsResponse(responses=[_failed(state, code) for state in wanted])
+    names = Counter(state.name for state in wanted if state.name is not None)
+    ids = Counter(state.topic_id for state in wanted if state.name is None and state.topic_id != ZERO_UUID)
+    results, deleted = [], []
+    seen: set[tuple[str | None, bytes]] = set()
+    for state in wanted:
+        key = state.name, state.topic_id
+        if key in seen:
+            continue
+        seen.add(key)
+        if (state.name is None) == (state.topic_id == ZERO_UUID):
+            text = (
+                "Neither topic name nor id were specified."
+                if state.name is None
+                else "You may not specify both topic name and topic id."
+            )
+            results.append(_failed(state, INVALID_REQUEST, text))
+        elif state.name is not None and names[state.name] > 1:
+            results.append(_failed(state, INVALID_REQUEST, "Duplicate topic name."))
+        elif ids[state.topic_id] > 1:
+            results.append(_failed(state, INVALID_REQUEST, "Duplicate topic id."))
+        else:
+            topic = _find(state, broker)
+            if topic is None:
+                code = UNKNOWN_TOPIC_ID if state.name is None else UNKNOWN_TOPIC_OR_PARTITION
+                results.append(_failed(state, code))
+            else:
+                deleted.append(topic)
+                results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
+    broker.controller.delete(list({topic.id: topic for topic in deleted}.values()))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _find(state: DeleteTopicState, broker: "Broker") -> TopicImage | None:
+    if state.name is None:
+        return broker.image.topics_by_id.get(state.topic_id)
+    return broker.image.topics.get(state.name)
+
+
+def _failed(state: DeleteTopicState, code: int, text: str | None = None) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=state.name, topic_id=state.topic_id, error_code=code, error_message=text or error(code).message
+    )

@@ -1,0 +1,57 @@
+"""DescribeCluster: the cluster's id, its brokers and who controls it (KIP-700).
+
+Behaviour
+    asked for controllers    a broker's listener does not know them: MISMATCHED_ENDPOINT_TYPE (KIP-919)
+    other endpoint types     UNSUPPORTED_ENDPOINT_TYPE
+
+Versions
+    1  endpoint types
+    2  fenced brokers, when asked for: there are none
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE
+from ottla.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+@handles(DescribeClusterRequest)
+def describe_cluster(request: DescribeClusterRequest, broker: "Broker") -> Answer[DescribeClusterResponse]:
+    asked = request.endpoint_type
+    if asked == CONTROLLERS:
+        text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return DescribeClusterResponse(error_code=MISMATCHED_ENDPOINT_TYPE, error_message=text)
+    if asked != BROKERS:
+        text = f"Unsupported endpoint type {asked}"
+        return DescribeClusterResponse(error_code=UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
+    host, port = broker.advertised(request.context.address)
+    image = broker.image
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=node.node_id,
+                host=node.host or host,
+                port=port if node.port < 0 else node.port,
+                rack=node.rack,
+            )
+            for node in image.brokers.values()
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )

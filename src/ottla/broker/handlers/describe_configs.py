@@ -1,0 +1,122 @@
+"""DescribeConfigs: the configs of topics, brokers, groups and client-metrics subscriptions, and where their values come from.
+
+Behaviour
+    keys null or empty         all configs of the resource; keys without a config are left out
+    unknown topic              UNKNOWN_TOPIC_OR_PARTITION; illegal name INVALID_TOPIC_EXCEPTION
+    broker                     "" the defaults of all brokers (none as yet), else this node's id; others INVALID_REQUEST
+    passwords                  null
+    success                    an empty error message, not a null one, as Kafka 4.4 answers
+
+Versions
+    1  sources and synonyms instead of is_default
+    3  types and documentation, when asked for
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.metadata.configs import (
+    TYPE_IDS,
+    Described,
+    describe_broker,
+    describe_client_metrics,
+    describe_resource,
+    group_configs,
+    topic_configs,
+)
+from ottla.metadata.controller import Refused, check_name
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION, error
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+TOPIC: Final = 2
+BROKER: Final = 4
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+
+
+@handles(DescribeConfigsRequest)
+def describe_configs(request: DescribeConfigsRequest, broker: "Broker") -> Answer[DescribeConfigsResponse]:
+    results = []
+    for resource in request.resources:
+        try:
+            described = list(_described(resource, broker))
+        except Refused as refused:
+            results.append(_result(resource, refused.code, refused.message, []))
+            continue
+        keys = set(resource.configuration_keys or ())
+        configs = [_config(each, request) for each in described if not keys or each.config.name in keys]
+        results.append(_result(resource, NONE, "", configs))
+    return DescribeConfigsResponse(results=results)
+
+
+def _described(resource: DescribeConfigsResource, broker: "Broker") -> Iterable[Described]:
+    """The configs of a resource. Raises Refused."""
+    name = resource.resource_name
+    match resource.resource_type:
+        case kind if kind == TOPIC:
+            check_name(name)
+            topic = broker.image.topics.get(name)
+            if topic is None:
+                raise Refused(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
+            return describe_resource(topic_configs(topic.configs, broker.config))
+        case kind if kind == BROKER:
+            if name == "":
+                return []
+            if not name.lstrip("-").isdigit():
+                raise Refused(INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+            if int(name) != broker.node_id:
+                raise Refused(
+                    INVALID_REQUEST,
+                    f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
+                )
+            return describe_broker(broker.config)
+        case kind if kind == GROUP:
+            if not name:
+                raise Refused(INVALID_REQUEST, "Group name must not be empty")
+            return describe_resource(group_configs({}, broker.config))
+        case kind if kind == CLIENT_METRICS:
+            if not name:
+                raise Refused(INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            return describe_client_metrics({})
+        case other:
+            raise Refused(INVALID_REQUEST, f"Unsupported resource type: {other}")
+
+
+def _config(described: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    config = described.config
+    synonyms = described.synonyms if request.include_synonyms else []
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=described.text,
+        read_only=config.read_only,
+        is_default=described.is_default if request.context.version == 0 else False,
+        config_source=described.source,
+        is_sensitive=config.sensitive,
+        synonyms=[DescribeConfigsSynonym(name=each.name, value=each.text, source=each.source) for each in synonyms],
+        config_type=TYPE_IDS[config.type],
+        documentation="" if request.include_documentation else None,
+    )
+
+
+def _result(
+    resource: DescribeConfigsResource, code: int, message: str, configs: list[DescribeConfigsResourceResult]
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )

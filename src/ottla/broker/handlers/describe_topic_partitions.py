@@ -1,0 +1,92 @@
+"""DescribeTopicPartitions: topics and partitions, page by page (KIP-966).
+
+Behaviour
+    no topics named              all topics
+    order                        by name; a cursor says where the page begins
+    more than the limit          response_partition_limit (at most max.request.partition.size.limit), then a next cursor
+    unknown or illegal topic     UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION
+    a cursor with a negative partition   INVALID_REQUEST for the whole request, as Kafka answers it
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
+from ottla.metadata.controller import Refused, check_name
+from ottla.metadata.image import TopicImage
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(DescribeTopicPartitionsRequest)
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, broker: "Broker"
+) -> Answer[DescribeTopicPartitionsResponse]:
+    image = broker.image
+    fetch_all = not request.topics
+    names = sorted(image.topics) if fetch_all else sorted({topic.name for topic in request.topics})
+    first = 0
+    if request.cursor is not None:
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            first = request.cursor.partition_index
+    most = broker.config.integer("max.request.partition.size.limit")
+    left = max(1, min(most, request.response_partition_limit))
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    cursor = None
+    for name in names:
+        if left == 0:
+            cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        end = min(len(topic.partitions), first + left)
+        topics.append(_page(topic, first, end))
+        left -= max(0, end - first)
+        if end < len(topic.partitions):
+            cursor = Cursor(topic_name=name, partition_index=end)
+            break
+        first = 0
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except Refused:
+        code = INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _page(topic: TopicImage, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=topic.partitions[index].leader,
+                leader_epoch=topic.partitions[index].leader_epoch,
+                replica_nodes=list(topic.partitions[index].replicas),
+                isr_nodes=list(topic.partitions[index].isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index in range(first, end)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

@@ -1,0 +1,250 @@
+"""Fetch: records from partitions, at once or when there are enough of them.
+
+Behaviour
+    fewer than min_bytes there       waits for appends, at most max_wait_ms; any error answers at once
+    first batch larger than limits   is returned whole (KIP-74); other partitions' batches must fit
+    offset out of range              OFFSET_OUT_OF_RANGE
+    unknown topic or partition       UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID
+    leader epoch                     older than ours FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH (KIP-320)
+    sessions                         broker/sessions.py; an answer in a session holds only what is new
+    read committed                   up to the last stable offset, with a list of aborted transactions (none as yet)
+    log offline or damaged           KAFKA_STORAGE_ERROR
+
+Versions
+    4  RecordBatch v2; isolation level
+    5  log start offset
+    7  sessions
+    9  current leader epoch
+    12 flexible; epochs that diverge (for followers)
+    13 topic ids
+    15 the replica's state is tagged
+    16 endpoints of leaders (KIP-951)
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.broker.dispatch import Positions, handles
+from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, WantedPartition
+from ottla.broker.waiting import DelayedAnswer
+from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import (
+    FENCED_LEADER_EPOCH,
+    FETCH_SESSION_TOPIC_ID_ERROR,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+    from ottla.replication.partition import Partition
+
+_logger = logging.getLogger("ottla.broker")
+_FIRST_WITH_SESSIONS: Final = 7
+_FIRST_WITH_TOPIC_IDS: Final = 13
+
+
+@handles(FetchRequest, positions=True)
+def fetch(request: Positions, broker: "Broker") -> Answer[FetchResponse]:
+    version = request.context.version
+    _, _, _, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten, _ = request.fields
+    by_id = version >= _FIRST_WITH_TOPIC_IDS
+    wanted = _wanted(topics, by_id, broker)
+    session: FetchSession | None = None
+    incremental = False
+    now = broker.clock.now_ms()
+    if version < _FIRST_WITH_SESSIONS or epoch == FINAL_EPOCH:
+        if session_id != NO_SESSION:
+            broker.sessions.end(session_id)
+    elif epoch == INITIAL_EPOCH:
+        session = broker.sessions.begin(session_id, now) if wanted else None
+        if session is not None:
+            session.update(wanted, ())
+    else:
+        code, session = broker.sessions.resume(session_id, epoch, now)
+        if session is None:
+            return FetchResponse(error_code=code)
+        if session.partitions and any((p.topic_id != ZERO_UUID) != by_id for p in session.partitions.values()):
+            return FetchResponse(error_code=FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(wanted, _forgotten(forgotten, by_id, broker))
+        incremental = True
+        wanted = list(session.partitions.values())
+    reading = _Reading(broker, wanted, min_bytes, max_bytes, isolation, session, incremental=incremental, by_id=by_id)
+    response = reading.attempt(max_wait_ms <= 0 or not wanted)
+    if response is not None:
+        return response
+    return DelayedAnswer(reading.attempt, reading.partitions()).begin(broker.timers, max_wait_ms)
+
+
+def _wanted(topics: Iterable[Any], by_id: bool, broker: "Broker") -> list[WantedPartition]:
+    wanted = []
+    for name, topic_id, partitions in topics:
+        topic = name
+        if by_id:
+            known = broker.image.topics_by_id.get(topic_id)
+            topic = known.name if known is not None else ""
+        for index, current_epoch, fetch_offset, _, _, max_bytes, _, _ in partitions:
+            wanted.append(WantedPartition(topic, topic_id, index, current_epoch, fetch_offset, max_bytes))
+    return wanted
+
+
+def _forgotten(topics: Iterable[Any], by_id: bool, broker: "Broker") -> Iterable[tuple[str, bytes, int]]:
+    for name, topic_id, indexes in topics:
+        known = broker.image.topics_by_id.get(topic_id) if by_id else None
+        topic = (known.name if known is not None else "") if by_id else name
+        for index in indexes:
+            yield topic, topic_id, index
+
+
+class _Reading:
+    """One fetch, tried as often as it takes."""
+
+    __slots__ = (
+        "_broker",
+        "_by_id",
+        "_committed",
+        "_incremental",
+        "_max_bytes",
+        "_min_bytes",
+        "_session",
+        "_wanted",
+    )
+
+    def __init__(
+        self,
+        broker: "Broker",
+        wanted: list[WantedPartition],
+        min_bytes: int,
+        max_bytes: int,
+        isolation: int,
+        session: FetchSession | None,
+        *,
+        incremental: bool,
+        by_id: bool,
+    ) -> None:
+        self._broker = broker
+        self._wanted = wanted
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._committed = isolation == READ_COMMITTED
+        self._session = session
+        self._incremental = incremental
+        self._by_id = by_id
+
+    def _partition(self, wanted: WantedPartition) -> "Partition | None":
+        if self._by_id:
+            return self._broker.replicas.find_by_id(wanted.topic_id, wanted.index)
+        return self._broker.replicas.find(wanted.topic, wanted.index)
+
+    def partitions(self) -> list["Partition"]:
+        """Those whose growth may complete the fetch."""
+        found = (self._partition(wanted) for wanted in self._wanted)
+        return [partition for partition in found if partition is not None]
+
+    def attempt(self, last: bool) -> FetchResponse | None:
+        """The response, or None while there is too little; with `last` whatever there is."""
+        left = self._max_bytes
+        total = 0
+        done = last
+        answers: list[tuple[WantedPartition, PartitionData]] = []
+        for wanted in self._wanted:
+            data = self._read(wanted, min(wanted.max_bytes, left), whole_first=total == 0)
+            if data.error_code != NONE:
+                done = True
+            elif data.records is not None:
+                size = len(data.records)
+                total += size
+                left = max(0, left - size)
+            answers.append((wanted, data))
+        if not done and total < self._min_bytes:
+            return None
+        return self._response(answers)
+
+    def _read(self, wanted: WantedPartition, max_bytes: int, *, whole_first: bool) -> PartitionData:
+        partition = self._partition(wanted)
+        if partition is None:
+            return self._absent(wanted)
+        epoch = wanted.current_epoch
+        if epoch >= 0 and epoch != partition.leader_epoch:
+            code = FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
+            return _failed(wanted.index, code)
+        log = partition.log
+        committed = self._committed
+        stable = log.last_stable_offset
+        limit = stable if committed else log.high_watermark
+        try:
+            region = log.read(wanted.fetch_offset, max_bytes, limit, whole_first=whole_first)
+        except OffsetOutOfRange:
+            return _failed(wanted.index, OFFSET_OUT_OF_RANGE)
+        except (StorageError, OSError) as error:
+            _logger.error("%s", error)
+            return _failed(wanted.index, KAFKA_STORAGE_ERROR)
+        return PartitionData(
+            partition_index=wanted.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=log.start_offset,
+            aborted_transactions=[] if committed else None,
+            records=region,
+        )
+
+    def _absent(self, wanted: WantedPartition) -> PartitionData:
+        if self._by_id and wanted.topic_id not in self._broker.image.topics_by_id:
+            return _failed(wanted.index, UNKNOWN_TOPIC_ID)
+        if self._broker.replicas.is_offline(wanted.topic, wanted.index):
+            return _failed(wanted.index, KAFKA_STORAGE_ERROR)
+        return _failed(wanted.index, UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _response(self, answers: list[tuple[WantedPartition, PartitionData]]) -> FetchResponse:
+        session = self._session
+        topics: list[FetchableTopicResponse] = []
+        last: FetchableTopicResponse | None = None
+        moved = []
+        for wanted, data in answers:
+            if session is not None:
+                news = _is_news(wanted, data)
+                if data.records is not None:
+                    moved.append(wanted)
+                if self._incremental and not news:
+                    continue
+            if data.records is None:
+                data.records = b""
+            if last is None or (last.topic, last.topic_id) != (wanted.topic, wanted.topic_id):
+                last = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
+                topics.append(last)
+            last.partitions.append(data)
+        if session is None:
+            return FetchResponse(responses=topics)
+        for wanted in moved:
+            if wanted.key in session.partitions:
+                session.partitions.move_to_end(wanted.key)
+        return FetchResponse(responses=topics, session_id=session.id)
+
+
+def _is_news(wanted: WantedPartition, data: PartitionData) -> bool:
+    """Whether an answer within a session must hold this partition; remembers what is told."""
+    news = (
+        data.records is not None
+        or data.error_code != NONE
+        or data.high_watermark != wanted.last_high_watermark
+        or data.last_stable_offset != wanted.last_stable_offset
+        or data.log_start_offset != wanted.last_start_offset
+    )
+    # After an error nothing counts as told, so that the next answer holds the partition again.
+    failed = data.error_code != NONE
+    wanted.last_high_watermark = -1 if failed else data.high_watermark
+    wanted.last_stable_offset = data.last_stable_offset
+    wanted.last_start_offset = data.log_start_offset
+    return news
+
+
+def _failed(index: int, code: int) -> PartitionData:
+    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None)

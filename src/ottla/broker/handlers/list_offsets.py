@@ -1,0 +1,124 @@
+"""ListOffsets: the offset of a point in time, of the beginning or of the end of a partition.
+
+Behaviour
+    timestamp        the first record at or after it; -1 with offset -1 when there is none
+    -1               the log end: high watermark, or last stable offset for readers of committed data
+    -2, -4           log start; without tiered storage everything is local
+    -3               the record with the largest timestamp (KIP-734)
+    -5, -6           nothing lies in another tier: offset -1
+    other negatives  UNSUPPORTED_VERSION
+    a partition twice in one request   INVALID_REQUEST
+
+Versions
+    0  a list of segment beginnings instead of one offset
+    1  timestamp and offset
+    2  isolation level
+    4  leader epochs
+    7  -3, 8  -4, 9  -5, 11  -6: UNSUPPORTED_VERSION before
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.log.log import READ_COMMITTED, StorageError
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import (
+    FENCED_LEADER_EPOCH,
+    INVALID_REQUEST,
+    KAFKA_STORAGE_ERROR,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_VERSION,
+)
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+    from ottla.replication.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+_SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+@handles(ListOffsetsRequest)
+def list_offsets(request: ListOffsetsRequest, broker: "Broker") -> Answer[ListOffsetsResponse]:
+    committed = request.isolation_level == READ_COMMITTED
+    version = request.context.version
+    asked = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            partition = broker.replicas.find(topic.name, wanted.partition_index)
+            if asked[topic.name, wanted.partition_index] > 1 and version > 0:
+                answers.append(_failed(wanted, INVALID_REQUEST))
+            elif partition is None:
+                answers.append(_failed(wanted, UNKNOWN_TOPIC_OR_PARTITION))
+            elif version == 0:
+                answers.append(_old_style(wanted, partition))
+            else:
+                answers.append(_looked_up(wanted, partition, version, committed=committed))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _looked_up(
+    wanted: ListOffsetsPartition, partition: "Partition", version: int, *, committed: bool
+) -> ListOffsetsPartitionResponse:
+    epoch = wanted.current_leader_epoch
+    if epoch >= 0 and epoch != partition.leader_epoch:
+        return _failed(wanted, FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH)
+    if wanted.timestamp < EARLIEST_PENDING_UPLOAD or version < _SINCE.get(wanted.timestamp, 0):
+        return _failed(wanted, UNSUPPORTED_VERSION)
+    try:
+        timestamp, offset, leader_epoch = _position(wanted.timestamp, partition, committed=committed)
+    except StorageError:
+        return _failed(wanted, KAFKA_STORAGE_ERROR)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=leader_epoch if version >= 4 else -1,
+    )
+
+
+def _position(timestamp: int, partition: "Partition", *, committed: bool) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); -1 where there is nothing to say."""
+    log = partition.log
+    end = log.last_stable_offset if committed else log.high_watermark
+    if timestamp == LATEST:
+        return -1, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.start_offset, log.epochs.epoch_at(log.start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1
+    found = log.offset_of_newest() if timestamp == MAX_TIMESTAMP else log.offset_at(timestamp)
+    if found is None or found[1] >= end:
+        return -1, -1, -1
+    return found
+
+
+def _old_style(wanted: ListOffsetsPartition, partition: "Partition") -> ListOffsetsPartitionResponse:
+    """Version 0: beginnings of segments that were last written to before the timestamp, newest first."""
+    offsets = partition.log.offsets_before(wanted.timestamp)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, old_style_offsets=offsets[: wanted.max_num_offsets]
+    )
+
+
+def _failed(wanted: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)

@@ -1,0 +1,131 @@
+"""Metadata: brokers, topics, partitions and who leads them.
+
+Behaviour
+    no list of topics              all topics (version 0: an empty list; from 1: null, and an empty list means none)
+    unknown topic                  UNKNOWN_TOPIC_OR_PARTITION; where auto-creation is allowed by broker and request it is made
+                                   on the side, and the next request finds it, as with Kafka 4
+    unknown topic id               UNKNOWN_TOPIC_ID
+    illegal name                   INVALID_TOPIC_EXCEPTION
+    the address of a broker        advertised.listeners, else the one this client dialled
+
+Versions
+    0  an empty list asks for everything
+    1  null asks for everything; racks, the controller
+    2  the cluster's id
+    4  the client may forbid auto-creation
+    5  offline replicas
+    7  leader epochs
+    8  authorized operations, when asked for
+    10 topic ids (KIP-516); 12 topics may be asked for by id
+    13 an error code of its own
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.metadata.controller import NewTopic, Refused, check_name
+from ottla.metadata.image import INTERNAL_TOPICS, Image, TopicImage
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_logger = logging.getLogger("ottla.broker")
+TOPIC_OPERATIONS: Final = (
+    0b1_1101_1111_1000  # every operation a topic knows, READ to ALTER_CONFIGS: nobody is restricted
+)
+CLUSTER_OPERATIONS: Final = 0b1_1111_1011_0000
+NOT_ASKED: Final = -(2**31)
+
+
+@handles(MetadataRequest)
+def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataResponse]:
+    image = broker.image
+    version = request.context.version
+    everything = request.topics is None or (version == 0 and not request.topics)
+    if everything:
+        topics = [_described(topic) for topic in image.topics.values()]
+    else:
+        topics = [_asked_for(wanted, request, image, broker) for wanted in request.topics or ()]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS if topic.error_code == NONE else NOT_ASKED
+    host, port = broker.advertised(request.context.address)
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=node.node_id, host=node.host or host, port=port if node.port < 0 else node.port, rack=node.rack
+            )
+            for node in image.brokers.values()
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+def _asked_for(
+    wanted: MetadataRequestTopic, request: MetadataRequest, image: Image, broker: "Broker"
+) -> MetadataResponseTopic:
+    if wanted.name is None:
+        topic = image.topics_by_id.get(wanted.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+        return _described(topic)
+    topic = image.topics.get(wanted.name)
+    if topic is not None:
+        return _described(topic)
+    error_code = UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(wanted.name)
+    except Refused:
+        error_code = INVALID_TOPIC_EXCEPTION
+    else:
+        if request.allow_auto_topic_creation and broker.config.flag("auto.create.topics.enable"):
+            _create(wanted.name, broker)
+    is_internal = wanted.name in INTERNAL_TOPICS
+    return MetadataResponseTopic(error_code=error_code, name=wanted.name, topic_id=ZERO_UUID, is_internal=is_internal)
+
+
+def _create(name: str, broker: "Broker") -> None:
+    """Make a topic because somebody asked for it."""
+    try:
+        if name in INTERNAL_TOPICS:
+            broker.create_internal_topic(name)
+        else:
+            controller = broker.controller
+            controller.create([controller.plan(NewTopic(name, -1, -1, {}, {}), {})])
+    except Refused as refused:
+        _logger.info("cannot auto-create topic %s: %s", name, refused.message)
+
+
+def _described(topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+            )
+            for index, partition in enumerate(topic.partitions)
+        ],
+    )

@@ -1,0 +1,126 @@
+"""Produce: append batches to partitions.
+
+Behaviour
+    acks 0                        no answer; an error closes the connection, which is all the client can be told
+    acks -1, 1                    answered when appended: with one in-sync replica both are the same
+    other acks                    INVALID_REQUIRED_ACKS for every partition, nothing is appended
+    unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID
+    a batch that is not right     Kafka's code and text, with the records that were refused (KIP-467)
+    a repeated idempotent batch   success, with the offset it had
+    transactional batches         INVALID_TXN_STATE, as long as no transaction can be open here
+    the disk fails                KAFKA_STORAGE_ERROR
+
+Versions
+    3  RecordBatch v2 only
+    5  log start offset in the answer
+    7  zstd
+    8  record errors
+    10 the current leader (KIP-951)
+    13 topic ids
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.broker.dispatch import Positions, handles
+from ottla.log.log import Appended, StorageError
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import (
+    INVALID_RECORD,
+    INVALID_REQUIRED_ACKS,
+    INVALID_TXN_STATE,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    name_of,
+)
+from ottla.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.protocol.wire import PeerError
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+    from ottla.replication.partition import Partition
+
+_logger = logging.getLogger("ottla.broker")
+_ATTRIBUTES_LOW: Final = 22
+_TRANSACTIONAL: Final = 0x10
+_FIRST_WITH_ZSTD: Final = 7
+_FIRST_WITH_TOPIC_IDS: Final = 13
+
+
+@handles(ProduceRequest, positions=True)
+def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | None:
+    _, acks, _, topics = request.fields
+    by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
+    find = broker.replicas.find_by_id if by_id else broker.replicas.find
+    unknown = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
+    responses = []
+    first_error = NONE
+    for name, topic_id, partitions in topics:
+        answers = []
+        for index, records in partitions:
+            if acks not in (-1, 0, 1):
+                answer = PartitionProduceResponse(index=index, error_code=INVALID_REQUIRED_ACKS, base_offset=-1)
+            else:
+                partition = find(topic_id if by_id else name, index)
+                if partition is None:
+                    answer = PartitionProduceResponse(index=index, error_code=unknown, base_offset=-1)
+                else:
+                    answer = _append(request, partition, records, broker)
+            first_error = first_error or answer.error_code
+            answers.append(answer)
+        responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=answers))
+    if acks == 0:
+        if first_error != NONE:
+            raise PeerError(f"Produce with acks=0 failed with {name_of(first_error)}")
+        return None
+    return ProduceResponse(responses=responses)
+
+
+def _append(
+    request: Positions, partition: "Partition", records: tuple[int, int] | None, broker: "Broker"
+) -> PartitionProduceResponse:
+    if records is None:
+        return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1)
+    start, end = records
+    frame = request.frame
+    if end - start > _ATTRIBUTES_LOW and frame[start + _ATTRIBUTES_LOW] & _TRANSACTIONAL:
+        return PartitionProduceResponse(index=partition.index, error_code=INVALID_TXN_STATE, base_offset=-1)
+    zstd = request.context.version >= _FIRST_WITH_ZSTD
+    try:
+        appended = partition.append(frame, start, end, broker.clock.wall_ms(), zstd_allowed=zstd)
+    except StorageError as error:
+        _logger.error("%s", error)
+        return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1)
+    if appended.error_code != NONE:
+        return _refused(partition, appended)
+    return PartitionProduceResponse(
+        index=partition.index,
+        error_code=NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.append_time,
+        log_start_offset=partition.log.start_offset,
+    )
+
+
+def _refused(partition: "Partition", appended: Appended) -> PartitionProduceResponse:
+    fields: dict[str, Any] = {}
+    if appended.record_errors:
+        fields["record_errors"] = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in appended.record_errors
+        ]
+    return PartitionProduceResponse(
+        index=partition.index,
+        error_code=appended.error_code,
+        base_offset=-1,
+        error_message=appended.error_message,
+        **fields,
+    )

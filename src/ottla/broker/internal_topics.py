@@ -1,0 +1,40 @@
+"""The brokers' own topics: how many partitions and replicas they get, and how they are kept."""
+
+from ottla.broker.config import BrokerConfig
+
+
+def internal_topic(name: str, config: BrokerConfig) -> tuple[int, int, dict[str, str]]:
+    """Partitions, replication factor and config overrides of an internal topic, as Kafka creates it."""
+    if name == "__consumer_offsets":
+        return (
+            config.integer("offsets.topic.num.partitions"),
+            config.integer("offsets.topic.replication.factor"),
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
+            },
+        )
+    if name == "__transaction_state":
+        return (
+            config.integer("transaction.state.log.num.partitions"),
+            config.integer("transaction.state.log.replication.factor"),
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
+                "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    return (
+        config.integer("share.coordinator.state.topic.num.partitions"),
+        config.integer("share.coordinator.state.topic.replication.factor"),
+        {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(config.integer("share.coordinator.state.topic.min.isr")),
+            "retention.ms": "-1",
+            "segment.bytes": str(config.integer("share.coordinator.state.topic.segment.bytes")),
+        },
+    )

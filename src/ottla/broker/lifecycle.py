@@ -1,0 +1,246 @@
+"""A broker from start to stop: it opens its directories, its metadata and its partitions, then its doors.
+
+The only place where sockets, disks, clocks and tasks meet. Everything that can fail for a reason outside of the program
+fails here, before the doors open, as `CannotStart` with one line that says what to do.
+"""
+
+import asyncio
+import logging
+import shutil
+import signal
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.internal_topics import internal_topic
+from ottla.broker.server import LoopTimers, Server
+from ottla.broker.sessions import FetchSessions
+from ottla.environment import Cancellable, Clock, Random, SystemClock, SystemRandom, Timers
+from ottla.log.checkpoints import DamagedCheckpoint
+from ottla.log.config import LogConfig
+from ottla.log.directory import Identity, LogDirectory, UnusableDirectory, uuid_text
+from ottla.log.log import StorageError
+from ottla.log.store import DiskStore
+from ottla.metadata.configs import topic_configs
+from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, NewTopic, found_cluster, stored_cluster_id
+from ottla.metadata.image import BrokerImage, Image, TopicImage
+from ottla.metadata.store import MetadataStore
+from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
+from ottla.replication.replicas import Replicas
+
+_logger = logging.getLogger("ottla.broker")
+_CHECKPOINT_MS: Final = 60_000
+_FETCH_SESSION_EVICTION_MS: Final = 120_000  # Kafka 4 has made min.incremental.fetch.session.eviction.ms a constant
+
+
+class CannotStart(Exception):
+    """Why a broker does not start, in one line, and what to do about it."""
+
+
+class Broker:
+    """What handlers work with, and `start` and `stop`.
+
+    config      the values it was started with
+    clock, random, timers  the world, as far as it is needed
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.random: Random = random or SystemRandom()
+        self.timers: Timers = LoopTimers(loop)
+        self._checkpointing: Cancellable | None = None
+        self.node_id = config.node_id
+        self.bound: list[tuple[Listener, tuple[str, int]]] = []
+        self._directories: list[LogDirectory] = []
+        self._store: MetadataStore | None = None
+        self._discarded: list[tuple[LogDirectory, Path]] = []
+        self._producer_ids = range(0)
+        self.server = Server(self, loop, config.integer("socket.request.max.bytes"))
+        self.sessions = FetchSessions(
+            config.integer("max.incremental.fetch.session.cache.slots"),
+            _FETCH_SESSION_EVICTION_MS,
+            self.random,
+        )
+
+    @property
+    def image(self) -> Image:
+        """The metadata as it is now."""
+        return self.controller.image
+
+    def start(self) -> None:
+        """Open everything, then listen. Raises CannotStart; what was opened is closed again."""
+        try:
+            self._open()
+            self._listen()
+        except (UnusableDirectory, StorageError, DamagedStore, DamagedCheckpoint) as cause:
+            self._abandon()
+            raise CannotStart(str(cause)) from None
+        except BaseException:
+            self._abandon()
+            raise
+        self._keep_checkpointing()
+
+    def _open(self) -> None:
+        store = DiskStore()
+        for path in self.config.log_dirs:
+            self._directories.append(LogDirectory(store, Path(path)))
+        self._store = self._open_metadata()
+        me = BrokerImage(self.node_id, "", -1, self.config.text("broker.rack"))
+        self.controller = Controller(
+            self._store,
+            self.random,
+            me,
+            lambda: self.config.integer("num.partitions"),
+            lambda: min(self.config.integer("default.replication.factor"), len(self.image.brokers)),
+        )
+        self.replicas = Replicas(self.node_id, self._directories, self.log_config, self._discard)
+        self.replicas.load(self.image)
+        self.controller.subscribe(self.replicas.apply)
+
+    def _open_metadata(self) -> MetadataStore:
+        """The metadata store, and the proof that all directories belong to this node of this cluster."""
+        home = Path(self.config.metadata_log_dir)
+        path = home / "metadata.db"
+        identities = {directory: directory.identity() for directory in self._directories}
+        if not path.exists() and any(identities.values()):
+            raise UnusableDirectory(
+                f"{home} has a meta.properties but no metadata.db: it is Apache Kafka's or damaged; give another --data-dir"
+            )
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            metadata: MetadataStore = SqliteStore(path)
+        except (OSError, sqlite3.Error) as cause:
+            raise CannotStart(f"cannot open {path}: {cause}") from None
+        cluster_id = stored_cluster_id(metadata)
+        if cluster_id is None:
+            cluster_id = uuid_text(self.random.bytes16())
+            found_cluster(metadata, cluster_id)
+        for directory, identity in identities.items():
+            if identity is None:
+                directory.claim(Identity(self.node_id, cluster_id, self.random.bytes16()))
+            elif (identity.node_id, identity.cluster_id) != (self.node_id, cluster_id):
+                metadata.close()
+                raise UnusableDirectory(
+                    f"{directory.path} belongs to node {identity.node_id} of cluster {identity.cluster_id}, "
+                    f"this is node {self.node_id} of cluster {cluster_id}: give the right node.id or another --data-dir"
+                )
+        return metadata
+
+    def _listen(self) -> None:
+        for listener in self.config.listeners:
+            if listener.protocol != "PLAINTEXT":
+                raise CannotStart(
+                    f"cannot listen on {listener}: {listener.protocol} is not supported yet, only PLAINTEXT"
+                )
+            try:
+                self.bound.append((listener, self.server.listen(listener.host, listener.port)))
+            except OSError as cause:
+                reason = cause.strerror or cause
+                raise CannotStart(f"cannot listen on {listener.host}:{listener.port}: {reason}") from None
+
+    def _abandon(self) -> None:
+        self.server.close()
+        if self._store is not None:
+            self._store.close()
+        for directory in self._directories:
+            directory.release()
+
+    def stop(self) -> None:
+        """Close the doors, then every log cleanly. The next start scans nothing."""
+        self.server.close()
+        if self._checkpointing is not None:
+            self._checkpointing.cancel()
+        for home, path in self._discarded:
+            home.remove_discarded(path)
+        self._discarded.clear()
+        for directory in self._directories:
+            directory.close()
+        if self._store is not None:
+            self._store.close()
+
+    def log_config(self, topic: TopicImage) -> LogConfig:
+        """A topic's configuration as its logs need it."""
+        return LogConfig.of(topic_configs(topic.configs, self.config))
+
+    def advertised(self, context_address: tuple[str, int]) -> tuple[str, int]:
+        """The address that clients are told: advertised.listeners, else the one this client dialled."""
+        if not self.config.advertised_listeners:
+            return context_address
+        advertised = {listener.name: listener for listener in self.config.advertised_listeners}
+        for listener, bound in self.bound:
+            if bound[1] == context_address[1] and listener.name in advertised:
+                return advertised[listener.name].host, advertised[listener.name].port
+        first = self.config.advertised_listeners[0]
+        return first.host, first.port
+
+    def create_internal_topic(self, name: str) -> None:
+        """Make a topic of the brokers' own, with as many replicas as there are brokers at most. Raises Refused."""
+        partitions, factor, configs = internal_topic(name, self.config)
+        wanted = NewTopic(name, partitions, min(factor, len(self.image.brokers)), {}, configs)
+        self.controller.create([self.controller.plan(wanted, {})])
+
+    def new_producer_id(self) -> int:
+        """A producer id that nobody was ever given. Ids come in blocks, so that most cost nothing."""
+        if not self._producer_ids:
+            first = self.controller.producer_id_block()
+            self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
+        producer_id = self._producer_ids[0]
+        self._producer_ids = self._producer_ids[1:]
+        return producer_id
+
+    def _discard(self, home: LogDirectory, path: Path) -> None:
+        """Remove a deleted partition's directory once readers have had file.delete.delay.ms to let go of it."""
+        entry = home, path
+        self._discarded.append(entry)
+
+        def remove() -> None:
+            if entry in self._discarded:
+                self._discarded.remove(entry)
+                home.remove_discarded(path)
+
+        self.timers.call_later(self.config.integer("log.segment.delete.delay.ms"), remove)
+
+    def _keep_checkpointing(self) -> None:
+        def checkpoint() -> None:
+            for directory in self._directories:
+                directory.checkpoint()
+            self._keep_checkpointing()
+
+        self._checkpointing = self.timers.call_later(_CHECKPOINT_MS, checkpoint)
+
+
+async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> None:
+    """Run a broker until SIGTERM or SIGINT. Calls `announce` once it listens. Raises CannotStart."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    broker = Broker(config, loop)
+    broker.start()
+    try:
+        announce(broker)
+        await stopped.wait()
+    finally:
+        broker.stop()
+
+
+class EphemeralDirectory:
+    """A data directory that is gone when the broker is."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="ottla-"))
+
+    def remove(self) -> None:
+        """Take it from the disk."""
+        shutil.rmtree(self.path, ignore_errors=True)

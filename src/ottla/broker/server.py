@@ -1,0 +1,289 @@
+"""The broker's sockets: accept, receive into one shared buffer, answer at once, send files by sendfile.
+
+Strategy. Sockets are non-blocking and owned here (`add_reader`, `add_writer`): no transport, no stream, no task. A whole
+frame is copied once out of the shared buffer and served on the spot; its answer is sent in the same call, bytes by `send`,
+file regions by `os.sendfile`, and only what the kernel does not take waits for the socket to be writable.
+
+Order. Like Kafka, a connection serves one request at a time: while an answer is pending, or not yet sent, later frames wait
+in `_backlog`, and when something arrives on top of that the socket is no longer read. So answers leave in the order of
+requests, and a slow reader is held back by TCP instead of filling memory.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.broker import dispatch
+from ottla.environment import Cancellable
+from ottla.log.store import Region
+from ottla.protocol.answer import Pending
+from ottla.protocol.api import API_VERSIONS
+from ottla.protocol.codec import UnsupportedField
+from ottla.protocol.connection import Envelope, open_envelope, response_pieces
+from ottla.protocol.frames import FrameReader
+from ottla.protocol.schema import RequestContext, Response
+from ottla.protocol.wire import PeerError
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_logger = logging.getLogger("ottla.broker")
+_SHARED_BYTES: Final = 1 << 18
+_MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
+_ACCEPTS_A_TURN: Final = 64
+
+
+class LoopTimers:
+    """Timers of an asyncio loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+
+class ServerConnection:
+    """One client's socket."""
+
+    __slots__ = (
+        "_backlog",
+        "_busy",
+        "_contexts",
+        "_fd",
+        "_frames",
+        "_muted",
+        "_out",
+        "_server",
+        "_sock",
+        "_writing",
+        "address",
+        "client_host",
+        "closed",
+        "peer",
+    )
+
+    def __init__(self, server: "Server", sock: socket.socket, peer: str, address: tuple[str, int]) -> None:
+        self._server = server
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._frames = FrameReader(server.max_request_bytes)
+        self._backlog: deque[bytes] = deque()
+        self._out: deque[Any] = deque()
+        self._busy = False
+        self._muted = False
+        self._writing = False
+        self._contexts: dict[tuple[int, str | None], RequestContext] = {}
+        self.closed = False
+        self.peer = peer
+        self.client_host = "/" + peer.rpartition(":")[0]
+        self.address = address
+
+    def readable(self) -> None:
+        """Something arrived: take it, cut it into frames, serve them."""
+        shared = self._server.shared
+        try:
+            room = self._frames.room()
+            if room is None:
+                received = self._sock.recv_into(shared)
+            else:
+                with room:
+                    received = self._sock.recvmsg_into([room, shared])[0]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if received == 0:
+            self.close()
+            return
+        try:
+            frames = self._frames.feed(shared, received) if room is None else self._frames.feed_rest(shared, received)
+            for number, frame in enumerate(frames):
+                if self._busy:
+                    self._wait_behind(frames[number:])
+                    return
+                if self.closed:
+                    return
+                self._serve(frame)
+        except PeerError as error:
+            self._drop(error)
+
+    def _wait_behind(self, frames: list[bytes]) -> None:
+        self._backlog.extend(frames)
+        if self._backlog and not self._muted and not self.closed:
+            self._muted = True
+            self._server.loop.remove_reader(self._fd)
+
+    def _serve(self, frame: bytes) -> None:
+        envelope = open_envelope(frame)
+        answer = dispatch.answer(envelope, self._context(envelope), self._server.broker)
+        if answer is None:
+            return
+        if type(answer) is Pending:
+            if answer.done:
+                answer.listen(lambda response: self._send(envelope, response))
+                return
+            self._busy = True
+            answer.listen(lambda response: self._answered(envelope, response))
+        else:
+            self._send(envelope, answer)  # type: ignore[arg-type]
+
+    def _context(self, envelope: Envelope) -> RequestContext:
+        key = envelope.version if envelope.api.key != API_VERSIONS else envelope.asked, envelope.client_id
+        context = self._contexts.get(key)
+        if context is None:
+            if len(self._contexts) > 64:
+                self._contexts.clear()
+            context = self._contexts[key] = RequestContext(
+                version=key[0], client_id=envelope.client_id, client_host=self.client_host, address=self.address
+            )
+        return context
+
+    def _answered(self, envelope: Envelope, response: Response) -> None:
+        """A pending answer has come."""
+        if self.closed:
+            return
+        self._busy = False
+        self._send(envelope, response)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Serve what waited behind an answer."""
+        try:
+            while self._backlog and not self._busy and not self.closed:
+                self._serve(self._backlog.popleft())
+        except PeerError as error:
+            self._drop(error)
+        if self._muted and not self._busy and not self.closed:
+            self._muted = False
+            self._server.loop.add_reader(self._fd, self.readable)
+
+    def _send(self, envelope: Envelope, response: Response) -> None:
+        try:
+            self._out.extend(response_pieces(envelope, response))
+        except (UnsupportedField, TypeError, ValueError, struct.error):
+            # A response that cannot be written is a bug of ours; without it the client cannot go on.
+            _logger.exception("cannot encode the answer to %r", envelope)
+            self.close()
+            return
+        self._flush()
+        if self._out:
+            self._busy = True
+
+    def _flush(self) -> None:
+        """Send until all is gone or the socket is full."""
+        out = self._out
+        sock = self._sock
+        try:
+            while out:
+                piece = out[0]
+                if type(piece) is Region:
+                    sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, piece.length)
+                    if sent == 0:
+                        raise ConnectionError(f"{piece.file} is shorter than it was")
+                    if sent < piece.length:
+                        out[0] = Region(piece.file, piece.position + sent, piece.length - sent)
+                        continue
+                else:
+                    sent = sock.send(piece, _MSG_MORE if len(out) > 1 else 0)
+                    if sent < len(piece):
+                        out[0] = memoryview(piece)[sent:]
+                        continue
+                out.popleft()
+        except (BlockingIOError, InterruptedError):
+            if not self._writing:
+                self._writing = True
+                self._server.loop.add_writer(self._fd, self._writable)
+        except OSError:
+            self.close()
+
+    def _writable(self) -> None:
+        self._flush()
+        if not self._out and not self.closed:
+            self._writing = False
+            self._server.loop.remove_writer(self._fd)
+            self._busy = False
+            self._go_on()
+
+    def _drop(self, error: PeerError) -> None:
+        if not self.closed:
+            _logger.warning("closing the connection of %s: %s", self.peer, error)
+            self.close()
+
+    def close(self) -> None:
+        """Forget the client; a pending answer is thrown away when it comes."""
+        if self.closed:
+            return
+        self.closed = True
+        loop = self._server.loop
+        loop.remove_reader(self._fd)
+        if self._writing:
+            loop.remove_writer(self._fd)
+        self._sock.close()
+        self._out.clear()
+        self._backlog.clear()
+        self._server.connections.discard(self)
+
+
+class Server:
+    """The listening sockets of a broker and the connections they accepted."""
+
+    def __init__(self, broker: "Broker", loop: asyncio.AbstractEventLoop, max_request_bytes: int) -> None:
+        self.broker = broker
+        self.loop = loop
+        self.max_request_bytes = max_request_bytes
+        self.shared = bytearray(_SHARED_BYTES)
+        self.connections: set[ServerConnection] = set()
+        self._listening: list[socket.socket] = []
+
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Accept clients at `host` ("" for every address) and `port` (0 takes a free one). Raises OSError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | getattr(socket, "SOCK_CLOEXEC", 0))
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.listen(1024)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+        self._listening.append(sock)
+        self.loop.add_reader(sock.fileno(), self._accept, sock)
+        bound = sock.getsockname()
+        return bound[0], bound[1]
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_A_TURN):
+            try:
+                sock, peer = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                _logger.warning("cannot accept a connection: %s", error)
+                return
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                dialled = sock.getsockname()
+            except OSError:
+                sock.close()
+                continue
+            connection = ServerConnection(self, sock, f"{peer[0]}:{peer[1]}", (dialled[0], dialled[1]))
+            self.connections.add(connection)
+            self.loop.add_reader(sock.fileno(), connection.readable)
+
+    def close(self) -> None:
+        """Stop listening and drop every connection."""
+        for sock in self._listening:
+            self.loop.remove_reader(sock.fileno())
+            sock.close()
+        self._listening.clear()
+        for connection in tuple(self.connections):
+            connection.close()

@@ -1,0 +1,97 @@
+"""Kafka's small text files: offsets per partition of a log directory, leader epochs of a partition.
+
+0                  version
+2                  entries
+flights 0 1234     one a line
+flights 1 987
+"""
+
+from pathlib import Path
+
+from ottla.log.store import Store
+
+
+class DamagedCheckpoint(Exception):
+    """A checkpoint file that does not hold what it says."""
+
+
+class OffsetCheckpoint:
+    """An offset per (topic, partition): recovery points, high watermarks, log start offsets."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        self._store = store
+        self._path = path
+
+    def read(self) -> dict[tuple[str, int], int]:
+        """What the file says; empty when it is missing. Raises DamagedCheckpoint."""
+        offsets = {}
+        for line in _lines(self._store, self._path):
+            try:
+                topic, partition, offset = line.split()
+                offsets[topic, int(partition)] = int(offset)
+            except ValueError:
+                raise DamagedCheckpoint(f"{self._path}: not an entry: {line!r}") from None
+        return offsets
+
+    def write(self, offsets: dict[tuple[str, int], int]) -> None:
+        """Replace the file."""
+        _write(self._store, self._path, [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()])
+
+
+class LeaderEpochs:
+    """The leader epochs of one partition, each with the offset it began at, newest last (KIP-101)."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        self._store = store
+        self._path = path
+        self._entries: list[tuple[int, int]] = []
+        for line in _lines(store, path):
+            try:
+                epoch, offset = line.split()
+                self._entries.append((int(epoch), int(offset)))
+            except ValueError:
+                raise DamagedCheckpoint(f"{path}: not an entry: {line!r}") from None
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 when nothing was ever appended."""
+        return self._entries[-1][0] if self._entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """`epoch` begins at `start_offset` (inclusive); written before the first batch of that epoch."""
+        if epoch > self.latest:
+            self._entries.append((epoch, start_offset))
+            self._flush()
+
+    def truncate(self, end_offset: int) -> None:
+        """Forget epochs that began at `end_offset` or later."""
+        kept = [(epoch, offset) for epoch, offset in self._entries if offset < end_offset]
+        if kept != self._entries:
+            self._entries = kept
+            self._flush()
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that `offset` was written in, -1 when it is older than what is known."""
+        found = -1
+        for epoch, start in self._entries:
+            if start > offset:
+                break
+            found = epoch
+        return found
+
+    def _flush(self) -> None:
+        _write(self._store, self._path, [f"{epoch} {offset}" for epoch, offset in self._entries])
+
+
+def _lines(store: Store, path: Path) -> list[str]:
+    text = store.read_text(path)
+    if not text:
+        return []
+    version, *rest = text.splitlines()
+    if version != "0" or not rest or not rest[0].isdigit() or int(rest[0]) != len(rest) - 1:
+        raise DamagedCheckpoint(f"{path}: not a checkpoint of version 0 with as many entries as it says")
+    return rest[1:]
+
+
+def _write(store: Store, path: Path, entries: list[str]) -> None:
+    store.replace(path, "\n".join(["0", str(len(entries)), *entries, ""]).encode())

@@ -1,0 +1,68 @@
+"""What a log needs of its topic's configuration, as plain values; names, units and defaults are Kafka's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.records.compression import CODEC_NAMES
+from ottla.records.validation import ProduceRules
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Sizes in bytes, times in ms."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    flush_messages: int = (1 << 63) - 1
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    max_message_bytes: int = 1_048_588
+    max_decompressed_bytes: int = 2_147_483_639
+    timestamp_type: str = "CreateTime"
+    timestamp_before_max_ms: int = (1 << 63) - 1
+    timestamp_after_max_ms: int = 3_600_000
+    compression_type: str = "producer"
+    compression_level: int | None = None
+    rules: ProduceRules = field(init=False, repr=False, compare=False)
+    rules_without_zstd: ProduceRules = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", self._rules(zstd_allowed=True))
+        object.__setattr__(self, "rules_without_zstd", self._rules(zstd_allowed=False))
+
+    def _rules(self, *, zstd_allowed: bool) -> ProduceRules:
+        codecs = {"producer": -1, "uncompressed": 0, **{name: codec for codec, name in enumerate(CODEC_NAMES)}}
+        return ProduceRules(
+            compacted="compact" in self.cleanup_policy,
+            log_append_time=self.timestamp_type == "LogAppendTime",
+            before_max_ms=self.timestamp_before_max_ms,
+            after_max_ms=self.timestamp_after_max_ms,
+            max_message_bytes=self.max_message_bytes,
+            max_decompressed_bytes=self.max_decompressed_bytes,
+            codec=codecs[self.compression_type],
+            level=self.compression_level,
+            zstd_allowed=zstd_allowed,
+        )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "LogConfig":
+        """From a topic's configs under Kafka's names, parsed to their types."""
+        codec = values["compression.type"]
+        level = values[f"compression.{codec}.level"] if codec in ("gzip", "lz4", "zstd") else None
+        return cls(
+            segment_bytes=values["segment.bytes"],
+            segment_ms=values["segment.ms"],
+            segment_index_bytes=values["segment.index.bytes"],
+            index_interval_bytes=values["index.interval.bytes"],
+            flush_messages=values["flush.messages"],
+            cleanup_policy=tuple(values["cleanup.policy"]),
+            max_message_bytes=values["max.message.bytes"],
+            max_decompressed_bytes=values["max.decompressed.message.bytes"],
+            timestamp_type=values["message.timestamp.type"],
+            timestamp_before_max_ms=values["message.timestamp.before.max.ms"],
+            timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
+            compression_type=codec,
+            compression_level=level,
+        )

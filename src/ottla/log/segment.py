@@ -1,0 +1,227 @@
+"""A segment: one .log file with its two indexes, named by the offset it begins with.
+
+Reading. An offset is found in three steps: the index gives a batch at or before it, headers are walked from there, and the
+batches since the newest index entry (which the index does not know) are kept in a short list, so that consumers at the tail
+of a log never read it to find their place. A read ends on the last batch boundary that the index knows below the limit:
+whole batches cross the socket, and the client's next offset is one the index finds at once.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.store import LogFile, Region, Store
+from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_of
+from ottla.records.errors import CorruptRecords
+
+_WALK_BYTES: Final = 8192
+_SCAN_BYTES: Final = 1 << 20
+
+
+class DamagedLog(Exception):
+    """Bytes in a log are not the batch they should be; the message names file and position."""
+
+
+class Segment:
+    """Batches from `base_offset` (inclusive) to `next_offset` (exclusive)."""
+
+    __slots__ = (
+        "_recent_offsets",
+        "_recent_positions",
+        "_since_index",
+        "_store",
+        "base_offset",
+        "directory",
+        "first_timestamp",
+        "index",
+        "log",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "time_index",
+    )
+
+    def __init__(self, store: Store, directory: Path, base_offset: int) -> None:
+        name = f"{base_offset:020d}"
+        self._store = store
+        self.directory = directory
+        self.base_offset = base_offset
+        self.log: LogFile = store.open(directory / f"{name}.log")
+        self.index = OffsetIndex(store, directory / f"{name}.index", base_offset)
+        self.time_index = TimeIndex(store, directory / f"{name}.timeindex", base_offset)
+        self.next_offset = base_offset
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp: int | None = None
+        self._since_index = 0
+        self._recent_offsets: list[int] = []
+        self._recent_positions: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes in the .log file."""
+        return self.log.size
+
+    @property
+    def path(self) -> Path:
+        """The .log file."""
+        return self.directory / f"{self.base_offset:020d}.log"
+
+    def start_empty(self) -> None:
+        """Begin a new segment, or forget what is known of it and of its indexes before a scan."""
+        self.index.start_empty()
+        self.time_index.start_empty()
+        self.next_offset = self.base_offset
+        self.max_timestamp = -1
+        self.max_timestamp_offset = self.base_offset
+        self.first_timestamp = None
+        self._since_index = 0
+        self._recent_offsets = []
+        self._recent_positions = []
+
+    def append(
+        self, header: BatchHeader, base_offset: int, buffers: Sequence[bytes | memoryview], interval: int
+    ) -> None:
+        """Write one batch. `interval` is index.interval.bytes. Raises OSError, and then nothing has changed."""
+        position = self.log.size
+        self.log.append(buffers)
+        size = self.log.size - position
+        self.noted(base_offset, base_offset + header.last_offset_delta, header.max_timestamp, position, size, interval)
+
+    def noted(self, first: int, last: int, max_timestamp: int, position: int, size: int, interval: int) -> None:
+        """Remember a batch of `size` bytes that stands at `position`: what append and recovery share."""
+        if self.first_timestamp is None:
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last
+        if self._since_index > interval:
+            self.index.append(last, position)
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self._since_index = 0
+            self._recent_offsets = []
+            self._recent_positions = []
+        self._recent_offsets.append(first)
+        self._recent_positions.append(position)
+        self._since_index += size
+        self.next_offset = last + 1
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch begins that holds `offset`, or the first one after it. Raises DamagedLog."""
+        recent = self._recent_offsets
+        if recent and offset >= recent[0]:
+            return self._recent_positions[bisect_right(recent, offset) - 1]
+        for header in self.walk(self.index.position_before(offset)):
+            if header.last_offset >= offset:
+                return header.start
+        return self.log.size
+
+    def read(self, position: int, max_bytes: int, end: int, *, whole_first: bool) -> Region | None:
+        """The batches from `position` (a batch boundary) up to `end` that fit `max_bytes`.
+
+        end          position (exclusive) beyond which nothing may be read
+        whole_first  the first batch is returned even when it is larger (KIP-74)
+
+        Raises DamagedLog.
+        """
+        if position >= end:
+            return None
+        stop = position + max_bytes
+        if stop >= end:
+            return Region(self.log, position, end - position)
+        boundary = self.index.boundary_before(stop)
+        if boundary <= position:
+            boundary = self._walked_boundary(position, stop, end, whole_first=whole_first)
+        return Region(self.log, position, min(boundary, end) - position) if boundary > position else None
+
+    def _walked_boundary(self, position: int, stop: int, end: int, *, whole_first: bool) -> int:
+        """The last batch boundary at or before `stop`, by headers: the index knows none after `position`."""
+        boundary = position
+        for header in self.walk(position):
+            if header.start >= end or header.end > stop:
+                if boundary == position and whole_first:
+                    boundary = header.end
+                break
+            boundary = header.end
+        return boundary
+
+    def walk(self, position: int) -> Iterator[BatchHeader]:
+        """The headers of the batches from `position` on; start and end are positions in the file. Raises DamagedLog."""
+        size = self.log.size
+        chunk, at = b"", position  # chunk begins at file position `at`
+        while position < size:
+            if position + HEADER_SIZE > at + len(chunk):
+                chunk, at = self.log.read(position, _WALK_BYTES), position
+            try:
+                header = read_header(chunk, position - at)
+            except CorruptRecords as cause:
+                raise DamagedLog(f"{self.path} at position {position}: {cause}") from None
+            header.start, header.end = header.start + at, header.end + at
+            if header.end > size:
+                raise DamagedLog(f"{self.path} at position {position}: a batch reaches beyond the end of the file")
+            yield header
+            position = header.end
+
+    def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
+        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Raises DamagedLog."""
+        for header in self.walk(self.index.position_before(self.time_index.offset_before(timestamp))):
+            if header.max_timestamp < timestamp:
+                continue
+            found = self._record_at(header, timestamp)
+            if found is not None:
+                return found
+        return None
+
+    def offset_of_newest(self) -> tuple[int, int, int] | None:
+        """The first record with the largest timestamp, as (timestamp, offset, leader epoch). Raises DamagedLog."""
+        if self.max_timestamp < 0:
+            return None
+        for header in self.walk(self.position_of(self.max_timestamp_offset)):
+            return self._record_at(header, self.max_timestamp)
+        return None
+
+    def _record_at(self, header: BatchHeader, timestamp: int) -> tuple[int, int, int] | None:
+        try:
+            records = records_of(self.log.read(header.start, header.end - header.start))
+        except CorruptRecords as cause:
+            raise DamagedLog(f"{self.path} at position {header.start}: {cause}") from None
+        for record in records:
+            if record.timestamp >= timestamp:
+                return record.timestamp, record.offset, header.leader_epoch
+        return None
+
+    def modified_ms(self) -> int:
+        """When the file was last written to, in ms since the epoch."""
+        return self.path.stat().st_mtime_ns // 1_000_000 if self.path.exists() else 0
+
+    def load_end(self) -> None:
+        """Find out where an intact segment ends: the newest index entries, then the headers after them."""
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+        for header in self.walk(0):
+            self.first_timestamp = header.max_timestamp
+            break
+        start = self.index.last_position()
+        since = 0
+        for header in self.walk(start):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+            self.next_offset = header.last_offset + 1
+            self._recent_offsets.append(header.base_offset)
+            self._recent_positions.append(header.start)
+            since += header.end - header.start
+        self._since_index = since
+
+    def seal(self) -> None:
+        """Write the indexes: the segment is rolled, or the broker stops cleanly."""
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.index.write()
+        self.time_index.write()
+
+    def close(self) -> None:
+        self.log.close()
+
+    def files(self) -> list[Path]:
+        """Every file of the segment that may exist."""
+        return [self.path.with_suffix(suffix) for suffix in (".log", ".index", ".timeindex", ".txnindex")]

@@ -1,0 +1,253 @@
+"""Decides about topics, writes the decision to the store, and hands the delta to everyone who subscribed.
+
+The wording of refusals is Kafka's: people search for it, and tools print it.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ottla.environment import Random
+from ottla.metadata import placement
+from ottla.metadata.configs import InvalidConfig, validate_topic
+from ottla.metadata.image import BrokerImage, Delta, Image, PartitionImage, TopicImage
+from ottla.metadata.store import MetadataStore
+from ottla.protocol.errors import (
+    INVALID_CONFIG,
+    INVALID_PARTITIONS,
+    INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REPLICATION_FACTOR,
+    INVALID_REQUEST,
+    INVALID_TOPIC_EXCEPTION,
+    TOPIC_ALREADY_EXISTS,
+)
+
+_TOPICS: Final = "/topics/"
+_PRODUCER_IDS: Final = "/producer_ids/next"
+_CLUSTER_ID: Final = "/cluster/id"
+PRODUCER_ID_BLOCK: Final = 1000
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_MAX_NAME: Final = 249
+
+
+class Refused(Exception):
+    """A request that cannot be granted: the error code and Kafka's sentence."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class NewTopic(NamedTuple):
+    """What CreateTopics asks for; -1 stands for the broker's default; `assignments` maps partition to node ids."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    assignments: Mapping[int, Sequence[int]]
+    configs: Mapping[str, str | None]
+
+
+def check_name(name: str) -> None:
+    """Raise Refused unless `name` may be a topic's."""
+    if not name:
+        why = "the empty string is not allowed"
+    elif name in (".", ".."):
+        why = f"'{name}' is not allowed"
+    elif len(name) > _MAX_NAME:
+        why = f"the length of '{name}' is longer than the max allowed length {_MAX_NAME}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        why = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
+
+
+class Controller:
+    """The one that changes metadata.
+
+    default_partitions, default_replicas  num.partitions and default.replication.factor, read when they are needed
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        random: Random,
+        broker: BrokerImage,
+        default_partitions: Callable[[], int],
+        default_replicas: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._random = random
+        self._default_partitions = default_partitions
+        self._default_replicas = default_replicas
+        self._listeners: list[Callable[[Delta], None]] = []
+        topics = {
+            entry.key[len(_TOPICS) :]: TopicImage.decoded(entry.key[len(_TOPICS) :], entry.value)
+            for entry in store.range(_TOPICS)
+        }
+        self.image = Image(
+            revision=store.revision,
+            cluster_id=self._cluster_id(),
+            controller_id=broker.node_id,
+            brokers={broker.node_id: broker},
+            topics=topics,
+            topics_by_id={topic.id: topic for topic in topics.values()},
+        )
+
+    def subscribe(self, listener: Callable[[Delta], None]) -> None:
+        """Call `listener` with every delta from now on."""
+        self._listeners.append(listener)
+
+    def _cluster_id(self) -> str:
+        found = self._store.get(_CLUSTER_ID)
+        if found is None:
+            raise LookupError("the metadata store has no cluster id")
+        return found.value.decode()
+
+    def plan(self, wanted: NewTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
+        """The topic that CreateTopics would make. Raises Refused.
+
+        taken  topics that the same request makes, beside those that exist
+        """
+        check_name(wanted.name)
+        for names in (self.image.topics, taken):
+            if wanted.name in names:
+                raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+            self._check_collision(wanted.name, names)
+        partitions = self._placed(wanted)
+        configs = self._checked_configs(wanted.configs)
+        return TopicImage(wanted.name, self._new_uuid(), tuple(partitions), configs)
+
+    @staticmethod
+    def _check_collision(name: str, names: Mapping[str, TopicImage]) -> None:
+        """Names that differ only in '.' and '_' would share their metrics' names."""
+        if "." in name or "_" in name:
+            plain = name.replace(".", "_")
+            for other in names:
+                if other.replace(".", "_") == plain:
+                    raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+    def _placed(self, wanted: NewTopic) -> list[PartitionImage]:
+        brokers = sorted(self.image.brokers)
+        if wanted.assignments:
+            return self._assigned(wanted, brokers)
+        factor, count = wanted.replication_factor, wanted.partitions
+        if factor < -1 or factor == 0:
+            raise Refused(
+                INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if count < -1 or count == 0:
+            raise Refused(INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+        factor = self._default_replicas() if factor == -1 else factor
+        count = self._default_partitions() if count == -1 else count
+        if factor > len(brokers):
+            raise Refused(
+                INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+                f"cannot be reached because only {len(brokers)} broker(s) are registered.",
+            )
+        return placement.place(count, factor, brokers, self._random.below(len(brokers)))
+
+    @staticmethod
+    def _assigned(wanted: NewTopic, brokers: Sequence[int]) -> list[PartitionImage]:
+        if wanted.replication_factor != -1:
+            text = "A manual partition assignment was specified, but replication factor was not set to -1."
+            raise Refused(INVALID_REQUEST, text)
+        if wanted.partitions != -1:
+            text = "A manual partition assignment was specified, but numPartitions was not set to -1."
+            raise Refused(INVALID_REQUEST, text)
+        placed: list[PartitionImage] = []
+        for number in range(len(wanted.assignments)):
+            replicas = wanted.assignments.get(number)
+            if replicas is None:
+                text = f"partitions should be a consecutive 0-based integer sequence, missing {number}."
+                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            if not replicas:
+                text = "The manual partition assignment includes an empty replica list."
+                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            if len(set(replicas)) != len(replicas):
+                double = next(node for node in sorted(replicas) if list(replicas).count(node) > 1)
+                text = f"The manual partition assignment includes the broker {double} more than once."
+                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            for node in sorted(replicas):
+                if node not in brokers:
+                    text = f"The manual partition assignment includes broker {node}, but no such broker is registered."
+                    raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            if placed and len(placed[0].replicas) != len(replicas):
+                text = (
+                    f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+                    f"consistent with previous partitions, which have {len(placed[0].replicas)} replica(s)."
+                )
+                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            placed.append(PartitionImage(tuple(replicas), tuple(replicas), replicas[0], 0))
+        return placed
+
+    @staticmethod
+    def _checked_configs(wanted: Mapping[str, str | None]) -> dict[str, str]:
+        """Overrides that a topic takes. Raises Refused."""
+        nulls = [name for name, text in wanted.items() if text is None]
+        if nulls:
+            raise Refused(INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        kept = {name: text for name, text in wanted.items() if text is not None}
+        try:
+            validate_topic(kept)
+        except InvalidConfig as cause:
+            raise Refused(INVALID_CONFIG, str(cause)) from None
+        return kept
+
+    def _new_uuid(self) -> bytes:
+        """A random topic id; none of Kafka's reserved ones, and none whose text begins with '-'."""
+        while True:
+            raw = bytearray(self._random.bytes16())
+            raw[6] = (raw[6] & 0x0F) | 0x40
+            raw[8] = (raw[8] & 0x3F) | 0x80
+            if raw[0] >> 2 != 62:
+                return bytes(raw)
+
+    def create(self, topics: Sequence[TopicImage]) -> None:
+        """Make planned topics, all or none. Raises Refused when another broker was faster."""
+        if not topics:
+            return
+        keys = {_TOPICS + topic.name: topic.encoded() for topic in topics}
+        revision = self._store.change(expect=dict.fromkeys(keys, 0), put=keys)
+        if revision is None:
+            raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topics[0].name}' already exists.")
+        self._publish(revision, {topic.name: topic for topic in topics}, ())
+
+    def delete(self, topics: Sequence[TopicImage]) -> None:
+        """Delete topics that exist."""
+        if not topics:
+            return
+        revision = self._store.change(delete=[_TOPICS + topic.name for topic in topics])
+        assert revision is not None  # nothing was expected that could differ
+        self._publish(revision, {topic.name: None for topic in topics}, topics)
+
+    def _publish(self, revision: int, changed: Mapping[str, TopicImage | None], deleted: Sequence[TopicImage]) -> None:
+        self.image = self.image.with_topics(revision, changed)
+        delta = Delta(self.image, tuple(topic for topic in changed.values() if topic is not None), tuple(deleted))
+        for listener in self._listeners:
+            listener(delta)
+
+    def producer_id_block(self) -> int:
+        """The first of PRODUCER_ID_BLOCK producer ids that nobody else will ever get."""
+        while True:
+            found = self._store.get(_PRODUCER_IDS)
+            first = int(found.value) if found else 0
+            expected = {_PRODUCER_IDS: found.revision if found else 0}
+            after = str(first + PRODUCER_ID_BLOCK).encode()
+            if self._store.change(expect=expected, put={_PRODUCER_IDS: after}) is not None:
+                return first
+
+
+def found_cluster(store: MetadataStore, cluster_id: str) -> None:
+    """Give a new store its cluster id; one that has an id keeps it."""
+    store.change(expect={_CLUSTER_ID: 0}, put={_CLUSTER_ID: cluster_id.encode()})
+
+
+def stored_cluster_id(store: MetadataStore) -> str | None:
+    """The cluster id of a store that has one."""
+    found = store.get(_CLUSTER_ID)
+    return found.value.decode() if found else None

@@ -1,0 +1,89 @@
+"""What the cluster agrees on, at one revision: an immutable image, and the deltas that lead from one to the next.
+
+Who needs metadata holds an image and never sees it change under its hands; who must act on changes subscribes to deltas.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+
+
+class PartitionImage(NamedTuple):
+    """Who holds a partition. Node ids; `leader` is -1 while there is none."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+
+
+class TopicImage(NamedTuple):
+    """A topic; `configs` are its overrides as text, under Kafka's names."""
+
+    name: str
+    id: bytes
+    partitions: tuple[PartitionImage, ...]
+    configs: Mapping[str, str]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it belongs to the brokers themselves."""
+        return self.name in INTERNAL_TOPICS
+
+    def encoded(self) -> bytes:
+        """The value of the topic's key in the metadata store."""
+        partitions = [[list(p.replicas), list(p.isr), p.leader, p.leader_epoch] for p in self.partitions]
+        fields = {"id": self.id.hex(), "partitions": partitions, "configs": dict(self.configs)}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, name: str, value: bytes) -> "TopicImage":
+        """The inverse of `encoded`."""
+        fields: dict[str, Any] = json.loads(value)
+        partitions = tuple(
+            PartitionImage(tuple(replicas), tuple(isr), leader, epoch)
+            for replicas, isr, leader, epoch in fields["partitions"]
+        )
+        return cls(name, bytes.fromhex(fields["id"]), partitions, fields["configs"])
+
+
+class BrokerImage(NamedTuple):
+    """A live broker; host and port are its advertised ones, ("", -1) for "whatever the client dialled"."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Image(NamedTuple):
+    """Everything, at `revision`."""
+
+    revision: int
+    cluster_id: str
+    controller_id: int
+    brokers: Mapping[int, BrokerImage]
+    topics: Mapping[str, TopicImage]
+    topics_by_id: Mapping[bytes, TopicImage]
+
+    def with_topics(self, revision: int, changed: Mapping[str, TopicImage | None]) -> "Image":
+        """The next image: `changed` topics replace the old ones, None takes one away."""
+        topics, by_id = dict(self.topics), dict(self.topics_by_id)
+        for name, topic in changed.items():
+            old = topics.pop(name, None)
+            if old is not None:
+                by_id.pop(old.id, None)
+            if topic is not None:
+                topics[name] = topic
+                by_id[topic.id] = topic
+        return self._replace(revision=revision, topics=topics, topics_by_id=by_id)
+
+
+class Delta(NamedTuple):
+    """What changed on the way to `image`: topics that came or changed, and those that went."""
+
+    image: Image
+    changed: tuple[TopicImage, ...]
+    deleted: tuple[TopicImage, ...]

@@ -1,0 +1,19 @@
+"""Which brokers get which replicas of a new topic.
+
+Leaders go round robin over the brokers from a random start, followers to the brokers after them, so that leaders and
+replicas are spread evenly.
+"""
+
+from collections.abc import Sequence
+
+from ottla.metadata.image import PartitionImage
+
+
+def place(partitions: int, replication_factor: int, brokers: Sequence[int], start: int) -> list[PartitionImage]:
+    """Replicas for `partitions` partitions on `brokers` (sorted node ids); `start` is any number from 0 on."""
+    count = len(brokers)
+    placed = []
+    for number in range(partitions):
+        replicas = tuple(brokers[(start + number + step) % count] for step in range(replication_factor))
+        placed.append(PartitionImage(replicas, replicas, replicas[0], 0))
+    return placed

@@ -1,0 +1,1 @@
+"""Copies of a log on many brokers: who leads, who follows, up to where all agree."""
