@@ -1,0 +1,641 @@
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and what happens when time is up.
+
+The rebalance, in the words of group.py's drawing:
+
+    join       parks the member until all others rejoined (or the most patient one's rebalance timeout is over; out of
+               Empty: group.initial.rebalance.delay.ms, prolonged while members keep coming), then everybody is told the
+               new generation, and the leader who the members are
+    sync       parks the member until the leader's assignments are in the log, then everybody is told his
+    heartbeat  says whether to rejoin
+    leave      takes members out; so does a session that is not renewed
+
+Memory changes at once (who is joining, who is parked); generation, protocol, leader and assignments become fact by replay of
+a record. Where a decision needs a record first, what follows from it is in the result's `then`: if the log refuses, the
+group is as it was.
+
+One piece, because each step of a rebalance is called from several of the others.
+"""
+# ruff: noqa: ARG001 - operations, refusals and timers have one signature each, whatever they need of it
+
+import uuid
+from collections.abc import Collection
+from functools import partial
+from typing import Any, Final
+
+from ottla.coordinators.groups.group import ClassicGroup, State
+from ottla.coordinators.groups.member import Member, protocols_of
+from ottla.coordinators.groups.records import empty_group, stable_group
+from ottla.coordinators.groups.state import Groups, GroupSettings
+from ottla.coordinators.runtime import NOTHING, Millis, Result, Timer, operation
+from ottla.protocol import errors
+from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_RETRY_MS: Final = 1_000
+"""When the log refused what a timer wanted to write, the timer tries again so much later."""
+
+
+class _Draft:
+    """A result in the making."""
+
+    __slots__ = ("answers", "timers")
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[Any, Any]] = []
+        self.timers: list[Timer] = []
+
+    def answer(self, request: Any, response: Any) -> None:
+        self.answers.append((request, response))
+
+    def session(self, group: ClassicGroup, member: Member) -> None:
+        """Renew the member's session."""
+        self.timers.append(Timer(expire_session, (group.group_id, member.member_id), member.session_timeout_ms))
+
+    def cancel_session(self, group: ClassicGroup, member_id: str) -> None:
+        self.timers.append(Timer(expire_session, (group.group_id, member_id), None))
+
+    def result(self) -> Result:
+        return Result(answers=self.answers, timers=self.timers)
+
+
+def after_loading(group: ClassicGroup, settings: GroupSettings) -> list[Timer]:
+    """The timers of a group that came from the log: every member has its session before it to say that it lives."""
+    return [
+        Timer(expire_session, (group.group_id, member.member_id), member.session_timeout_ms)
+        for member in group.members.values()
+    ] + ([Timer(shrink, (group.group_id,), 0)] if len(group.members) > settings.max_size else [])
+
+
+def shrink(groups: Groups, group_id: str, now: Millis) -> Result:
+    """A group that is larger than the broker allows now rebalances, and takes back only as many as may be."""
+    group = groups.get(group_id)
+    if group is None or group.state is not State.STABLE:
+        return NOTHING
+    draft = _Draft()
+    _prepare_rebalance(groups, group, draft)
+    return draft.result()
+
+
+# JoinGroup
+
+
+def _refuse_join(request: JoinGroupRequest, code: int) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=request.member_id)
+
+
+@operation(_refuse_join)
+def join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
+    """A member wants to be part of the next generation."""
+    settings = groups.settings
+    if not request.group_id:
+        return _rejected(request, errors.INVALID_GROUP_ID)
+    if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+        return _rejected(request, errors.INVALID_SESSION_TIMEOUT)
+    group = groups.get(request.group_id)
+    if group is None:
+        if request.member_id:
+            return _rejected(request, errors.UNKNOWN_MEMBER_ID)
+        return Result(
+            records=(empty_group(ClassicGroup(request.group_id), 0, now),), then=partial(_join_new_group, request)
+        )
+    return _join(groups, group, request, now)
+
+
+def _rejected(request: JoinGroupRequest, code: int, member_id: str | None = None) -> Result:
+    response = JoinGroupResponse(error_code=code, member_id=request.member_id if member_id is None else member_id)
+    return Result(answers=((request, response),))
+
+
+def _join_new_group(request: JoinGroupRequest, groups: Groups, now: Millis) -> Result:
+    return _join(groups, groups.groups[request.group_id], request, now)
+
+
+def _join(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, now: Millis) -> Result:
+    draft = _Draft()
+    if not _has_room(group, request.member_id, groups.settings.max_size):
+        if group.remove(request.member_id) is not None:
+            draft.cancel_session(group, request.member_id)
+        draft.answer(request, JoinGroupResponse(error_code=errors.GROUP_MAX_SIZE_REACHED))
+        return draft.result()
+    if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
+        return _rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL)
+    if request.member_id:
+        _join_known(groups, group, request, draft)
+        return draft.result()
+    instance_id = request.group_instance_id
+    member_id = f"{request.context.client_id or '' if instance_id is None else instance_id}-{_uuid(groups)}"
+    if instance_id is not None:
+        replaced = group.static_member(instance_id)
+        if replaced is not None:
+            return _replace_static(groups, group, replaced, member_id, request, now)
+        _add(groups, group, member_id, request, draft)
+    elif request.context.version >= 4:  # KIP-394: a member id first, so that retries do not leave ghosts behind
+        group.pending_members.add(member_id)
+        draft.timers.append(Timer(expire_session, (group.group_id, member_id), request.session_timeout_ms))
+        draft.answer(request, JoinGroupResponse(error_code=errors.MEMBER_ID_REQUIRED, member_id=member_id))
+    else:
+        _add(groups, group, member_id, request, draft)
+    return draft.result()
+
+
+def _uuid(groups: Groups) -> str:
+    return str(uuid.UUID(bytes=groups.random.bytes16(), version=4))
+
+
+def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+    """Whether group.max.size lets this member in. While preparing only those who rejoined count, so that a group that has
+    become too large drops its last ones."""
+    member = group.members.get(member_id)
+    if group.state is State.EMPTY:
+        return True
+    if group.state is State.PREPARING_REBALANCE:
+        return (member is not None and member.join is not None) or group.joining < max_size
+    return member is not None or len(group.members) < max_size
+
+
+def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, draft: _Draft) -> None:
+    """JoinGroup of a member that has its id: of a pending one, or again."""
+    if request.member_id in group.pending_members:
+        _add(groups, group, request.member_id, request, draft)
+        return
+    code = group.check_member(request.member_id, request.group_instance_id)
+    if code != errors.NONE or group.is_empty:
+        draft.answer(request, _refuse_join(request, code or errors.UNKNOWN_MEMBER_ID))
+        return
+    member = group.members[request.member_id]
+    unchanged = member.protocols == protocols_of(request)
+    is_leader = group.leader == member.member_id
+    if unchanged and group.state is State.COMPLETING_REBALANCE:
+        draft.answer(request, _joined(group, member, with_members=is_leader))  # it did not get the answer: say it again
+    elif unchanged and group.state is State.STABLE and not is_leader:
+        draft.answer(request, _joined(group, member, with_members=False))
+    else:
+        _park_join(member, request, draft)
+        member.update(request)
+        _rebalance_or_complete(groups, group, draft)
+
+
+def _add(groups: Groups, group: ClassicGroup, member_id: str, request: JoinGroupRequest, draft: _Draft) -> None:
+    """A member joins for the first time. It has no session to lose yet, only its patience (KIP-394's 5 minutes)."""
+    member = Member.joining(member_id, request)
+    member.is_new = True
+    member.join = request
+    if group.initial_rebalance:
+        group.joined_meanwhile = True
+    group.add(member, request.protocol_type)
+    patience = groups.settings.new_member_join_timeout_ms
+    draft.timers.append(Timer(expire_session, (group.group_id, member_id), patience))
+    _rebalance_or_complete(groups, group, draft)
+
+
+def _park_join(member: Member, request: JoinGroupRequest, draft: _Draft) -> None:
+    """Keep the request until the rebalance is over. An older one of the same member is answered: nobody waits for it."""
+    if member.join is not None:
+        draft.answer(member.join, _refuse_join(member.join, errors.REBALANCE_IN_PROGRESS))
+    member.join = request
+
+
+def _replace_static(
+    groups: Groups, group: ClassicGroup, old: Member, new_id: str, request: JoinGroupRequest, now: Millis
+) -> Result:
+    """A static member restarted: it gets a new member id and, where nothing else changed, nobody notices (KIP-345)."""
+    draft = _Draft()
+    if group.state is State.STABLE:
+        snapshot = stable_group(group, {member.member_id: member.assignment for member in group.members.values()}, now)
+        before = Member.joining(new_id, request)
+        others = [member for member in group.members.values() if member is not old]
+        if _protocol_with(group, others, before) == group.protocol:
+            value = snapshot.value
+            assert isinstance(value, GroupMetadataValue)
+            for stored in value.members:
+                if stored.member_id == old.member_id:
+                    stored.member_id = new_id
+                    stored.subscription = before.metadata(group.protocol or "")
+                    stored.session_timeout = before.session_timeout_ms
+                    stored.rebalance_timeout = before.rebalance_timeout_ms
+            leader_before = group.leader
+            if value.leader == old.member_id:
+                value.leader = new_id
+            return Result(
+                records=(snapshot,),
+                then=partial(_static_replaced, request, new_id, old.member_id, leader_before or ""),
+                refused=partial(_static_not_replaced, request),
+            )
+    _fence(old, draft)
+    draft.cancel_session(group, old.member_id)
+    member = group.replace(old, new_id)
+    member.update(request)
+    member.join = request
+    draft.session(group, member)
+    _rebalance_or_complete(groups, group, draft)
+    return draft.result()
+
+
+def _protocol_with(group: ClassicGroup, others: list[Member], newcomer: Member) -> str:
+    """The protocol that the group would choose with `newcomer` beside `others`."""
+    imagined = ClassicGroup(group.group_id)
+    imagined.members = {member.member_id: member for member in [*others, newcomer]}
+    return imagined.choose_protocol()
+
+
+def _fence(old: Member, draft: _Draft) -> None:
+    """Tell an instance that another took over its group.instance.id."""
+    if old.join is not None:
+        draft.answer(old.join, JoinGroupResponse(error_code=errors.FENCED_INSTANCE_ID, member_id=old.member_id))
+    if old.sync is not None:
+        draft.answer(old.sync, SyncGroupResponse(error_code=errors.FENCED_INSTANCE_ID))
+    old.join = old.sync = None
+
+
+def _static_replaced(
+    request: JoinGroupRequest, new_id: str, old_id: str, leader_before: str, groups: Groups, now: Millis
+) -> Result:
+    """The log has the new member id: answer with the generation that goes on.
+
+    From version 9 on (KIP-814) a leader is told that it leads and need not assign; before that it is told the previous
+    leader's id, so that it takes itself for a follower.
+    """
+    group = groups.groups[request.group_id]
+    member = group.members[new_id]
+    member.update(request)
+    draft = _Draft()
+    draft.cancel_session(group, old_id)
+    draft.session(group, member)
+    response = _joined(group, member, with_members=False)
+    if request.context.version >= 9:
+        if group.leader == new_id:
+            response = _joined(group, member, with_members=True)
+            response.skip_assignment = True
+    else:
+        response.leader = leader_before
+    draft.answer(request, response)
+    return draft.result()
+
+
+def _static_not_replaced(request: JoinGroupRequest, groups: Groups, code: int, now: Millis) -> Result:
+    return _rejected(request, code, "")
+
+
+def _joined(group: ClassicGroup, member: Member, *, with_members: bool) -> JoinGroupResponse:
+    """The answer that a member of the current generation gets; the leader's lists the members."""
+    protocol = group.protocol or ""
+    members = [
+        JoinGroupResponseMember(
+            member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata(protocol)
+        )
+        for each in (group.members.values() if with_members else ())
+    ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=protocol,
+        leader=group.leader or "",
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+# The rebalance
+
+
+def _rebalance_or_complete(groups: Groups, group: ClassicGroup, draft: _Draft) -> None:
+    """Somebody came or changed: begin a rebalance, or end the one under way if nobody is missing any more."""
+    if group.state is not State.PREPARING_REBALANCE:
+        _prepare_rebalance(groups, group, draft)
+    elif group.all_joined and not group.initial_rebalance:
+        _complete_join(group, draft)
+
+
+def _prepare_rebalance(groups: Groups, group: ClassicGroup, draft: _Draft) -> None:
+    """All members must rejoin. There is at least one."""
+    if group.state is State.COMPLETING_REBALANCE:
+        _reset_assignments(group, errors.REBALANCE_IN_PROGRESS, draft)
+    draft.timers.append(Timer(expire_sync, (group.group_id,), None))
+    join_over = (group.group_id,)
+    if group.is_empty:
+        group.initial_rebalance = True
+        group.joined_meanwhile = False
+        group.initial_delay_ms = groups.settings.initial_rebalance_delay_ms
+        group.initial_remaining_ms = max(group.rebalance_timeout_ms - group.initial_delay_ms, 0)
+        group.state = State.PREPARING_REBALANCE
+        draft.timers.append(Timer(end_join, join_over, group.initial_delay_ms))
+        return
+    group.state = State.PREPARING_REBALANCE
+    if group.all_joined:
+        _complete_join(group, draft)
+    else:
+        draft.timers.append(Timer(end_join, join_over, group.rebalance_timeout_ms))
+
+
+def _reset_assignments(group: ClassicGroup, code: int, draft: _Draft) -> None:
+    """Nobody has an assignment any more; those who wait for one are told why."""
+    for member in group.members.values():
+        member.assignment = b""
+        if member.sync is not None:
+            draft.answer(member.sync, SyncGroupResponse(error_code=code))
+            member.sync = None
+            draft.session(group, member)
+
+
+def end_join(groups: Groups, group_id: str, now: Millis) -> Result:
+    """The time to rejoin is over. The first rebalance goes on as long as members keep coming, within their patience."""
+    group = groups.get(group_id)
+    if group is None or group.state is not State.PREPARING_REBALANCE:
+        return NOTHING
+    if group.initial_rebalance and group.joined_meanwhile and group.initial_remaining_ms > 0:
+        delay = min(groups.settings.initial_rebalance_delay_ms, group.initial_remaining_ms)
+        group.joined_meanwhile = False
+        group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay
+        return Result(timers=(Timer(end_join, (group_id,), delay),))
+    absent = [m.member_id for m in group.members.values() if m.join is None and m.instance_id is None]
+    draft = _Draft()
+    if len(absent) == len(group.members):
+        return _empty(group, draft, now, retry=Timer(end_join, (group_id,), _RETRY_MS))
+    for member_id in absent:
+        _drop(group, member_id, draft)
+    _complete_join(group, draft)
+    return draft.result()
+
+
+def _complete_join(group: ClassicGroup, draft: _Draft) -> None:
+    """Everybody who will take part has joined: a new generation begins, and the leader is asked for assignments."""
+    join_over = (group.group_id,)
+    draft.timers.append(Timer(end_join, join_over, None))
+    if not group.elect_joined_leader():
+        # Only static members are left and none of them rejoined: their sessions decide.
+        draft.timers.append(Timer(end_join, join_over, group.rebalance_timeout_ms))
+        return
+    group.begin_generation()
+    for member in group.members.values():
+        if member.join is not None:
+            is_leader = member.member_id == group.leader
+            draft.answer(member.join, _joined(group, member, with_members=is_leader))
+            member.join = None
+        member.is_new = False
+        draft.session(group, member)
+    draft.timers.append(Timer(expire_sync, join_over, group.rebalance_timeout_ms))
+
+
+# SyncGroup
+
+
+def _refuse_sync(request: SyncGroupRequest, code: int) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code)
+
+
+@operation(_refuse_sync)
+def sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
+    """A member asks for its assignment; the leader brings everybody's."""
+    group = groups.get(request.group_id)
+    code = _sync_error(group, request)
+    if code != errors.NONE or group is None:
+        return Result(answers=((request, _refuse_sync(request, code)),))
+    member = group.members[request.member_id]
+    if group.state is State.COMPLETING_REBALANCE and group.leader == member.member_id:
+        given = {each.member_id: each.assignment for each in request.assignments}
+        return Result(
+            records=(stable_group(group, given, now),),
+            then=partial(_assigned, request),
+            refused=partial(_not_assigned, request),
+        )
+    draft = _Draft()
+    _received_sync(group, member, draft)
+    if group.state is State.STABLE:
+        draft.session(group, member)
+        draft.answer(request, _synced(group, member))
+    else:
+        if member.sync is not None:
+            draft.answer(member.sync, _refuse_sync(member.sync, errors.REBALANCE_IN_PROGRESS))
+        member.sync = request
+    return draft.result()
+
+
+def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
+    if not request.group_id:
+        return errors.INVALID_GROUP_ID
+    if group is None:
+        return errors.UNKNOWN_MEMBER_ID
+    code = group.check_member(request.member_id, request.group_instance_id)
+    if code != errors.NONE:
+        return code
+    if request.generation_id != group.generation:
+        return errors.ILLEGAL_GENERATION
+    if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol):
+        return errors.INCONSISTENT_GROUP_PROTOCOL
+    return errors.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else errors.NONE
+
+
+def _received_sync(group: ClassicGroup, member: Member, draft: _Draft) -> None:
+    group.pending_sync.discard(member.member_id)
+    if not group.pending_sync:
+        draft.timers.append(Timer(expire_sync, (group.group_id,), None))
+
+
+def _synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )
+
+
+def _assigned(request: SyncGroupRequest, groups: Groups, now: Millis) -> Result:
+    """The assignments are in the log: tell everybody who waits."""
+    group = groups.groups[request.group_id]
+    draft = _Draft()
+    leader = group.members[request.member_id]
+    if leader.sync is not None:
+        draft.answer(leader.sync, _refuse_sync(leader.sync, errors.REBALANCE_IN_PROGRESS))
+    leader.sync = request
+    _received_sync(group, leader, draft)
+    for member in group.members.values():
+        if member.sync is not None:
+            draft.answer(member.sync, _synced(group, member))
+            member.sync = None
+            draft.session(group, member)
+    return draft.result()
+
+
+def _not_assigned(request: SyncGroupRequest, groups: Groups, code: int, now: Millis) -> Result:
+    """The log refused the assignments: everybody is told, and the group tries again."""
+    group = groups.groups[request.group_id]
+    draft = _Draft()
+    draft.answer(request, _refuse_sync(request, code))
+    _reset_assignments(group, code, draft)
+    _prepare_rebalance(groups, group, draft)
+    return draft.result()
+
+
+def expire_sync(groups: Groups, group_id: str, now: Millis) -> Result:
+    """Members that joined the generation and never asked for their assignment go (KIP-394's sibling, KAFKA-13435)."""
+    group = groups.get(group_id)
+    if group is None or group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
+        return NOTHING
+    late = list(group.pending_sync)
+    return _depart(groups, group, late, _Draft(), now, retry=Timer(expire_sync, (group_id,), _RETRY_MS))
+
+
+# Heartbeat
+
+
+def _refuse_heartbeat(request: HeartbeatRequest, code: int) -> HeartbeatResponse:
+    if code == errors.COORDINATOR_LOAD_IN_PROGRESS:
+        code = errors.NONE  # the coordinator knows nothing yet; the member is to go on as it is
+    return HeartbeatResponse(error_code=code)
+
+
+@operation(_refuse_heartbeat)
+def heartbeat(groups: Groups, request: HeartbeatRequest, now: Millis) -> Result:
+    """A member lives, and asks whether anything changed."""
+    if not request.group_id:
+        return Result(answers=((request, HeartbeatResponse(error_code=errors.INVALID_GROUP_ID)),))
+    group = groups.groups.get(request.group_id)
+    if group is None:
+        return Result(answers=((request, HeartbeatResponse(error_code=errors.UNKNOWN_MEMBER_ID)),))
+    code = group.check_member(request.member_id, request.group_instance_id)
+    if code == errors.NONE and request.generation_id != group.generation:
+        code = errors.ILLEGAL_GENERATION
+    if code != errors.NONE:
+        return Result(answers=((request, HeartbeatResponse(error_code=code)),))
+    member = group.members[request.member_id]
+    if group.state is State.PREPARING_REBALANCE:
+        code = errors.REBALANCE_IN_PROGRESS
+    return Result(
+        answers=((request, HeartbeatResponse(error_code=code)),),
+        timers=(Timer(expire_session, (group.group_id, member.member_id), member.session_timeout_ms),),
+    )
+
+
+def expire_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
+    """A member was silent for its session timeout, or never used the member id it was given."""
+    group = groups.get(group_id)
+    if group is None:
+        return NOTHING
+    if member_id in group.pending_members:
+        return _depart(groups, group, (member_id,), _Draft(), now)
+    member = group.members.get(member_id)
+    if member is None or member.is_waiting:
+        return NOTHING
+    retry = Timer(expire_session, (group_id, member_id), _RETRY_MS)
+    return _depart(groups, group, (member_id,), _Draft(), now, retry=retry)
+
+
+# LeaveGroup
+
+
+def _leaving(request: LeaveGroupRequest) -> list[MemberIdentity]:
+    """Who leaves; before version 3 it is one member, without a list."""
+    return request.members if request.context.version >= 3 else [MemberIdentity(member_id=request.member_id)]
+
+
+def _refuse_leave(request: LeaveGroupRequest, code: int) -> LeaveGroupResponse:
+    if code == errors.UNKNOWN_MEMBER_ID:
+        return _left(request, [code] * len(_leaving(request)))
+    return LeaveGroupResponse(error_code=code)
+
+
+def _left(request: LeaveGroupRequest, codes: list[int]) -> LeaveGroupResponse:
+    """The answer with the error of each member; before version 3 it is the request's."""
+    if request.context.version < 3:
+        return LeaveGroupResponse(error_code=codes[0])
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=code)
+            for who, code in zip(request.members, codes, strict=True)
+        ]
+    )
+
+
+@operation(_refuse_leave)
+def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
+    """Members leave, or an operator removes static ones by their instance id."""
+    if not request.group_id:
+        return Result(answers=((request, LeaveGroupResponse(error_code=errors.INVALID_GROUP_ID)),))
+    group = groups.get(request.group_id)
+    if group is None:
+        return Result(answers=((request, _refuse_leave(request, errors.UNKNOWN_MEMBER_ID)),))
+    codes: list[int] = []
+    leaving: list[str] = []
+    for who in _leaving(request):
+        member_id = who.member_id
+        code = errors.NONE
+        if not member_id and who.group_instance_id is not None:
+            static = group.static_member(who.group_instance_id)
+            member_id = static.member_id if static else ""
+            code = errors.NONE if static else errors.UNKNOWN_MEMBER_ID
+        elif member_id not in group.pending_members:
+            code = group.check_member(member_id, who.group_instance_id)
+        if code == errors.NONE and member_id in leaving:
+            code = errors.UNKNOWN_MEMBER_ID  # named twice: the second time it is gone
+        if code == errors.NONE:
+            leaving.append(member_id)
+        codes.append(code)
+    draft = _Draft()
+    draft.answer(request, _left(request, codes))
+    return _depart(groups, group, leaving, draft, now) if leaving else draft.result()
+
+
+# Members go
+
+
+def _depart(
+    groups: Groups,
+    group: ClassicGroup,
+    leaving: Collection[str],
+    draft: _Draft,
+    now: Millis,
+    retry: Timer | None = None,
+) -> Result:
+    """Take members (or unused member ids) out and let the others rebalance. When nobody is left the log must have it first.
+
+    draft  what is to be answered once it has happened
+    retry  set when the log refuses: what to try again
+    """
+    gone = [member_id for member_id in leaving if member_id in group.members]
+    if gone and len(gone) == len(group.members) and not group.initial_rebalance:
+        return _empty(group, draft, now, retry=retry)
+    for member_id in leaving:
+        _drop(group, member_id, draft)
+    if group.state is State.PREPARING_REBALANCE:
+        if group.members and group.all_joined and not group.initial_rebalance:
+            _complete_join(group, draft)
+    elif gone:
+        _prepare_rebalance(groups, group, draft)
+    return draft.result()
+
+
+def _drop(group: ClassicGroup, member_id: str, draft: _Draft) -> None:
+    """Take one out; if it waits for an answer, it learns that it is not known any more and may join anew."""
+    draft.cancel_session(group, member_id)
+    member = group.remove(member_id)
+    if member is not None:
+        _dismiss(member, draft)
+
+
+def _dismiss(member: Member, draft: _Draft) -> None:
+    if member.join is not None:
+        draft.answer(member.join, JoinGroupResponse(error_code=errors.UNKNOWN_MEMBER_ID))
+    if member.sync is not None:
+        draft.answer(member.sync, SyncGroupResponse(error_code=errors.UNKNOWN_MEMBER_ID))
+    member.join = member.sync = None
+
+
+def _empty(group: ClassicGroup, draft: _Draft, now: Millis, retry: Timer | None = None) -> Result:
+    """Nobody is left: a generation without members begins. Replaying the record empties the group."""
+    gone = list(group.members.values())
+
+    def emptied(groups: Groups, now: Millis) -> Result:
+        for member in gone:
+            draft.cancel_session(group, member.member_id)
+            _dismiss(member, draft)
+        draft.timers.append(Timer(end_join, (group.group_id,), None))
+        draft.timers.append(Timer(expire_sync, (group.group_id,), None))
+        return draft.result()
+
+    def refused(groups: Groups, code: int, now: Millis) -> Result:
+        return Result(timers=(retry,) if retry else ())
+
+    record = empty_group(group, group.generation + 1, now)
+    return Result(records=(record,), then=emptied, refused=refused if retry else None)

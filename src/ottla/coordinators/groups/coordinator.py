@@ -1,0 +1,37 @@
+"""The group coordinator: the runtime of __consumer_offsets."""
+# ruff: noqa: ARG001, ARG005 - `now` is part of the signature
+
+from typing import Final
+
+from ottla.coordinators.groups.classic import after_loading
+from ottla.coordinators.groups.records import decode_record
+from ottla.coordinators.groups.state import Groups, GroupSettings
+from ottla.coordinators.offsets import expire_offsets
+from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
+from ottla.environment import Clock, Random
+from ottla.metadata.configs import BrokerValues
+
+TOPIC: Final = "__consumer_offsets"
+
+GroupCoordinator = Runtime[Groups]
+
+
+def group_coordinator(values: BrokerValues, clock: Clock, random: Random) -> GroupCoordinator:
+    """A coordinator that obeys a broker's configs and has no partition yet."""
+    settings = GroupSettings.of(values)
+    return Runtime(
+        partitions=values.integer("offsets.topic.num.partitions"),
+        new_state=lambda partition: Groups(settings, random),
+        decode=decode_record,
+        loaded=loaded,
+        clock=clock,
+        commit_timeout_ms=values.integer("offsets.commit.timeout.ms"),
+    )
+
+
+def loaded(groups: Groups, now: Millis) -> Result:
+    """Give every member its session anew, and look for expired offsets from now on."""
+    timers = [Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)]
+    for group in groups.groups.values():
+        timers += after_loading(group, groups.settings)
+    return Result(timers=timers)

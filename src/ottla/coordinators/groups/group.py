@@ -1,0 +1,256 @@
+"""A classic group: the members that share topics, the generation they agreed on, and where it stands.
+
+                 first member joins              all rejoined, or time is up
+    Empty ------------------------> PreparingRebalance ------------------> CompletingRebalance
+      ^                               |    ^        ^                          |          |
+      +----- nobody is left ----------+    |        +--- somebody changed -----+          | the leader's assignment is
+                                           |                                              | in the log
+                                           +--------- somebody changed ---- Stable <------+
+
+The log holds a snapshot of the group at Empty, at Stable and when a static member is replaced; `replay` puts it in force.
+Between two snapshots the rebalance lives in memory only: a restart falls back to the last one and the members find out by
+ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID, as in Kafka.
+"""
+
+from collections import Counter
+from enum import Enum
+from typing import Final
+
+from ottla.coordinators.groups.member import Member
+from ottla.protocol import errors
+from ottla.protocol.codec import decode
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
+from ottla.protocol.wire import PeerError
+
+CONSUMER: Final = "consumer"
+
+
+class State(Enum):
+    """Where a group stands; the value is Kafka's name."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+class ClassicGroup:
+    """The group and its members. Everything here is a fact or a question about facts; decisions are in classic.py."""
+
+    __slots__ = (
+        "generation",
+        "group_id",
+        "initial_delay_ms",
+        "initial_rebalance",
+        "initial_remaining_ms",
+        "joined_meanwhile",
+        "leader",
+        "members",
+        "pending_members",
+        "pending_sync",
+        "protocol",
+        "protocol_type",
+        "state",
+        "state_timestamp",
+        "subscribed_topics",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.protocol_type: str | None = None
+        self.generation = 0
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.state_timestamp = -1
+        """When the logged state began, in ms since the epoch; -1 unknown."""
+        self.members: dict[str, Member] = {}
+        """By member id, in the order of joining."""
+        self.subscribed_topics: frozenset[str] | None = None
+        """Topics that the members of a "consumer" group read; None when that is not known."""
+
+        # In memory only.
+        self.pending_members: set[str] = set()
+        """Member ids handed out with MEMBER_ID_REQUIRED and not used yet."""
+        self.pending_sync: set[str] = set()
+        """Members that have not sent SyncGroup in this generation."""
+        self.initial_rebalance = False
+        """The rebalance under way began Empty: it waits for more members rather than for all."""
+        self.initial_delay_ms = 0
+        self.initial_remaining_ms = 0
+        self.joined_meanwhile = False
+
+    # What the log says.
+
+    def replay(self, value: GroupMetadataValue) -> None:
+        """Put the snapshot of a record in force. Members that are known keep what only memory has of them."""
+        known = self.members
+        self.protocol_type = value.protocol_type or None
+        self.generation = value.generation
+        self.protocol = value.protocol
+        self.leader = value.leader
+        self.state_timestamp = value.current_state_timestamp
+        self.members = {}
+        for stored in value.members:
+            member = known.get(stored.member_id)
+            if member is None:
+                member = Member.stored(stored, value.protocol or "")
+            member.assignment = stored.assignment
+            self.members[stored.member_id] = member
+        self.state = State.STABLE if self.members else State.EMPTY
+        self.initial_rebalance = False
+        self.pending_sync &= self.members.keys()
+        self.subscribed_topics = self._subscriptions()
+
+    # Questions.
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long members may take to rejoin: the most patient one decides."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def joining(self) -> int:
+        """How many members wait for the answer to their JoinGroup."""
+        return sum(1 for member in self.members.values() if member.join is not None)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is missing: every member rejoined and nobody holds an unused member id."""
+        return not self.pending_members and all(member.join is not None for member in self.members.values())
+
+    def static_member(self, instance_id: str) -> Member | None:
+        """The member with that group.instance.id (KIP-345)."""
+        return next((member for member in self.members.values() if member.instance_id == instance_id), None)
+
+    def check_member(self, member_id: str, instance_id: str | None) -> int:
+        """NONE, or why the sender is not who it says: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        if instance_id is not None:
+            owner = self.static_member(instance_id)
+            if owner is None:
+                return errors.UNKNOWN_MEMBER_ID
+            if owner.member_id != member_id:
+                return errors.FENCED_INSTANCE_ID
+        return errors.NONE if member_id in self.members else errors.UNKNOWN_MEMBER_ID
+
+    def supports(self, protocol_type: str, names: list[str]) -> bool:
+        """Whether a member that speaks these protocols can live with those that are here."""
+        if self.is_empty:
+            return bool(protocol_type) and bool(names)
+        if protocol_type != self.protocol_type:
+            return False
+        return not self._candidates().isdisjoint(names) if self.members else bool(names)
+
+    def _candidates(self) -> set[str]:
+        """The protocols that all members support."""
+        sets = [{name for name, _ in member.protocols} for member in self.members.values()]
+        return set.intersection(*sets) if sets else set()
+
+    def choose_protocol(self) -> str:
+        """The protocol of the next generation: each member votes for its first choice among those that all support."""
+        candidates = self._candidates()
+        return Counter(member.vote(candidates) for member in self.members.values()).most_common(1)[0][0]
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether the members read `topic`; a consumer group whose subscriptions cannot be read is taken to read all."""
+        if self.subscribed_topics is not None:
+            return topic in self.subscribed_topics
+        return self.protocol_type == CONSUMER
+
+    def _subscriptions(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol is None:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            found = subscribed_topics(member.metadata(self.protocol))
+            if found is None:
+                return None
+            topics |= found
+        return frozenset(topics)
+
+    # Steps of a rebalance, in memory.
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """A member joins; the first one makes the group's protocol type and leads."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self.pending_members.discard(member.member_id)
+
+    def remove(self, member_id: str) -> Member | None:
+        """A member goes; the next one leads if it led."""
+        self.pending_members.discard(member_id)
+        self.pending_sync.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is not None and self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def replace(self, old: Member, new_id: str) -> Member:
+        """A static member comes back under another member id: everything else of it stays, its place and the lead too."""
+        new = Member(
+            new_id,
+            old.instance_id,
+            old.client_id,
+            old.client_host,
+            old.session_timeout_ms,
+            old.rebalance_timeout_ms,
+            old.protocols,
+            old.assignment,
+        )
+        self.members = {
+            new.member_id if member is old else member_id: new if member is old else member
+            for member_id, member in self.members.items()
+        }
+        if self.leader == old.member_id:
+            self.leader = new_id
+        if old.member_id in self.pending_sync:
+            self.pending_sync.remove(old.member_id)
+            self.pending_sync.add(new_id)
+        return new
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is among those who joined; False when nobody did."""
+        leader = self.members.get(self.leader) if self.leader is not None else None
+        if leader is not None and leader.join is not None:
+            return True
+        for member in self.members.values():
+            if member.join is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    def begin_generation(self) -> None:
+        """All who will take part have joined: count up, choose the protocol, await the leader's assignment."""
+        self.generation += 1
+        self.protocol = self.choose_protocol()
+        self.subscribed_topics = self._subscriptions()
+        self.state = State.COMPLETING_REBALANCE
+        self.pending_sync = set(self.members)
+        self.initial_rebalance = False
+
+
+def subscribed_topics(metadata: bytes) -> set[str] | None:
+    """The topics of a consumer's subscription; None when it is not one. Versions newer than known only append fields."""
+    if len(metadata) < 2:
+        return None
+    version = int.from_bytes(metadata[:2], "big", signed=True)
+    if version < 0:
+        return None
+    newest = ConsumerProtocolSubscription.VERSIONS.last
+    try:
+        subscription, _ = decode(ConsumerProtocolSubscription, min(version, newest), metadata, 2)
+    except PeerError:
+        return None
+    return set(subscription.topics)

@@ -1,0 +1,104 @@
+"""Records of __consumer_offsets: bytes to records, and the ones that classic groups write."""
+
+from typing import Final
+
+from ottla.coordinators.groups.group import ClassicGroup
+from ottla.coordinators.runtime import Record
+from ottla.protocol.codec import decode
+from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from ottla.protocol.messages.offset_commit_record import (
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.schema import Message
+
+GROUP_METADATA_VERSION: Final = 3
+OFFSET_COMMIT_VERSION: Final = 4
+OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1
+"""The only version that can say when an offset expires (RetentionTimeMs of OffsetCommit 2 to 4)."""
+
+_MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
+    LegacyOffsetCommitKey.API: (LegacyOffsetCommitKey, OffsetCommitValue),
+    OffsetCommitKey.API: (OffsetCommitKey, OffsetCommitValue),
+    GroupMetadataKey.API: (GroupMetadataKey, GroupMetadataValue),
+}
+"""Type of record -> key and value. Kafka reads the values of type 0 and type 1 alike."""
+
+
+def decode_record(key: bytes, value: bytes | None) -> Record | None:
+    """The record of (key, value); None for a type or version that a newer release wrote, which is left alone."""
+    messages = _MESSAGES.get(int.from_bytes(key[:2], "big", signed=True))
+    if messages is None:
+        return None
+    decoded_key, _ = decode(messages[0], 0, key, 2)
+    if value is None:
+        return Record(decoded_key, None)
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if version not in messages[1].VERSIONS:
+        return None
+    decoded_value, _ = decode(messages[1], version, value, 2)
+    return Record(decoded_key, decoded_value, version)
+
+
+def empty_group(group: ClassicGroup, generation: int, now: int) -> Record:
+    """The snapshot of `group` without members."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=generation,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=now,
+    )
+    return Record(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
+
+
+def stable_group(group: ClassicGroup, assignments: dict[str, bytes], now: int) -> Record:
+    """The snapshot of `group` with its members and `assignments` by member id."""
+    members = [
+        MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol or ""),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader,
+        current_state_timestamp=now,
+        members=members,
+    )
+    return Record(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
+
+
+def group_tombstone(group_id: str) -> Record:
+    """The end of a group."""
+    return Record(GroupMetadataKey(group=group_id), None)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
+    """The end of a committed offset."""
+    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+__all__ = [
+    "GROUP_METADATA_VERSION",
+    "OFFSET_COMMIT_VERSION",
+    "OFFSET_COMMIT_VERSION_WITH_EXPIRY",
+    "LegacyOffsetCommitKey",
+    "OffsetCommitKey",
+    "OffsetCommitValue",
+    "decode_record",
+    "empty_group",
+    "group_tombstone",
+    "offset_tombstone",
+    "stable_group",
+]

@@ -1,0 +1,268 @@
+"""Committed offsets: commit, fetch, delete, and their expiry.
+
+What a group committed is in the log as one record per partition; here it is a dictionary, changed by replay alone. Which topics
+exist is not known here: whoever asks has turned topic ids into names and kept back what is unknown or not allowed.
+"""
+# ruff: noqa: ARG001, ARG005 - operations, refusals and timers have one signature each, whatever they need of it
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.coordinators.groups.classic import expire_session
+from ottla.coordinators.groups.group import CONSUMER, ClassicGroup, State
+from ottla.coordinators.groups.records import (
+    OFFSET_COMMIT_VERSION,
+    OFFSET_COMMIT_VERSION_WITH_EXPIRY,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    group_tombstone,
+    offset_tombstone,
+)
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import Millis, Record, Result, Timer, operation
+from ottla.protocol import errors
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+NO_OFFSET: Final = -1
+
+# OffsetCommit
+
+
+def refuse_commit(request: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
+    """Every partition of `request` with the error `code`."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@operation(refuse_commit)
+def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
+    """Remember how far a group has read. Topics are named; their ids, where known, go into the records."""
+    group_id = request.group_id
+    group = groups.groups.get(group_id)
+    code = _commit_error(group, request)
+    if code != errors.NONE:
+        return Result(answers=((request, refuse_commit(request, code)),))
+    expires, version = -1, OFFSET_COMMIT_VERSION
+    if request.retention_time_ms >= 0:
+        expires, version = now + request.retention_time_ms, OFFSET_COMMIT_VERSION_WITH_EXPIRY
+    longest = groups.settings.offset_metadata_max_bytes
+    records: list[Record] = []
+    topics: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        name, topic_id = topic.name, topic.topic_id
+        answers: list[OffsetCommitResponsePartition] = []
+        topics.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=answers))
+        for asked in topic.partitions:
+            index, metadata = asked.partition_index, asked.committed_metadata or ""
+            if len(metadata) > longest:
+                code = errors.OFFSET_METADATA_TOO_LARGE
+                answers.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+                continue
+            value = OffsetCommitValue(
+                offset=asked.committed_offset,
+                leader_epoch=asked.committed_leader_epoch,
+                metadata=metadata,
+                commit_timestamp=now if asked.commit_timestamp == -1 else asked.commit_timestamp,
+                expire_timestamp=expires,
+                topic_id=topic_id,
+            )
+            records.append(Record(OffsetCommitKey(group=group_id, topic=name, partition=index), value, version))
+            answers.append(OffsetCommitResponsePartition(partition_index=index))
+    timers: tuple[Timer, ...] = ()
+    if group is not None and (group.state is State.STABLE or group.state is State.PREPARING_REBALANCE):
+        member = group.members.get(request.member_id)
+        if member is not None:  # a commit shows that the member lives
+            timers = (Timer(expire_session, (group_id, member.member_id), member.session_timeout_ms),)
+    return Result(records, ((request, OffsetCommitResponse(topics=topics)),), timers)
+
+
+def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> int:
+    """NONE, or why this sender may not commit now."""
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        if generation < 0:
+            return errors.NONE  # a consumer that assigns itself its partitions: the group comes with the offset
+        return errors.GROUP_ID_NOT_FOUND if request.context.version >= 9 else errors.ILLEGAL_GENERATION
+    if generation < 0 and group.is_empty:
+        return errors.NONE
+    if generation < 0 and not request.member_id and request.group_instance_id is None:
+        return errors.UNKNOWN_MEMBER_ID
+    code = group.check_member(request.member_id, request.group_instance_id)
+    if code != errors.NONE:
+        return code
+    if generation != group.generation:
+        return errors.ILLEGAL_GENERATION
+    return errors.REBALANCE_IN_PROGRESS if group.state is State.COMPLETING_REBALANCE else errors.NONE
+
+
+# OffsetFetch
+
+
+def _refuse_fetch(request: OffsetFetchRequestGroup, code: int) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=request.group_id, error_code=code)
+
+
+@operation(_refuse_fetch)
+def fetch(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Result:
+    """What a group committed: for the partitions asked for, or (topics null) for all that have something.
+
+    A partition without an offset, or of a group that does not exist, is not an error: its offset is -1.
+    """
+    offsets = groups.offsets.get(request.group_id, {})
+    topics: list[OffsetFetchResponseTopics] = []
+    if request.topics is None:
+        for name, partitions in offsets.items():
+            answers = [_fetched(index, value) for index, value in partitions.items()]
+            topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
+    else:
+        for topic in request.topics:
+            partitions = offsets.get(topic.name, {})
+            answers = [_fetched(index, partitions.get(index)) for index in topic.partition_indexes]
+            topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    return Result(answers=((request, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)),))
+
+
+def _fetched(index: int, value: OffsetCommitValue | None) -> OffsetFetchResponsePartitions:
+    if value is None:
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="")
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
+
+
+# Deletion
+
+
+class OffsetDeletion(NamedTuple):
+    """What OffsetDelete asks of one group: (topic, partition) pairs of topics that exist."""
+
+    group_id: str
+    partitions: list[tuple[str, int]]
+
+
+class OffsetDeletionOutcome(NamedTuple):
+    """`error_code` of the whole, or one code for each partition asked for."""
+
+    error_code: int
+    codes: list[int]
+
+
+@operation(lambda request, code: OffsetDeletionOutcome(code, []))
+def delete_offsets(groups: Groups, request: OffsetDeletion, now: Millis) -> Result:
+    """Forget offsets of topics that no member reads (KIP-496)."""
+    group = groups.get(request.group_id)
+    code = errors.NONE
+    if group is None:
+        code = errors.GROUP_ID_NOT_FOUND
+    elif not group.is_empty and group.protocol_type != CONSUMER:
+        code = errors.NON_EMPTY_GROUP
+    if code != errors.NONE or group is None:
+        return Result(answers=((request, OffsetDeletionOutcome(code, [])),))
+    records: list[Record] = []
+    codes: list[int] = []
+    offsets = groups.offsets.get(request.group_id, {})
+    for topic, partition in request.partitions:
+        if group.is_subscribed(topic):
+            codes.append(errors.GROUP_SUBSCRIBED_TO_TOPIC)
+            continue
+        codes.append(errors.NONE)
+        if partition in offsets.get(topic, {}):
+            records.append(offset_tombstone(request.group_id, topic, partition))
+    return Result(records, ((request, OffsetDeletionOutcome(errors.NONE, codes)),))
+
+
+class TopicsDeleted(NamedTuple):
+    """Topics that are gone: the offsets of all groups in them go too."""
+
+    topics: frozenset[str]
+
+
+@operation(lambda request, code: code)
+def forget_topics(groups: Groups, request: TopicsDeleted, now: Millis) -> Result:
+    """Forget what anybody committed for topics that were deleted. Answers NONE."""
+    records = [
+        offset_tombstone(group_id, topic, partition)
+        for group_id, offsets in groups.offsets.items()
+        for topic in request.topics & offsets.keys()
+        for partition in offsets[topic]
+    ]
+    return Result(records, ((request, errors.NONE),))
+
+
+def all_offset_tombstones(groups: Groups, group_id: str) -> list[Record]:
+    """Tombstones of everything that a group committed."""
+    return [
+        offset_tombstone(group_id, topic, partition)
+        for topic, partitions in groups.offsets.get(group_id, {}).items()
+        for partition in partitions
+    ]
+
+
+# Expiry
+
+
+def expire_offsets(groups: Groups, now: Millis) -> Result:
+    """Forget what is older than offsets.retention.minutes, and groups that have nothing left; runs every now and then.
+
+    The age counts (KIP-211)
+        explicit expiry   from nothing: RetentionTimeMs of OffsetCommit 2-4 said when
+        empty group       since it became empty, or since the commit when that is not known
+        stable consumers  since the commit, and only in topics that nobody reads any more
+        simple group      since the commit: nobody ever joined it
+    In all other groups nothing expires.
+    """
+    again = Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)
+    records: list[Record] = []
+    for group_id, group in groups.groups.items():
+        offsets = groups.offsets.get(group_id, {})
+        expired = list(_expired(group, groups, now)) if offsets else []
+        records += [offset_tombstone(group_id, topic, partition) for topic, partition in expired]
+        left = sum(len(partitions) for partitions in offsets.values()) - len(expired)
+        if left == 0 and group.is_empty and not group.pending_members:
+            records.append(group_tombstone(group_id))
+    # A refused append changes nothing: the same records are due again at the next look.
+    return Result(records, timers=(again,), refused=lambda groups, code, now: Result(timers=(again,)))
+
+
+def _expired(group: ClassicGroup, groups: Groups, now: Millis) -> Iterator[tuple[str, int]]:
+    empty = group.protocol_type is not None and group.is_empty
+    stable = group.protocol_type == CONSUMER and group.state is State.STABLE and group.subscribed_topics is not None
+    if not empty and not stable and group.protocol_type is not None:
+        return
+    since = group.state_timestamp if empty else -1
+    for topic, partitions in groups.offsets[group.group_id].items():
+        if group.is_subscribed(topic):
+            continue
+        for partition, value in partitions.items():
+            if value.expire_timestamp != -1:
+                due = now >= value.expire_timestamp
+            else:
+                begun = since if since != -1 else value.commit_timestamp
+                due = now - begun >= groups.settings.offsets_retention_ms
+            if due:
+                yield topic, partition

@@ -1,0 +1,22 @@
+"""Which partition of an internal topic holds a key: its leader is the key's coordinator.
+
+Kafka hashes with Java's String.hashCode and takes the absolute value its own way; every broker and every version must agree, or
+groups are looked for where they are not.
+"""
+
+import struct
+
+
+def java_hash(text: str) -> int:
+    """java.lang.String.hashCode: 31 * h + c over UTF-16 code units, wrapped to a signed 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for unit in struct.unpack(f">{len(units) // 2}H", units):
+        value = (31 * value + unit) & 0xFFFF_FFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_of(key: str, count: int) -> int:
+    """The partition, of `count`, that holds `key` (a group id, a transactional id, a share coordinator's key)."""
+    value = java_hash(key)
+    return 0 if value == -(1 << 31) else abs(value) % count

@@ -1,0 +1,464 @@
+"""The coordinator runtime: decide, append, replay, answer once committed.
+
+One runtime serves one internal topic (__consumer_offsets, __transaction_state, __share_group_state). Each partition that this
+broker leads has a state in memory. What happens to it:
+
+    operation(state, request, now) -> Result(records, answers, timers)
+        |
+        +-- records are appended to the partition as one batch
+        |      refused: nothing of the result happens; every request it would have answered gets the mapped error
+        +-- replay(record) changes the state: the same code that loads the partition after a restart
+        +-- timers are set
+        +-- answers go out when everything appended so far is committed, in order; also those without records, since
+            they may tell what an uncommitted record did
+
+A request that a result does not answer is parked: a later result, of another request or of a timer, answers it.
+
+Timers are named by what they will do, (operation, arguments): setting one again moves it. All of a runtime's timers share
+one heap, and moving a timer later costs one dictionary entry: the heap learns of it when the old deadline comes (ten
+thousand members that send heartbeats do not touch the heap). Nothing here knows a task, a socket or a file.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from ottla.coordinators.partitions import partition_of
+from ottla.environment import Clock
+from ottla.protocol import errors
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.codec import encode
+from ottla.protocol.schema import Message
+
+Millis = int
+S = TypeVar("S", bound="CoordinatorState")
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+class Record(NamedTuple):
+    """A record of an internal topic: `value` is None for a tombstone; `version` is the one its value is written in."""
+
+    key: Message
+    value: Message | None
+    version: int = 0
+
+    def encoded(self) -> tuple[bytes, bytes | None]:
+        """Key and value as they stand in the log: the key's type, or the value's version, as int16 before the body."""
+        key = self.key.API.to_bytes(2, "big") + encode(self.key, 0)
+        if self.value is None:
+            return key, None
+        return key, self.version.to_bytes(2, "big") + encode(self.value, self.version)
+
+
+class Timer(NamedTuple):
+    """Call `operation(state, *arguments, now)` after `delay_ms`; None takes the timer back."""
+
+    operation: Callable[..., "Result"]
+    arguments: tuple[Any, ...]
+    delay_ms: Millis | None
+
+
+class Result(NamedTuple):
+    """What an operation wants.
+
+    records  appended as one batch, then replayed
+    answers  (request, response): the caller's request, or parked ones
+    timers   set, moved or taken back once the records are appended
+    then     called with (state, now) after the replay: what is to change in memory, or be said, only when the log has it
+    refused  called with (state, error code, now) when the append is refused, in place of answering everybody with the error
+    """
+
+    records: Sequence[Record] = ()
+    answers: Sequence[tuple[Any, Any]] = ()
+    timers: Sequence[Timer] = ()
+    then: Callable[[Any, Millis], "Result"] | None = None
+    refused: Callable[[Any, int, Millis], "Result"] | None = None
+
+
+NOTHING: Final = Result()
+
+
+class Operation(Generic[Q, R]):
+    """A decision about a request, with the answer that says only an error.
+
+    decide  (state, request, now) -> Result; `now` is milliseconds since the epoch
+    refuse  (request, error code) -> response, for when the coordinator cannot decide
+    """
+
+    __slots__ = ("decide", "refuse")
+
+    def __init__(self, decide: Callable[[Any, Q, Millis], Result], refuse: Callable[[Q, int], R]) -> None:
+        self.decide = decide
+        self.refuse = refuse
+
+    def __call__(self, state: Any, request: Q, now: Millis) -> Result:
+        return self.decide(state, request, now)
+
+
+def operation(refuse: Callable[[Q, int], R]) -> Callable[[Callable[[Any, Q, Millis], Result]], Operation[Q, R]]:
+    """Make an Operation of the function below."""
+    return lambda decide: Operation(decide, refuse)
+
+
+class Appended(NamedTuple):
+    """How an append went: `end_offset` (exclusive) when `error_code` is NONE."""
+
+    error_code: int
+    end_offset: int = -1
+
+
+class CoordinatorLog(Protocol):
+    """A partition of the internal topic as the runtime sees it; the broker implements it over its logs."""
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> Appended:
+        """Append (key, value) pairs as one batch. Every replica may not have it yet: see `committed_offset`."""
+
+    def committed_offset(self) -> int:
+        """The high watermark (exclusive). Whoever raises it calls `Runtime.committed` afterwards."""
+
+    def read(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Every record of the partition from the log's start, oldest first."""
+
+
+class CoordinatorState(Protocol):
+    """What a partition's records add up to."""
+
+    def replay(self, record: Record) -> None:
+        """Take in a record: the only place where logged state changes."""
+
+
+def coordinator_error(code: int) -> int:
+    """The error that a client of a coordinator gets when the log answered `code`."""
+    return _CLIENT_ERRORS.get(code, code)
+
+
+_CLIENT_ERRORS: Final = {
+    errors.UNKNOWN_TOPIC_OR_PARTITION: errors.COORDINATOR_NOT_AVAILABLE,
+    errors.NOT_ENOUGH_REPLICAS: errors.COORDINATOR_NOT_AVAILABLE,
+    errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND: errors.COORDINATOR_NOT_AVAILABLE,
+    errors.REQUEST_TIMED_OUT: errors.COORDINATOR_NOT_AVAILABLE,
+    errors.NOT_LEADER_OR_FOLLOWER: errors.NOT_COORDINATOR,
+    errors.KAFKA_STORAGE_ERROR: errors.NOT_COORDINATOR,
+    errors.MESSAGE_TOO_LARGE: errors.UNKNOWN_SERVER_ERROR,
+    errors.RECORD_LIST_TOO_LARGE: errors.UNKNOWN_SERVER_ERROR,
+    errors.INVALID_FETCH_SIZE: errors.UNKNOWN_SERVER_ERROR,
+    errors.NETWORK_EXCEPTION: errors.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+_LOADING: Final = 0
+_ACTIVE: Final = 1
+
+
+class _Shard(Generic[S]):
+    """One partition that this broker leads."""
+
+    __slots__ = ("deferred", "log", "parked", "partition", "phase", "state", "timers", "unread", "written")
+
+    def __init__(self, partition: int, state: S, log: CoordinatorLog) -> None:
+        self.partition = partition
+        self.state = state
+        self.log = log
+        self.phase = _LOADING
+        self.unread: Iterator[tuple[bytes | None, bytes | None]] | None = None
+        self.written = 0
+        """The end of what was appended."""
+        self.parked: dict[int, tuple[Any, Pending[Any], Callable[[Any, int], Any]]] = {}
+        """Requests without an answer yet, by identity."""
+        self.deferred: deque[tuple[int, Millis, list[tuple[Any, Pending[Any], Any, Callable[[Any, int], Any]]]]] = (
+            deque()
+        )
+        """(end offset, deadline, what to answer) in the order of appending."""
+        self.timers: dict[tuple[Any, ...], list[int]] = {}
+        """(operation, arguments) -> [deadline, number of its entry in the heap]."""
+
+
+class Runtime(Generic[S]):
+    """Runs operations on the partitions of one internal topic that this broker leads."""
+
+    def __init__(
+        self,
+        *,
+        partitions: int,
+        new_state: Callable[[int], S],
+        decode: Callable[[bytes, bytes | None], Record | None],
+        loaded: Callable[[S, Millis], Result],
+        clock: Clock,
+        commit_timeout_ms: Millis = 5000,
+    ) -> None:
+        """
+        partitions         how many the internal topic has
+        new_state          an empty state for a partition's number
+        decode             key and value as a Record; None for a type of record that a newer release wrote
+        loaded             what to do once a partition is loaded: start timers, mostly
+        commit_timeout_ms  how long an answer waits for its records to be committed (offsets.commit.timeout.ms)
+        """
+        self.partitions = partitions
+        self._new_state = new_state
+        self._decode = decode
+        self._loaded = loaded
+        self._clock = clock
+        self._commit_timeout_ms = commit_timeout_ms
+        self._shards: dict[int, _Shard[S]] = {}
+        self._heap: list[tuple[Millis, int, int, tuple[Any, ...]]] = []
+        """(deadline, number, partition, timer); an entry whose number its timer does not name any more is void."""
+        self._numbers = 0
+        self._live_timers = 0
+
+    # Partitions come and go.
+
+    def load(self, partition: int, log: CoordinatorLog) -> None:
+        """Become the coordinator of `partition`. Its requests answer COORDINATOR_LOAD_IN_PROGRESS until `load_more`, called
+        again and again, has read it all."""
+        self.unload(partition)
+        shard = self._shards[partition] = _Shard(partition, self._new_state(partition), log)
+        shard.unread = log.read()
+
+    def load_more(self, partition: int, records: int = 1000) -> bool:
+        """Replay up to `records` more; True when the partition is loaded (or is not ours any more)."""
+        shard = self._shards.get(partition)
+        if shard is None or shard.unread is None:
+            return True
+        replay, decode = shard.state.replay, self._decode
+        for _ in range(records):
+            try:
+                key, value = next(shard.unread)
+            except StopIteration:
+                shard.unread = None
+                shard.phase = _ACTIVE
+                shard.written = shard.log.committed_offset()
+                self._settle(shard, self._loaded(shard.state, self._clock.wall_ms()), {}, self._clock.now_ms())
+                return True
+            record = decode(key, value) if key is not None else None
+            if record is not None:
+                replay(record)
+        return False
+
+    def unload(self, partition: int) -> None:
+        """Stop being the coordinator of `partition`: whoever waits is told NOT_COORDINATOR, the state is forgotten."""
+        shard = self._shards.pop(partition, None)
+        if shard is None:
+            return
+        self._live_timers -= len(shard.timers)
+        for _, _, answers in shard.deferred:
+            for request, pending, _, refuse in answers:
+                pending.complete(refuse(request, errors.NOT_COORDINATOR))
+        for request, pending, refuse in list(shard.parked.values()):
+            pending.complete(refuse(request, errors.NOT_COORDINATOR))
+
+    def committed(self, partition: int) -> None:
+        """The high watermark of `partition` moved: send the answers that waited for it."""
+        shard = self._shards.get(partition)
+        if shard is None or not shard.deferred:
+            return
+        reached = shard.log.committed_offset()
+        while shard.deferred and shard.deferred[0][0] <= reached:
+            for _, pending, response, _ in shard.deferred.popleft()[2]:
+                pending.complete(response)
+
+    # Requests.
+
+    def partition_of(self, key: str) -> int:
+        """The partition that holds `key`."""
+        return partition_of(key, self.partitions)
+
+    def availability(self, partition: int) -> int:
+        """NONE, COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
+        shard = self._shards.get(partition)
+        if shard is None:
+            return errors.NOT_COORDINATOR
+        return errors.NONE if shard.phase == _ACTIVE else errors.COORDINATOR_LOAD_IN_PROGRESS
+
+    def run(self, key: str, operation: Operation[Q, R], request: Q) -> Answer[R]:
+        """Decide about `request` in the state of the partition that holds `key`."""
+        return self.run_on(partition_of(key, self.partitions), operation, request)
+
+    def run_on(self, partition: int, operation: Operation[Q, R], request: Q) -> Answer[R]:
+        """Decide about `request` in the state of `partition`."""
+        shard = self._shards.get(partition)
+        if shard is None or shard.phase != _ACTIVE:
+            return operation.refuse(request, self.availability(partition))
+        result = operation.decide(shard.state, request, self._clock.wall_ms())
+        if (
+            not result.records
+            and not result.then
+            and not shard.deferred
+            and len(result.answers) == 1
+            and result.answers[0][0] is request
+        ):
+            # The common case (heartbeat, fetch of offsets): nothing to write, nothing to wait for.
+            if result.timers:
+                self._set_timers(shard, result.timers, self._clock.now_ms())
+            response: R = result.answers[0][1]
+            return response
+        answered: dict[int, Any] = {}
+        pending = Pending[R]()
+        shard.parked[id(request)] = (request, pending, operation.refuse)
+        self._settle(shard, result, answered, self._clock.now_ms(), own=id(request))
+        if id(request) in answered:
+            known: R = answered[id(request)]
+            return known
+        return pending
+
+    def states(self) -> list[S]:
+        """The states of all loaded partitions, for what looks at all of them (ListGroups)."""
+        return [shard.state for shard in self._shards.values() if shard.phase == _ACTIVE]
+
+    def active_partitions(self) -> list[int]:
+        """The partitions that are loaded."""
+        return [number for number, shard in self._shards.items() if shard.phase == _ACTIVE]
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any partition is still being read."""
+        return any(shard.phase == _LOADING for shard in self._shards.values())
+
+    # Time.
+
+    def next_deadline(self) -> Millis | None:
+        """When `advance` has something to do, on the clock that never goes back; None for never."""
+        while self._heap:
+            _, number, partition, timer = self._heap[0]
+            shard = self._shards.get(partition)
+            entry = shard.timers.get(timer) if shard else None
+            if entry is not None and entry[1] == number:
+                break
+            heapq.heappop(self._heap)
+        nearest = self._heap[0][0] if self._heap else None
+        for shard in self._shards.values():
+            if shard.deferred and (nearest is None or shard.deferred[0][1] < nearest):
+                nearest = shard.deferred[0][1]
+        return nearest
+
+    def advance(self, now_ms: Millis) -> None:
+        """Do what was due by `now_ms` (of the clock that never goes back)."""
+        for shard in list(self._shards.values()):
+            while shard.deferred and shard.deferred[0][1] <= now_ms:
+                code = coordinator_error(errors.REQUEST_TIMED_OUT)
+                for request, pending, _, refuse in shard.deferred.popleft()[2]:
+                    pending.complete(refuse(request, code))
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            _, number, partition, timer = heapq.heappop(heap)
+            due = self._shards.get(partition)
+            entry = due.timers.get(timer) if due else None
+            if due is None or entry is None or entry[1] != number:
+                continue
+            if entry[0] > now_ms:
+                self._numbers = entry[1] = self._numbers + 1
+                heapq.heappush(heap, (entry[0], entry[1], partition, timer))
+                continue
+            del due.timers[timer]
+            self._live_timers -= 1
+            result = timer[0](due.state, *timer[1], self._clock.wall_ms())
+            self._settle(due, result, {}, now_ms)
+
+    # Inside.
+
+    def _settle(self, shard: _Shard[S], result: Result, answered: dict[int, Any], now_ms: Millis, own: int = 0) -> None:
+        """Append, replay, set timers, answer. The answer of the request `own` goes into `answered` if it is there at once."""
+        if result.records:
+            appended = shard.log.append([record.encoded() for record in result.records])
+            if appended.error_code != errors.NONE:
+                self._refused(shard, result, coordinator_error(appended.error_code), answered, now_ms, own)
+                return
+            shard.written = appended.end_offset
+            for record in result.records:
+                shard.state.replay(record)
+        if result.timers:
+            self._set_timers(shard, result.timers, now_ms)
+        if result.answers:
+            self._answer(shard, result.answers, answered, now_ms, own)
+        if result.then is not None:
+            self._settle(shard, result.then(shard.state, self._clock.wall_ms()), answered, now_ms, own)
+
+    def _answer(
+        self, shard: _Shard[S], answers: Sequence[tuple[Any, Any]], answered: dict[int, Any], now_ms: Millis, own: int
+    ) -> None:
+        """Send `answers`, or keep them until what was written is committed."""
+        waiting = []
+        for request, response in answers:
+            _, pending, refuse = shard.parked.pop(id(request))
+            waiting.append((request, pending, response, refuse))
+        if shard.deferred or shard.written > shard.log.committed_offset():
+            shard.deferred.append((shard.written, now_ms + self._commit_timeout_ms, waiting))
+            return
+        for request, pending, response, _ in waiting:
+            if id(request) == own:
+                answered[own] = response
+            else:
+                pending.complete(response)
+
+    def _refused(
+        self, shard: _Shard[S], result: Result, code: int, answered: dict[int, Any], now_ms: Millis, own: int
+    ) -> None:
+        """The log did not take the records of `result`: unless it knows better, the caller and all it would have answered
+        get the error."""
+        if result.refused is not None:
+            self._settle(shard, result.refused(shard.state, code, self._clock.wall_ms()), answered, now_ms, own)
+            return
+        waiting = {id(request) for request, _ in result.answers} | ({own} if own in shard.parked else set())
+        refusals = [
+            (request, refuse(request, code))
+            for request, _, refuse in [shard.parked[identity] for identity in shard.parked if identity in waiting]
+        ]
+        self._answer(shard, refusals, answered, now_ms, own)
+
+    def _set_timers(self, shard: _Shard[S], timers: Iterable[Timer], now_ms: Millis) -> None:
+        for operation, arguments, delay_ms in timers:
+            timer = (operation, arguments)
+            entry = shard.timers.get(timer)
+            if delay_ms is None:
+                if entry is not None:
+                    del shard.timers[timer]
+                    self._live_timers -= 1
+                continue
+            deadline = now_ms + delay_ms
+            if entry is not None and deadline >= entry[0]:
+                entry[0] = deadline
+                continue
+            self._numbers += 1
+            if entry is None:
+                self._live_timers += 1
+            shard.timers[timer] = [deadline, self._numbers]
+            heapq.heappush(self._heap, (deadline, self._numbers, shard.partition, timer))
+        if len(self._heap) > 2 * self._live_timers + 1000:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop the void entries of the heap, when they are most of it."""
+        kept = []
+        for entry in self._heap:
+            shard = self._shards.get(entry[2])
+            timer = shard.timers.get(entry[3]) if shard else None
+            if timer is not None and timer[1] == entry[1]:
+                kept.append(entry)
+        heapq.heapify(kept)
+        self._heap[:] = kept
+
+
+def gather(answers: Sequence[Answer[R]], combine: Callable[[list[R]], Q]) -> Answer[Q]:
+    """One answer made of several, when a request asks about several keys."""
+    found: list[Any] = [None] * len(answers)
+    missing = 0
+    whole: Pending[Q] | None = None
+
+    def arrived(index: int, response: R) -> None:
+        nonlocal missing
+        found[index] = response
+        missing -= 1
+        if missing == 0 and whole is not None:
+            whole.complete(combine(found))
+
+    for index, answer in enumerate(answers):
+        missing += 1
+        if isinstance(answer, Pending):
+            answer.listen(partial(arrived, index))
+        else:
+            arrived(index, answer)
+    if missing == 0:
+        return combine(found)
+    whole = Pending[Q]()
+    return whole
