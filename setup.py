@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from setuptools import setup
-from setuptools.command.build_ext import build_ext
 
 if TYPE_CHECKING:
     from setuptools import Extension
@@ -27,27 +26,8 @@ COMPILED = [
 ]
 
 
-class OptionalBuildExt(build_ext):
-    """A failed compilation is said, not fatal: the .py files work alone."""
-
-    def run(self) -> None:
-        try:
-            super().run()
-        except Exception as error:  # noqa: BLE001  (a missing compiler shows in many ways)
-            self.announce_interpreted(error)
-
-    def build_extension(self, ext: "Extension") -> None:
-        try:
-            super().build_extension(ext)
-        except Exception as error:  # noqa: BLE001
-            self.announce_interpreted(error)
-            self.extensions.remove(ext)
-
-    def announce_interpreted(self, error: Exception) -> None:
-        self.warn(f"not compiled, ottla will run interpreted: {error}")
-
-
 def extensions() -> "list[Extension]":
+    """One extension with the hot modules, and a shim for each; none where they cannot or must not be compiled."""
     if os.environ.get("OTTLA_COMPILE") == "0":
         return []
     try:
@@ -56,11 +36,13 @@ def extensions() -> "list[Extension]":
         return []
     paths = [path for path in COMPILED if Path(path).exists()]
     try:
-        modules: list[Extension] = mypycify(["--strict", *paths], opt_level="3", group_name="ottla")
-    except SystemExit as failure:  # mypyc's way to report errors
-        print(f"warning: not compiled, ottla will run interpreted: {failure}")  # noqa: T201
+        modules: list[Extension] = mypycify(paths, opt_level="3", group_name="ottla")
+    except SystemExit:  # how mypyc ends after it has printed what it cannot compile
         return []
+    for module in modules:
+        # A failed C compilation is a warning then, and the .py files work alone.
+        module.optional = True
     return modules
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": OptionalBuildExt})
+setup(ext_modules=extensions())
