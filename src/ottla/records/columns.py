@@ -14,6 +14,7 @@ appends to one. `records/arrow.py` lays pyarrow arrays over the buffers without 
 
 int32 offsets hold 2 GiB: a chunk stops before a column would pass its cap, and `next_offset` says where to go on.
 The two long functions are one piece each, because they are the hot loops: a call per field would cost more than the field.
+Both directions stand in one file because they share the column classes, and each is read against the other.
 """
 
 from typing import Final, final
