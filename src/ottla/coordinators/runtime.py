@@ -186,6 +186,7 @@ class Runtime(Generic[S]):
         decode: Callable[[bytes, bytes | None], Record | None],
         loaded: Callable[[S, Millis], Result],
         clock: Clock,
+        alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
         commit_timeout_ms: Millis = 5000,
     ) -> None:
         """
@@ -193,12 +194,14 @@ class Runtime(Generic[S]):
         new_state          an empty state for a partition's number
         decode             key and value as a Record; None for a type of record that a newer release wrote
         loaded             what to do once a partition is loaded: start timers, mostly
+        alarm              called with a deadline that is earlier than all that `next_deadline` has named before
         commit_timeout_ms  how long an answer waits for its records to be committed (offsets.commit.timeout.ms)
         """
         self.partitions = partitions
         self._new_state = new_state
         self._decode = decode
         self._loaded = loaded
+        self._alarm = alarm
         self._clock = clock
         self._commit_timeout_ms = commit_timeout_ms
         self._shards: dict[int, _Shard[S]] = {}
@@ -302,6 +305,10 @@ class Runtime(Generic[S]):
             return known
         return pending
 
+    def leads(self, partition: int) -> bool:
+        """Whether this broker is, or is about to be, the coordinator of `partition`."""
+        return partition in self._shards
+
     def states(self) -> list[S]:
         """The states of all loaded partitions, for what looks at all of them (ListGroups)."""
         return [shard.state for shard in self._shards.values() if shard.phase == _ACTIVE]
@@ -384,6 +391,7 @@ class Runtime(Generic[S]):
             waiting.append((request, pending, response, refuse))
         if shard.deferred or shard.written > shard.log.committed_offset():
             shard.deferred.append((shard.written, now_ms + self._commit_timeout_ms, waiting))
+            self._alarm(now_ms + self._commit_timeout_ms)
             return
         for request, pending, response, _ in waiting:
             if id(request) == own:
@@ -424,6 +432,8 @@ class Runtime(Generic[S]):
                 self._live_timers += 1
             shard.timers[timer] = [deadline, self._numbers]
             heapq.heappush(self._heap, (deadline, self._numbers, shard.partition, timer))
+            if self._heap[0][1] == self._numbers:
+                self._alarm(deadline)
         if len(self._heap) > 2 * self._live_timers + 1000:
             self._sweep()
 

@@ -83,7 +83,13 @@ def shrink(groups: Groups, group_id: str, now: Millis) -> Result:
 
 
 def _refuse_join(request: JoinGroupRequest, code: int) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=code, member_id=request.member_id)
+    return _not_joined(request, code, request.member_id)
+
+
+def _not_joined(request: JoinGroupRequest, code: int, member_id: str) -> JoinGroupResponse:
+    """An answer without a generation; its protocol name is null as soon as the version lets it."""
+    name = None if request.context.version >= 7 else ""
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
 
 
 @operation(_refuse_join)
@@ -105,7 +111,7 @@ def join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
 
 
 def _rejected(request: JoinGroupRequest, code: int, member_id: str | None = None) -> Result:
-    response = JoinGroupResponse(error_code=code, member_id=request.member_id if member_id is None else member_id)
+    response = _not_joined(request, code, request.member_id if member_id is None else member_id)
     return Result(answers=((request, response),))
 
 
@@ -118,7 +124,7 @@ def _join(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, now: M
     if not _has_room(group, request.member_id, groups.settings.max_size):
         if group.remove(request.member_id) is not None:
             draft.cancel_session(group, request.member_id)
-        draft.answer(request, JoinGroupResponse(error_code=errors.GROUP_MAX_SIZE_REACHED))
+        draft.answer(request, _not_joined(request, errors.GROUP_MAX_SIZE_REACHED, ""))
         return draft.result()
     if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
         return _rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL)
@@ -135,7 +141,7 @@ def _join(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, now: M
     elif request.context.version >= 4:  # KIP-394: a member id first, so that retries do not leave ghosts behind
         group.pending_members.add(member_id)
         draft.timers.append(Timer(expire_session, (group.group_id, member_id), request.session_timeout_ms))
-        draft.answer(request, JoinGroupResponse(error_code=errors.MEMBER_ID_REQUIRED, member_id=member_id))
+        draft.answer(request, _not_joined(request, errors.MEMBER_ID_REQUIRED, member_id))
     else:
         _add(groups, group, member_id, request, draft)
     return draft.result()
@@ -244,7 +250,7 @@ def _protocol_with(group: ClassicGroup, others: list[Member], newcomer: Member) 
 def _fence(old: Member, draft: _Draft) -> None:
     """Tell an instance that another took over its group.instance.id."""
     if old.join is not None:
-        draft.answer(old.join, JoinGroupResponse(error_code=errors.FENCED_INSTANCE_ID, member_id=old.member_id))
+        draft.answer(old.join, _not_joined(old.join, errors.FENCED_INSTANCE_ID, old.member_id))
     if old.sync is not None:
         draft.answer(old.sync, SyncGroupResponse(error_code=errors.FENCED_INSTANCE_ID))
     old.join = old.sync = None
@@ -415,6 +421,8 @@ def sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
 
 
 def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
+    if request.context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return errors.INCONSISTENT_GROUP_PROTOCOL  # KIP-559 made them mandatory
     if not request.group_id:
         return errors.INVALID_GROUP_ID
     if group is None:
@@ -616,7 +624,7 @@ def _drop(group: ClassicGroup, member_id: str, draft: _Draft) -> None:
 
 def _dismiss(member: Member, draft: _Draft) -> None:
     if member.join is not None:
-        draft.answer(member.join, JoinGroupResponse(error_code=errors.UNKNOWN_MEMBER_ID))
+        draft.answer(member.join, _not_joined(member.join, errors.UNKNOWN_MEMBER_ID, ""))
     if member.sync is not None:
         draft.answer(member.sync, SyncGroupResponse(error_code=errors.UNKNOWN_MEMBER_ID))
     member.join = member.sync = None

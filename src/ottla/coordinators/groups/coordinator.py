@@ -1,6 +1,7 @@
 """The group coordinator: the runtime of __consumer_offsets."""
 # ruff: noqa: ARG001, ARG005 - `now` is part of the signature
 
+from collections.abc import Callable
 from typing import Final
 
 from ottla.coordinators.groups.classic import after_loading
@@ -16,8 +17,13 @@ TOPIC: Final = "__consumer_offsets"
 GroupCoordinator = Runtime[Groups]
 
 
-def group_coordinator(values: BrokerValues, clock: Clock, random: Random) -> GroupCoordinator:
-    """A coordinator that obeys a broker's configs and has no partition yet."""
+def group_coordinator(
+    values: BrokerValues,
+    clock: Clock,
+    random: Random,
+    alarm: Callable[[Millis], None] = lambda deadline: None,
+) -> GroupCoordinator:
+    """A coordinator that obeys a broker's configs and has no partition yet; `alarm` as for `Runtime`."""
     settings = GroupSettings.of(values)
     return Runtime(
         partitions=values.integer("offsets.topic.num.partitions"),
@@ -25,6 +31,7 @@ def group_coordinator(values: BrokerValues, clock: Clock, random: Random) -> Gro
         decode=decode_record,
         loaded=loaded,
         clock=clock,
+        alarm=alarm,
         commit_timeout_ms=values.integer("offsets.commit.timeout.ms"),
     )
 

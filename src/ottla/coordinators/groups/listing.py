@@ -12,7 +12,7 @@ from ottla.protocol import errors
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup
 
-CLASSIC = "Classic"
+CLASSIC = "classic"
 """The type of a classic group as ListGroups spells it (KIP-848)."""
 
 
@@ -71,7 +71,7 @@ def _described(group: ClassicGroup) -> DescribedGroup:
 
 def list_groups(groups: Groups, states: frozenset[str], types: frozenset[str]) -> Iterator[ListedGroup]:
     """The groups of a partition. `states` and `types` are names in lower case; empty means any."""
-    if types and CLASSIC.lower() not in types:
+    if types and CLASSIC not in types:
         return
     for group in groups.groups.values():
         if not states or group.state.value.lower() in states:

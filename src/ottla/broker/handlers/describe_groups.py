@@ -1,0 +1,43 @@
+"""DescribeGroups: state, protocol and members of classic groups.
+
+Behaviour
+    unknown group   state Dead; GROUP_ID_NOT_FOUND from version 6 on, no error before
+    not Stable      members without their metadata and assignment, and no protocol
+    a coordinator that is loading or elsewhere   its error, for each group
+
+Versions
+    3  authorized operations, when asked for
+    4  static members (KIP-345)
+    6  GROUP_ID_NOT_FOUND with a message (KIP-1043)
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.groups import listing
+from ottla.coordinators.runtime import gather
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE
+from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+GROUP_OPERATIONS: Final = (
+    0b1101_0100_1000  # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: nobody is restricted
+)
+_FIRST_WITH_NOT_FOUND: Final = 6
+
+
+@handles(DescribeGroupsRequest)
+def describe_groups(request: DescribeGroupsRequest, broker: "Broker") -> Answer[DescribeGroupsResponse]:
+    def shaped(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
+        for group in groups:
+            if group.error_code == GROUP_ID_NOT_FOUND and request.context.version < _FIRST_WITH_NOT_FOUND:
+                group.error_code, group.error_message = NONE, None
+            elif group.error_code == NONE and request.include_authorized_operations:
+                group.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=groups)
+
+    asked = [listing.GroupName(group_id) for group_id in request.groups]
+    return gather([broker.groups.run(group.group_id, listing.describe, group) for group in asked], shaped)

@@ -1,0 +1,101 @@
+"""FindCoordinator: which broker keeps a group, a transactional id or a share partition.
+
+Behaviour
+    the internal topic is missing   it is created; where that cannot be, COORDINATOR_NOT_AVAILABLE
+    its partition has no leader     COORDINATOR_NOT_AVAILABLE
+    an unknown key type             INVALID_REQUEST
+    a share key that is not group:topic id:partition, or version 5 and older   INVALID_REQUEST
+    errors come with node -1; a success of versions 1-3 says "NONE", as Kafka's does
+
+Versions
+    1  transactional ids (key type 1)
+    4  several keys (KIP-699)
+    6  share partitions (key type 2, KIP-932)
+"""
+
+import base64
+import binascii
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.partitions import partition_of
+from ottla.metadata.controller import Refused
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, error
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_logger = logging.getLogger("ottla.broker")
+_TOPICS: Final = {0: "__consumer_offsets", 1: "__transaction_state", 2: "__share_group_state"}
+_SHARE: Final = 2
+_FIRST_WITH_SHARE: Final = 6
+_FIRST_WITH_SEVERAL: Final = 4
+
+
+class _Found(NamedTuple):
+    error_code: int
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+@handles(FindCoordinatorRequest)
+def find_coordinator(request: FindCoordinatorRequest, broker: "Broker") -> Answer[FindCoordinatorResponse]:
+    if request.context.version < _FIRST_WITH_SEVERAL:
+        found = _find(request.key, request, broker)
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=error(found.error_code).message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    coordinators = []
+    for key in request.coordinator_keys:
+        found = _find(key, request, broker)
+        unknown_type = request.key_type not in _TOPICS
+        coordinators.append(
+            Coordinator(
+                key=key,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+                error_code=found.error_code,
+                error_message=error(found.error_code).message if unknown_type else "",
+            )
+        )
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _find(key: str, request: FindCoordinatorRequest, broker: "Broker") -> _Found:
+    name = _TOPICS.get(request.key_type)
+    if name is None:
+        return _Found(INVALID_REQUEST)
+    if request.key_type == _SHARE and not (request.context.version >= _FIRST_WITH_SHARE and _is_share_key(key)):
+        return _Found(INVALID_REQUEST)
+    if name not in broker.image.topics:
+        try:
+            broker.create_internal_topic(name)
+        except Refused as refused:
+            _logger.warning("cannot create %s: %s", name, refused.message)
+            return _Found(COORDINATOR_NOT_AVAILABLE)
+    image = broker.image
+    partitions = image.topics[name].partitions
+    node = image.brokers.get(partitions[partition_of(key, len(partitions))].leader)
+    if node is None:
+        return _Found(COORDINATOR_NOT_AVAILABLE)
+    host, port = broker.advertised(request.context.address)
+    return _Found(NONE, node.node_id, node.host or host, port if node.port < 0 else node.port)
+
+
+def _is_share_key(key: str) -> bool:
+    """Whether it is group:topic id:partition; the group may hold colons itself."""
+    group, _, rest = key.rpartition(":")[0].rpartition(":")
+    partition = key.rpartition(":")[2]
+    try:
+        return bool(group) and len(base64.urlsafe_b64decode(rest + "==")) == 16 and partition.isdecimal()
+    except binascii.Error:
+        return False

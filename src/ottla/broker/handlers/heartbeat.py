@@ -1,0 +1,29 @@
+"""Heartbeat: keeps a member of a classic group alive and tells it when to rejoin.
+
+Behaviour
+    empty group id                INVALID_GROUP_ID
+    unknown group or member       UNKNOWN_MEMBER_ID
+    older generation              ILLEGAL_GENERATION
+    a rebalance is under way      REBALANCE_IN_PROGRESS, and the session is renewed all the same
+    instance id taken by another  FENCED_INSTANCE_ID
+    the coordinator is loading    NONE: the member is to go on
+
+Versions
+    1  throttled after the answer is sent (KIP-219)
+    3  static members (KIP-345)
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.groups import classic
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(HeartbeatRequest)
+def heartbeat(request: HeartbeatRequest, broker: "Broker") -> Answer[HeartbeatResponse]:
+    return broker.groups.run(request.group_id, classic.heartbeat, request)

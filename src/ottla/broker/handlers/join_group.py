@@ -1,0 +1,33 @@
+"""JoinGroup: become, or stay, a member of a classic group; the answer is the group's next generation.
+
+Behaviour
+    empty group id                        INVALID_GROUP_ID
+    a session timeout the broker forbids  INVALID_SESSION_TIMEOUT
+    an unknown member id                  UNKNOWN_MEMBER_ID
+    another protocol type, or no protocol in common   INCONSISTENT_GROUP_PROTOCOL
+    the group has group.max.size members  GROUP_MAX_SIZE_REACHED
+    otherwise the request is parked until all members rejoined, or time is up
+
+Versions
+    0  the session timeout is the rebalance timeout
+    1  a rebalance timeout of its own (KIP-62)
+    4  MEMBER_ID_REQUIRED and a member id to come back with (KIP-394)
+    5  static members (KIP-345)
+    7  the protocol type in the answer (KIP-559), null protocol name on errors
+    9  a static leader that came back is told not to assign again (KIP-814)
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.groups import classic
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(JoinGroupRequest)
+def join_group(request: JoinGroupRequest, broker: "Broker") -> Answer[JoinGroupResponse]:
+    return broker.groups.run(request.group_id, classic.join, request)

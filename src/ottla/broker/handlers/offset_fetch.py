@@ -1,0 +1,155 @@
+"""OffsetFetch: how far groups have read.
+
+Behaviour
+    no offset, no such topic, no such group   offset -1, leader epoch -1, empty metadata, no error
+    null topics                               all partitions that have an offset
+    an unknown topic id                       UNKNOWN_TOPIC_ID for its partitions
+    the coordinator cannot answer             one error for the group: on every partition before version 2, on the answer
+                                              up to 7, on the group from 8 on
+
+Versions
+    2  null topics, an error of the whole
+    5  leader epochs (KIP-320)
+    7  require stable (KIP-447): offsets that an open transaction is about to commit
+    8  several groups (KIP-709)
+    9  member id and epoch (KIP-848)
+    10 topic ids
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators import offsets
+from ottla.coordinators.runtime import gather
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_ID
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+    from ottla.metadata.image import Image
+
+_FIRST_WITH_TOP_LEVEL_ERROR: Final = 2
+_FIRST_WITH_GROUPS: Final = 8
+_FIRST_WITH_TOPIC_IDS: Final = 10
+
+
+@handles(OffsetFetchRequest)
+def offset_fetch(request: OffsetFetchRequest, broker: "Broker") -> Answer[OffsetFetchResponse]:
+    version = request.context.version
+    if version < _FIRST_WITH_GROUPS:
+        group = OffsetFetchRequestGroup(group_id=request.group_id, topics=_as_topics(request))
+        return gather([_fetched(group, broker)], lambda groups: _single(request, groups[0]))
+    if version < _FIRST_WITH_TOPIC_IDS:
+        return gather([_fetched(group, broker) for group in request.groups], _several)
+    image = broker.image
+    asked = [group.topics for group in request.groups]
+    for group in request.groups:
+        group.topics = _named(group.topics, image)
+    return gather(
+        [_fetched(group, broker) for group in request.groups],
+        lambda groups: _several([_with_ids(*pair, image) for pair in zip(groups, asked, strict=True)]),
+    )
+
+
+def _fetched(group: OffsetFetchRequestGroup, broker: "Broker") -> Answer[OffsetFetchResponseGroup]:
+    return broker.groups.run(group.group_id, offsets.fetch, group)
+
+
+def _several(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=groups)
+
+
+def _as_topics(request: OffsetFetchRequest) -> list[OffsetFetchRequestTopics] | None:
+    if request.topics is None:
+        return None
+    return [
+        OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics
+    ]
+
+
+def _single(request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    """The answer of the versions that asked about one group."""
+    if group.error_code != NONE and request.context.version < _FIRST_WITH_TOP_LEVEL_ERROR:
+        topics = [
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=offsets.NO_OFFSET,
+                        metadata="",
+                        error_code=group.error_code,
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+        return OffsetFetchResponse(topics=topics)
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=each.partition_index,
+                    committed_offset=each.committed_offset,
+                    committed_leader_epoch=each.committed_leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error_code,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+def _named(topics: list[OffsetFetchRequestTopics] | None, image: "Image") -> list[OffsetFetchRequestTopics] | None:
+    """The topics that exist, by name."""
+    if topics is None:
+        return None
+    found = []
+    for topic in topics:
+        known = image.topics_by_id.get(topic.topic_id)
+        if known is not None:
+            topic.name = known.name
+            found.append(topic)
+    return found
+
+
+def _with_ids(
+    group: OffsetFetchResponseGroup, asked: list[OffsetFetchRequestTopics] | None, image: "Image"
+) -> OffsetFetchResponseGroup:
+    """The answer with ids: in the order of the request, unknown ones with their error; of all topics those that exist."""
+    if group.error_code != NONE:
+        return group
+    if asked is None:
+        group.topics = [topic for topic in group.topics if topic.name in image.topics]
+        for topic in group.topics:
+            topic.topic_id = image.topics[topic.name].id
+        return group
+    fetched = iter(group.topics)
+    group.topics = [_unknown(topic) if not topic.name else next(fetched) for topic in asked]
+    return group
+
+
+def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    partitions = [
+        OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=offsets.NO_OFFSET, metadata="", error_code=UNKNOWN_TOPIC_ID
+        )
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions)

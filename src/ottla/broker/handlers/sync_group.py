@@ -1,0 +1,30 @@
+"""SyncGroup: the leader of a classic group brings the assignments, every member takes its own.
+
+Behaviour
+    empty group id                     INVALID_GROUP_ID
+    unknown group or member            UNKNOWN_MEMBER_ID
+    instance id taken by another       FENCED_INSTANCE_ID
+    another generation                 ILLEGAL_GENERATION
+    another protocol type or name      INCONSISTENT_GROUP_PROTOCOL
+    members are still rejoining        REBALANCE_IN_PROGRESS
+    before the leader's assignments    parked until they are in the log; then the assignment, empty if there is none
+
+Versions
+    3  static members (KIP-345)
+    5  protocol type and name are mandatory: INCONSISTENT_GROUP_PROTOCOL without them (KIP-559)
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.groups import classic
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(SyncGroupRequest)
+def sync_group(request: SyncGroupRequest, broker: "Broker") -> Answer[SyncGroupResponse]:
+    return broker.groups.run(request.group_id, classic.sync, request)
