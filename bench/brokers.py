@@ -1,0 +1,130 @@
+"""The two brokers under comparison, each started fresh for a run: Ottla as it is installed, Apache Kafka from its jars."""
+
+import json
+import os
+import platform
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+REFERENCE = Path(__file__).parent / "reference"
+_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+class Running(NamedTuple):
+    """A broker that answers; `started_ms` is the time from the start of its process to its first ApiVersions answer."""
+
+    name: str
+    bootstrap_servers: str
+    pid: int
+    started_ms: float
+
+    def resident_mb(self) -> float:
+        """Resident memory of the process, in MB."""
+        if sys.platform == "darwin":
+            return int(subprocess.check_output(["ps", "-o", "rss=", "-p", str(self.pid)])) / 1000
+        fields = Path(f"/proc/{self.pid}/statm").read_text().split()
+        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    """A port that nobody listens on, with the next one free too."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+
+
+def _wait_for_answer(port: int, pid: int, begun: float) -> float:
+    while time.perf_counter() - begun < 60:
+        os.kill(pid, 0)
+        try:
+            with socket.create_connection(("127.0.0.1", port), 1) as sock:
+                sock.sendall(_API_VERSIONS)
+                if sock.recv(4):
+                    return (time.perf_counter() - begun) * 1000
+        except OSError:
+            time.sleep(0.001)
+    raise SystemExit(f"the broker on port {port} did not answer within 60 s")
+
+
+@contextmanager
+def ottla(*configs: str) -> Iterator[Running]:
+    """Ottla in a process of its own, on a disk directory."""
+    directory = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+    port = free_port()
+    command = [sys.executable, "-m", "ottla", "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", str(directory)]
+    for config in configs:
+        command += ["-o", config]
+    begun = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield Running("Ottla", f"127.0.0.1:{port}", process.pid, _wait_for_answer(port, process.pid, begun))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def kafka(*configs: str) -> Iterator[Running]:
+    """Apache Kafka 4.4.0, one node, as bench/reference starts it."""
+    directory = Path(tempfile.mkdtemp(prefix="kafka-bench-"))
+    port = free_port()
+    script = str(REFERENCE / "kafka")
+    output = subprocess.check_output([script, "start", str(port), str(directory), *configs], text=True)
+    pid, started_ms = output.split()
+    try:
+        yield Running("Apache Kafka 4.4.0", f"127.0.0.1:{port}", int(pid), float(started_ms))
+    finally:
+        subprocess.run([script, "stop", str(directory)], check=False)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def kafka_is_there() -> str | None:
+    """Why Apache Kafka cannot be started here; None when it can."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return None
+
+
+def surroundings() -> dict[str, Any]:
+    """What a figure depends on: commit, machine, versions and command."""
+    from importlib.metadata import version
+
+    from ottla.cli.main import form
+
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "commit": commit.stdout.strip(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "ottla": f"{version('ottla')} {form()}",
+        "confluent-kafka": version("confluent-kafka"),
+        "command": " ".join(["python", *sys.argv]),
+    }
+
+
+def record(figures: dict[str, Any]) -> None:
+    """One JSON line for machines, behind the lines for people."""
+    print(json.dumps({**surroundings(), **figures}))
