@@ -86,21 +86,30 @@ class Operation(Generic[Q, R]):
 
     decide  (state, request, now) -> Result; `now` is milliseconds since the epoch
     refuse  (request, error code) -> response, for when the coordinator cannot decide
+    check   (request) -> NONE, or what is wrong with it whoever the coordinator is
     """
 
-    __slots__ = ("decide", "refuse")
+    __slots__ = ("check", "decide", "refuse")
 
-    def __init__(self, decide: Callable[[Any, Q, Millis], Result], refuse: Callable[[Q, int], R]) -> None:
+    def __init__(
+        self,
+        decide: Callable[[Any, Q, Millis], Result],
+        refuse: Callable[[Q, int], R],
+        check: Callable[[Q], int] | None = None,
+    ) -> None:
         self.decide = decide
         self.refuse = refuse
+        self.check = check
 
     def __call__(self, state: Any, request: Q, now: Millis) -> Result:
         return self.decide(state, request, now)
 
 
-def operation(refuse: Callable[[Q, int], R]) -> Callable[[Callable[[Any, Q, Millis], Result]], Operation[Q, R]]:
+def operation(
+    refuse: Callable[[Q, int], R], check: Callable[[Q], int] | None = None
+) -> Callable[[Callable[[Any, Q, Millis], Result]], Operation[Q, R]]:
     """Make an Operation of the function below."""
-    return lambda decide: Operation(decide, refuse)
+    return lambda decide: Operation(decide, refuse, check)
 
 
 class Appended(NamedTuple):
@@ -280,6 +289,8 @@ class Runtime(Generic[S]):
 
     def run_on(self, partition: int, operation: Operation[Q, R], request: Q) -> Answer[R]:
         """Decide about `request` in the state of `partition`."""
+        if operation.check is not None and (code := operation.check(request)) != errors.NONE:
+            return operation.refuse(request, code)
         shard = self._shards.get(partition)
         if shard is None or shard.phase != _ACTIVE:
             return operation.refuse(request, self.availability(partition))

@@ -20,7 +20,7 @@ One piece, because each step of a rebalance is called from several of the others
 import uuid
 from collections.abc import Collection
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ottla.coordinators.groups.group import ClassicGroup, State
 from ottla.coordinators.groups.member import Member, protocols_of
@@ -79,6 +79,14 @@ def shrink(groups: Groups, group_id: str, now: Millis) -> Result:
     return draft.result()
 
 
+class _NamesGroup(Protocol):
+    group_id: str
+
+
+def _names_group(request: _NamesGroup) -> int:
+    return errors.NONE if request.group_id else errors.INVALID_GROUP_ID
+
+
 # JoinGroup
 
 
@@ -92,12 +100,10 @@ def _not_joined(request: JoinGroupRequest, code: int, member_id: str) -> JoinGro
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
 
 
-@operation(_refuse_join)
+@operation(_refuse_join, _names_group)
 def join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
     """A member wants to be part of the next generation."""
     settings = groups.settings
-    if not request.group_id:
-        return _rejected(request, errors.INVALID_GROUP_ID)
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _rejected(request, errors.INVALID_SESSION_TIMEOUT)
     group = groups.get(request.group_id)
@@ -393,7 +399,13 @@ def _refuse_sync(request: SyncGroupRequest, code: int) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=code)
 
 
-@operation(_refuse_sync)
+def _check_sync(request: SyncGroupRequest) -> int:
+    if request.context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return errors.INCONSISTENT_GROUP_PROTOCOL  # KIP-559 made them mandatory
+    return _names_group(request)
+
+
+@operation(_refuse_sync, _check_sync)
 def sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
     """A member asks for its assignment; the leader brings everybody's."""
     group = groups.get(request.group_id)
@@ -421,10 +433,6 @@ def sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
 
 
 def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
-    if request.context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
-        return errors.INCONSISTENT_GROUP_PROTOCOL  # KIP-559 made them mandatory
-    if not request.group_id:
-        return errors.INVALID_GROUP_ID
     if group is None:
         return errors.UNKNOWN_MEMBER_ID
     code = group.check_member(request.member_id, request.group_instance_id)
@@ -494,11 +502,9 @@ def _refuse_heartbeat(request: HeartbeatRequest, code: int) -> HeartbeatResponse
     return HeartbeatResponse(error_code=code)
 
 
-@operation(_refuse_heartbeat)
+@operation(_refuse_heartbeat, _names_group)
 def heartbeat(groups: Groups, request: HeartbeatRequest, now: Millis) -> Result:
     """A member lives, and asks whether anything changed."""
-    if not request.group_id:
-        return Result(answers=((request, HeartbeatResponse(error_code=errors.INVALID_GROUP_ID)),))
     group = groups.groups.get(request.group_id)
     if group is None:
         return Result(answers=((request, HeartbeatResponse(error_code=errors.UNKNOWN_MEMBER_ID)),))
@@ -556,11 +562,9 @@ def _left(request: LeaveGroupRequest, codes: list[int]) -> LeaveGroupResponse:
     )
 
 
-@operation(_refuse_leave)
+@operation(_refuse_leave, _names_group)
 def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
     """Members leave, or an operator removes static ones by their instance id."""
-    if not request.group_id:
-        return Result(answers=((request, LeaveGroupResponse(error_code=errors.INVALID_GROUP_ID)),))
     group = groups.get(request.group_id)
     if group is None:
         return Result(answers=((request, _refuse_leave(request, errors.UNKNOWN_MEMBER_ID)),))
@@ -568,15 +572,14 @@ def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
     leaving: list[str] = []
     for who in _leaving(request):
         member_id = who.member_id
+        static = None if who.group_instance_id is None else group.static_member(who.group_instance_id)
+        if not member_id and static is not None:
+            member_id = static.member_id
         code = errors.NONE
-        if not member_id and who.group_instance_id is not None:
-            static = group.static_member(who.group_instance_id)
-            member_id = static.member_id if static else ""
-            code = errors.NONE if static else errors.UNKNOWN_MEMBER_ID
+        if member_id in leaving or (static is not None and static.member_id in leaving):
+            code = errors.UNKNOWN_MEMBER_ID  # named twice: the second time it is gone
         elif member_id not in group.pending_members:
             code = group.check_member(member_id, who.group_instance_id)
-        if code == errors.NONE and member_id in leaving:
-            code = errors.UNKNOWN_MEMBER_ID  # named twice: the second time it is gone
         if code == errors.NONE:
             leaving.append(member_id)
         codes.append(code)
