@@ -9,6 +9,11 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 from .conftest import Wire
@@ -147,3 +152,11 @@ def wait_for(condition: Any) -> None:
         if condition():
             return
     raise AssertionError("it never came true")
+
+
+def committed(wire: Wire, group_id: str, topic: str) -> tuple[int, str]:
+    """Offset and metadata that `group_id` committed for partition 0 of `topic`."""
+    wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[wanted])])
+    partition = wire.send(request, 8).groups[0].topics[0].partitions[0]
+    return partition.committed_offset, partition.metadata

@@ -1,0 +1,72 @@
+"""DescribeGroups, over a socket."""
+
+import pytest
+
+from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+
+from .conftest import Wire, versions
+from .members import NO_TOPICS, Member, new_group, stable
+
+API = DescribeGroupsRequest
+NOT_ASKED = -(2**31)
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_a_stable_group(broker: Wire, version: int) -> None:
+    member = Member(broker, new_group(broker), instance="i")
+    stable(broker, member)
+    (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), version).groups
+    assert (group.error_code, group.group_id, group.group_state) == (NONE, member.group_id, "Stable")
+    assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
+    assert group.authorized_operations == NOT_ASKED
+    (found,) = group.members
+    assert (found.member_id, found.client_id) == (member.member_id, "conformance")
+    assert found.group_instance_id == ("i" if version >= 4 else None)
+    assert found.client_host.startswith("/")
+    assert (found.member_metadata, found.member_assignment) == (NO_TOPICS, b"mine0")
+
+
+@pytest.mark.parametrize("version", versions(API))
+@pytest.mark.parametrize("group_id", ["no-such-group", "also/not\u00fc"])
+def test_a_group_that_is_not_there_is_dead(broker: Wire, version: int, group_id: str) -> None:
+    new_group(broker)
+    (group,) = broker.send(DescribeGroupsRequest(groups=[group_id]), version).groups
+    assert (group.group_id, group.group_state, group.members) == (group_id, "Dead", [])
+    assert group.error_code == (GROUP_ID_NOT_FOUND if version >= 6 else NONE)
+    assert group.error_message == (f"Group {group_id} not found." if version >= 6 else None)
+
+
+def test_before_the_leader_assigned_nothing_is_told(broker: Wire) -> None:
+    member = Member(broker, new_group(broker))
+    member.join()
+    (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), 6).groups
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("CompletingRebalance", "consumer", "")
+    assert [(each.member_metadata, each.member_assignment) for each in group.members] == [(b"", b"")]
+
+
+def test_an_empty_group_remembers_its_type(broker: Wire) -> None:
+    member = Member(broker, new_group(broker))
+    stable(broker, member)
+    member.leave()
+    (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), 6).groups
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("Empty", "consumer", "")
+    assert group.members == []
+
+
+@pytest.mark.parametrize("version", [v for v in versions(API) if v >= 3])
+def test_authorized_operations_when_asked_for(broker: Wire, version: int) -> None:
+    member = Member(broker, new_group(broker))
+    stable(broker, member)
+    request = DescribeGroupsRequest(groups=[member.group_id], include_authorized_operations=True)
+    assert broker.send(request, version).groups[0].authorized_operations == 3400
+
+
+def test_several_groups(broker: Wire) -> None:
+    first, second = (Member(broker, new_group(broker)) for _ in range(2))
+    stable(broker, first)
+    second.join()
+    asked = [first.group_id, second.group_id, first.group_id]
+    groups = broker.send(DescribeGroupsRequest(groups=asked), 6).groups
+    assert sorted(group.group_state for group in groups) == ["CompletingRebalance", "Stable", "Stable"]
+    assert broker.send(DescribeGroupsRequest(), 6).groups == []
