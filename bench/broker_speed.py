@@ -97,7 +97,7 @@ def latencies_ms(broker: Running, count: int) -> tuple[float, float]:
     """p50 and p99 from produce to consume, one record at a time."""
     topic = new_topic(broker)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": 1, "linger.ms": 0})
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "l", "fetch.wait.max.ms": 500})
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "l", "enable.auto.commit": False, "fetch.wait.max.ms": 500})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
     for number in range(count + 100):

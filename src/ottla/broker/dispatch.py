@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from ottla.broker.handlers import SERVED
 from ottla.protocol import codec
 from ottla.protocol.answer import Answer
-from ottla.protocol.api import API_VERSIONS, APIS
+from ottla.protocol.api import APIS
 from ottla.protocol.connection import Envelope
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.schema import Request, RequestContext, Response
@@ -66,29 +66,37 @@ def registered(key: int) -> _Registered:
     return found
 
 
+_ROUTES: Final[dict[tuple[int, int], _Registered]] = {}
+
+
+def _route(envelope: Envelope) -> _Registered:
+    """The handler for the API and version of a request. Raises PeerError when they are not served."""
+    key, version = envelope.api.key, envelope.version
+    served = SERVED.get(key)
+    if served is None:
+        raise PeerError(f"{envelope.api.name} is not served")
+    if version not in served.versions:
+        raise PeerError(f"{envelope.api.name} version {version} is not served, only {served.versions}")
+    route = _ROUTES[key, version] = registered(key)
+    return route
+
+
 def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Answer[Response] | None:
     """Serve one request. Raises PeerError for a version that is not served and for a body that is none.
 
     A bug in a handler is logged with the request's header and answered with UNKNOWN_SERVER_ERROR where the response has a
     place for it; the connection lives on.
     """
-    key = envelope.api.key
-    served = SERVED.get(key)
-    if served is None:
-        raise PeerError(f"{envelope.api.name} is not served")
-    if envelope.version not in served.versions:
-        if key != API_VERSIONS:
-            raise PeerError(f"{envelope.api.name} version {envelope.version} is not served, only {served.versions}")
-        envelope.version = 0
-    request_class, handler, positions = registered(key)
+    version = envelope.version
+    request_class, handler, positions = _ROUTES.get((envelope.api.key, version)) or _route(envelope)
     if positions:
-        fields, _ = codec.decode_positions(request_class, envelope.version, envelope.frame, envelope.body)
+        fields, _ = codec.decode_positions(request_class, version, envelope.frame, envelope.body)
         request: Any = Positions(context, envelope.frame, fields)
-    elif key == API_VERSIONS and envelope.asked != envelope.version:
-        request = request_class()
+    elif envelope.asked != version:
+        request = request_class()  # ApiVersions of a version that is not known here: its body cannot be read
         request.context = context
     else:
-        request, _ = codec.decode(request_class, envelope.version, envelope.frame, envelope.body)
+        request, _ = codec.decode(request_class, version, envelope.frame, envelope.body)
         request.context = context
     try:
         return handler(request, broker)
@@ -96,7 +104,7 @@ def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Ans
         raise
     except Exception:
         _logger.exception("cannot serve %r", envelope)
-        return failure(key)
+        return failure(envelope.api.key)
 
 
 def failure(key: int) -> Response:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.coordination import Coordination
 from ottla.broker.internal_topics import internal_topic
 from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
@@ -107,6 +108,10 @@ class Broker:
         self.replicas = Replicas(self.node_id, self._directories, self.log_config, self._discard)
         self.replicas.load(self.image)
         self.controller.subscribe(self.replicas.apply)
+        self.coordination = Coordination(self.node_id, self.config, self.clock, self.random, self.timers, self.replicas)
+        self.coordination.load(self.image)
+        self.controller.subscribe(self.coordination.apply)
+        self.groups = self.coordination.groups
 
     def _open_metadata(self) -> MetadataStore:
         """The metadata store, and the proof that all directories belong to this node of this cluster."""
@@ -159,6 +164,7 @@ class Broker:
     def stop(self) -> None:
         """Close the doors, then every log cleanly. The next start scans nothing."""
         self.server.close()
+        self.coordination.close()
         if self._checkpointing is not None:
             self._checkpointing.cancel()
         for home, path in self._discarded:

@@ -16,6 +16,7 @@ from typing import Final
 from ottla.log import recovery
 from ottla.log.checkpoints import LeaderEpochs
 from ottla.log.config import LogConfig
+from ottla.log.index import OFFSET_ENTRY_SIZE
 from ottla.log.producers import ProducerStates
 from ottla.log.segment import DamagedLog, Segment
 from ottla.log.store import Region, Store
@@ -177,7 +178,9 @@ class Log:
         begun = segment.first_timestamp
         newest = batch.header.max_timestamp
         aged = begun is not None and begun >= 0 and newest >= 0 and newest - begun > config.segment_ms
-        return aged or len(segment.index) * 8 >= config.segment_index_bytes - 8
+        # An entry stands for more than index.interval.bytes of log, so a short log cannot have filled its index.
+        entries = config.segment_index_bytes // OFFSET_ENTRY_SIZE - 1
+        return aged or (size >= entries * config.index_interval_bytes and len(segment.index) >= entries)
 
     def _roll(self) -> Segment:
         """Close the active segment and begin the next one at the log end offset."""

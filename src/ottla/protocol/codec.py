@@ -67,8 +67,11 @@ def encode(message: Struct, version: int) -> bytes:
 
 def encode_pieces(message: Struct, version: int, head: bytes = b"") -> list[Any]:
     """`message` behind `head` as buffers for a socket: runs of bytes joined, file regions between them as they are."""
-    pieces: list[Any] = [head] if head else []
-    encoder(type(message), version)(message, pieces.append)
+    cls = type(message)
+    pieces: list[Any] = [head]
+    (_ENCODERS.get((cls, version)) or encoder(cls, version))(message, pieces.append)
+    if not carries_records(cls):
+        return [b"".join(pieces)]
     joined: list[Any] = []
     run: list[bytes] = []
     for piece in pieces:
@@ -82,6 +85,19 @@ def encode_pieces(message: Struct, version: int, head: bytes = b"") -> list[Any]
     if run:
         joined.append(b"".join(run))
     return joined
+
+
+_CARRIERS: dict[type[Struct], bool] = {}
+
+
+def carries_records(cls: type[Struct]) -> bool:
+    """Whether a records field stands anywhere in `cls`: only then can an encoded message hold anything but bytes."""
+    known = _CARRIERS.get(cls)
+    if known is None:
+        kinds = [field.type.element if isinstance(field.type, Array) else field.type for field in cls.FIELDS]
+        known = any(kind is Records or (not isinstance(kind, Primitive) and carries_records(kind)) for kind in kinds)
+        _CARRIERS[cls] = known
+    return known
 
 
 _DECODERS: dict[tuple[type[Struct], int], Decoder] = {}

@@ -63,16 +63,16 @@ def open_envelope(frame: bytes) -> Envelope:
             raise PeerError(f"{api.name} version {asked} is not known, the newest is {api.newest}")
         version, header_version = 0, 1
     header, body = codec.decode_positions(RequestHeader, header_version, frame)
-    return Envelope(api, asked, version, header[2], header[3], frame, body)
+    _, _, correlation_id, client_id = header
+    return Envelope(api, asked, version, correlation_id, client_id, frame, body)
 
 
 def response_pieces(envelope: Envelope, response: Response) -> list[Any]:
     """The whole answer as buffers for a socket: the size first, records regions as they are."""
-    head = bytes(4) if envelope.api.response_header_version(envelope.version) == 0 else bytes(5)
-    pieces = codec.encode_pieces(response, envelope.version, head)
-    size = sum(map(len, pieces))
-    first: bytes = pieces[0]
-    pieces[0] = _SIZE_AND_CORRELATION.pack(size, envelope.correlation_id) + first[4:]
+    tags = b"" if envelope.api.response_header_version(envelope.version) == 0 else b"\x00"
+    pieces = codec.encode_pieces(response, envelope.version, tags)
+    size = 4 + (len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces)))
+    pieces[0] = _SIZE_AND_CORRELATION.pack(size, envelope.correlation_id) + pieces[0]
     return pieces
 
 

@@ -196,9 +196,8 @@ def _make_init(cls: type[Struct]) -> Callable[..., None]:
         default = declared.default_value()
         scope[f"d{number}"] = default
         if isinstance(default, list):
-            scope[f"m{number}"] = declared.default_value
             parameters.append(f"{declared.name}=_UNSET")
-            body.append(f"  self.{declared.name} = m{number}() if {declared.name} is _UNSET else {declared.name}")
+            body.append(f"  self.{declared.name} = [] if {declared.name} is _UNSET else {declared.name}")
         else:
             parameters.append(f"{declared.name}=d{number}")
             body.append(f"  self.{declared.name} = {declared.name}")
