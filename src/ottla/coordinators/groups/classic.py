@@ -171,6 +171,10 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, draft: _Draft) -> None:
     """JoinGroup of a member that has its id: of a pending one, or again."""
     if request.member_id in group.pending_members:
+        if request.group_instance_id is not None:
+            # Only dynamic members are given an id to come back with: Kafka takes this for a bug too.
+            draft.answer(request, _refuse_join(request, errors.UNKNOWN_SERVER_ERROR))
+            return
         _add(groups, group, request.member_id, request, draft)
         return
     code = group.check_member(request.member_id, request.group_instance_id)

@@ -12,7 +12,7 @@ from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
 from ottla.environment import Clock, Random
 from ottla.metadata.configs import BrokerValues
 
-TOPIC: Final = "__consumer_offsets"
+TOPIC: Final = OFFSETS_TOPIC
 
 GroupCoordinator = Runtime[Groups]
 

@@ -84,7 +84,8 @@ class ClassicGroup:
     # What the log says.
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Put the snapshot of a record in force. Members that are known keep what only memory has of them."""
+        """Put the snapshot of a record in force. Members that are known keep what only memory has of them, as far as it
+        agrees with the record: while loading, a member may be known from an older one."""
         known = self.members
         self.protocol_type = value.protocol_type or None
         self.generation = value.generation
@@ -94,7 +95,7 @@ class ClassicGroup:
         self.members = {}
         for stored in value.members:
             member = known.get(stored.member_id)
-            if member is None:
+            if member is None or not member.agrees(stored, value.protocol or ""):
                 member = Member.stored(stored, value.protocol or "")
             member.assignment = stored.assignment
             self.members[stored.member_id] = member

@@ -79,6 +79,12 @@ class Member:
             record.assignment,
         )
 
+    def agrees(self, record: MemberMetadata, protocol: str) -> bool:
+        """Whether the log says of this member what memory does."""
+        return (protocol, record.subscription) in self.protocols and (
+            (self.session_timeout_ms, self.rebalance_timeout_ms) == (record.session_timeout, record.rebalance_timeout)
+        )
+
     def metadata(self, protocol: str) -> bytes:
         """What the member said about itself for `protocol`; empty when it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")

@@ -1,0 +1,268 @@
+"""Classic groups, told as transcripts: transcripts/*.txt hold what members do and, below each line, what they hear.
+
+    settings NAME=VALUE ...                      of GroupSettings; the first line, if any
+    TIME ms  WHO  join|sync|heartbeat|leave|commit|fetch|describe NAME=VALUE ...
+    TIME ms  log  fails CODE | works | holds | commits
+    TIME ms  restart                             the coordinator knows only its log from now on
+    TIME ms  wait                                only time passes
+
+What happens is written as `<-` lines (an answer, when it comes) and `log` lines (records that were appended). To write them
+anew after a change of behaviour run with OTTLA_TEST_REWRITE=1, and read the difference before it is committed.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.coordinators import offsets
+from ottla.coordinators.groups import classic, listing
+from ottla.coordinators.groups.records import decode_record
+from ottla.coordinators.groups.state import GroupSettings
+from ottla.protocol import errors
+from ottla.protocol.answer import Pending
+from ottla.protocol.errors import name_of
+from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+from .world import World
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+INDENT = " " * 12
+
+
+class Actor:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.member_id = ""
+        self.generation = -1
+        self.instance: str | None = None
+
+
+class Teller:
+    """Runs a transcript and writes it anew."""
+
+    def __init__(self, settings: dict[str, int]) -> None:
+        self.world = World(GroupSettings(**({"initial_rebalance_delay_ms": 0} | settings)))
+        self.actors: dict[str, Actor] = {}
+        self.lines: list[str] = []
+        self.told_records = 0
+        self.told_at = 0
+
+    def say(self, text: str) -> None:
+        """What happened, with the time when that is another than of the line above."""
+        now = self.world.clock.now
+        self.lines.append(f"{now:>7} ms  {text}" if now != self.told_at else f"{INDENT}{text}")
+        self.told_at = now
+
+    def tell_log(self) -> None:
+        for key, value in self.world.log.records[self.told_records :]:
+            self.say(f"log {self.record(key, value)}")
+        self.told_records = len(self.world.log.records)
+
+    def alias(self, member_id: str | None) -> str:
+        if not member_id:
+            return "-"
+        known = (actor.name for actor in self.actors.values() if actor.member_id == member_id)
+        return next(known, member_id[:-37])  # the client id or instance id in front of the uuid
+
+    def record(self, key: bytes, value: bytes | None) -> str:
+        record = decode_record(key, value)
+        assert record is not None
+        if isinstance(record.key, OffsetCommitKey):
+            name = f"offset {record.key.topic}-{record.key.partition}"
+            return (
+                f"{name} {record.value.offset}" if isinstance(record.value, OffsetCommitValue) else f"{name} tombstone"
+            )
+        assert isinstance(record.key, GroupMetadataKey)
+        group = record.value
+        if not isinstance(group, GroupMetadataValue):
+            return "group tombstone"
+        members = " ".join(f"{self.alias(each.member_id)}:{each.assignment.decode()}" for each in group.members)
+        return f"group generation={group.generation} members=[{members}]"
+
+    def heard(self, actor: Actor, response: Any) -> None:
+        self.tell_log()
+        self.say(f"{actor.name} <- {self.response(actor, response)}")
+
+    def response(self, actor: Actor, response: Any) -> str:
+        kind = type(response).__name__
+        code = getattr(response, "error_code", errors.NONE)
+        if kind == "JoinGroupResponse":
+            if code == errors.MEMBER_ID_REQUIRED:
+                actor.member_id = response.member_id
+            if code != errors.NONE:
+                return name_of(code)
+            actor.member_id, actor.generation = response.member_id, response.generation_id
+            leader = "leader" if response.leader == response.member_id else f"leader={self.alias(response.leader)}"
+            members = " ".join(self.alias(each.member_id) for each in response.members)
+            skip = " skip assignment" if response.skip_assignment else ""
+            return f"generation={response.generation_id} {response.protocol_name} {leader} members=[{members}]{skip}"
+        if code != errors.NONE:
+            return name_of(code)
+        if kind == "SyncGroupResponse":
+            return f"assignment={response.assignment.decode()}"
+        if kind == "LeaveGroupResponse":
+            return " ".join(name_of(each.error_code) for each in response.members)
+        if kind == "OffsetCommitResponse":
+            return " ".join(name_of(part.error_code) for topic in response.topics for part in topic.partitions)
+        if kind == "OffsetFetchResponseGroup":
+            found = [
+                f"{t.name}-{p.partition_index}:{p.committed_offset}" for t in response.topics for p in t.partitions
+            ]
+            return " ".join(["offsets", *found])
+        if kind == "DescribedGroup":
+            members = " ".join(self.alias(each.member_id) for each in response.members)
+            return f"{response.group_state} {response.protocol_type}/{response.protocol_data} members=[{members}]"
+        return name_of(code)
+
+    def pass_time(self, until: int) -> None:
+        """Advance step by step, so that what happens is told at its own time."""
+        world = self.world
+        while (deadline := world.runtime.next_deadline()) is not None and deadline <= until:
+            world.clock.now = max(world.clock.now, deadline)
+            world.runtime.advance(world.clock.now)
+            self.tell_log()
+        world.clock.now = until
+
+    def play(self, line: str) -> None:
+        matched = re.fullmatch(r"\s*(\d+) ms\s+(\S+)\s*(.*)", line)
+        assert matched, line
+        time, who, rest = int(matched[1]), matched[2], matched[3]
+        self.pass_time(time)
+        self.lines.append(f"{time:>7} ms  {who} {rest}".rstrip())
+        self.told_at = time
+        if who == "log":
+            self.log(rest)
+        elif who == "restart":
+            self.world.start()
+        elif who != "wait":
+            verb, *pairs = rest.split()
+            actor = self.actors.setdefault(who, Actor(who))
+            answer = self.send(actor, verb, dict(pair.partition("=")[::2] for pair in pairs))
+            if isinstance(answer, Pending):
+                answer.listen(lambda response: self.heard(actor, response))
+            else:
+                self.heard(actor, answer)
+        self.tell_log()
+
+    def log(self, what: str) -> None:
+        log = self.world.log
+        verb, _, code = what.partition(" ")
+        if verb == "commits":
+            log.release()
+            self.world.runtime.committed(0)
+        else:
+            log.fails_with = getattr(errors, code) if verb == "fails" else errors.NONE
+            log.holds = verb == "holds"
+
+    def send(self, actor: Actor, verb: str, fields: dict[str, str]) -> Any:
+        run = self.world.run
+        member_id = fields.get("member", actor.member_id)
+        member_id = self.actors[member_id].member_id if member_id in self.actors else member_id
+        generation = int(fields.get("generation", actor.generation))
+        actor.instance = fields.get("instance", actor.instance)
+        if verb == "join":
+            protocols = [each.partition(":")[::2] for each in fields.get("protocols", "range").split(",")]
+            request: Any = JoinGroupRequest(
+                group_id="g",
+                member_id=member_id,
+                group_instance_id=actor.instance,
+                protocol_type=fields.get("type", "consumer"),
+                session_timeout_ms=int(fields.get("session", 10_000)),
+                rebalance_timeout_ms=int(fields.get("rebalance", 10_000)),
+                protocols=[JoinGroupRequestProtocol(name=name, metadata=data.encode()) for name, data in protocols],
+            )
+            return run(classic.join, request, int(fields.get("version", 3)), actor.name)
+        if verb == "sync":
+            given = [each.partition(":")[::2] for each in fields.get("give", "").split(",") if each]
+            request = SyncGroupRequest(
+                group_id="g",
+                member_id=member_id,
+                group_instance_id=actor.instance,
+                generation_id=generation,
+                assignments=[
+                    SyncGroupRequestAssignment(member_id=self.actors[name].member_id, assignment=part.encode())
+                    for name, part in given
+                ],
+            )
+            return run(classic.sync, request, 4)
+        if verb == "heartbeat":
+            request = HeartbeatRequest(
+                group_id="g", member_id=member_id, group_instance_id=actor.instance, generation_id=generation
+            )
+            return run(classic.heartbeat, request, 4)
+        if verb == "leave":
+            who = [MemberIdentity(member_id=member_id, group_instance_id=actor.instance)]
+            return run(classic.leave, LeaveGroupRequest(group_id="g", members=who), 5)
+        if verb == "commit":
+            partition = OffsetCommitRequestPartition(
+                partition_index=int(fields.get("partition", 0)), committed_offset=int(fields["offset"])
+            )
+            request = OffsetCommitRequest(
+                group_id="g",
+                member_id=member_id,
+                generation_id_or_member_epoch=generation,
+                retention_time_ms=int(fields.get("retention", -1)),
+                topics=[OffsetCommitRequestTopic(name=fields.get("topic", "t"), partitions=[partition])],
+            )
+            return run(offsets.commit, request, int(fields.get("version", 9)))
+        if verb == "fetch":
+            return run(offsets.fetch, OffsetFetchRequestGroup(group_id="g", topics=None))
+        if verb == "describe":
+            return run(listing.describe, listing.GroupName("g"))
+        assert verb == "delete", verb
+        return _Code(self.world.now(listing.delete, listing.GroupName("g")))
+
+
+class _Code:
+    def __init__(self, error_code: int) -> None:
+        self.error_code = error_code
+
+
+def tell(text: str) -> str:
+    """The transcript with everything that is heard written anew."""
+    teller: Teller | None = None
+    head: list[str] = []
+    settings: dict[str, int] = {}
+    for line in text.splitlines():
+        if line.startswith("#") or not line.strip():
+            (teller.lines if teller else head).append(line)
+        elif line.startswith("settings"):
+            head.append(line)
+            settings = {name: int(value) for name, value in (pair.split("=") for pair in line.split()[1:])}
+        elif not is_output(line):
+            teller = teller or Teller(settings)
+            teller.play(line)
+    assert teller is not None
+    return "\n".join(head + teller.lines) + "\n"
+
+
+def is_output(line: str) -> bool:
+    told = re.sub(r"^\s*(\d+ ms)?\s*", "", line)
+    return bool(re.match(r"\S+ <- |log (group|offset)", told))
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_transcript(path: Path) -> None:
+    text = path.read_text()
+    told = tell(text)
+    if os.environ.get("OTTLA_TEST_REWRITE"):
+        path.write_text(told)
+    assert told == path.read_text()
+
+
+def test_there_are_transcripts() -> None:
+    assert len(TRANSCRIPTS) >= 15

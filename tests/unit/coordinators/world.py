@@ -1,0 +1,118 @@
+"""A world for coordinators: a log in memory, a clock that only moves when told, chance that repeats itself."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ottla.coordinators.groups.coordinator import loaded
+from ottla.coordinators.groups.records import decode_record
+from ottla.coordinators.groups.state import Groups, GroupSettings
+from ottla.coordinators.runtime import Appended, Operation, Runtime
+from ottla.protocol.answer import Pending
+from ottla.protocol.errors import NONE
+from ottla.protocol.schema import RequestContext
+
+EPOCH = 1_700_000_000_000
+"""The wall clock at virtual time 0, in ms."""
+
+
+class MemoryLog:
+    """A partition in memory. `fails_with` refuses appends; `holds` keeps them uncommitted."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.batches: list[int] = []
+        self.fails_with = NONE
+        self.holds = False
+        self._committed = 0
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> Appended:
+        if self.fails_with != NONE:
+            return Appended(self.fails_with)
+        self.records += records
+        self.batches.append(len(records))
+        if not self.holds:
+            self._committed = len(self.records)
+        return Appended(NONE, len(self.records))
+
+    def committed_offset(self) -> int:
+        return self._committed
+
+    def release(self) -> None:
+        self.holds = False
+        self._committed = len(self.records)
+
+    def read(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        return iter(list(self.records))
+
+
+class VirtualClock:
+    def __init__(self) -> None:
+        self.now = 0
+
+    def wall_ms(self) -> int:
+        return EPOCH + self.now
+
+    def now_ms(self) -> int:
+        return self.now
+
+
+class CountingRandom:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def bytes16(self) -> bytes:
+        self.count += 1
+        return self.count.to_bytes(16, "big")
+
+    def below(self, bound: int) -> int:
+        self.count += 1
+        return self.count % bound
+
+
+class World:
+    """One group coordinator with one partition."""
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.settings = settings or GroupSettings(initial_rebalance_delay_ms=0)
+        self.clock = VirtualClock()
+        self.random = CountingRandom()
+        self.log = MemoryLog()
+        self.alarms: list[int] = []
+        self.start()
+
+    def start(self) -> None:
+        """A coordinator that knows what the log says, and nothing else."""
+        self.runtime: Runtime[Groups] = Runtime(
+            partitions=1,
+            new_state=lambda partition: Groups(self.settings, self.random),
+            decode=decode_record,
+            loaded=loaded,
+            clock=self.clock,
+            alarm=self.alarms.append,
+        )
+        self.runtime.load(0, self.log)
+        while not self.runtime.load_more(0):
+            pass
+
+    @property
+    def groups(self) -> Groups:
+        return self.runtime.states()[0]
+
+    def run(self, operation: Operation[Any, Any], request: Any, version: int = 9, client: str = "c") -> Any:
+        """The answer, or the Pending that will have it."""
+        if hasattr(type(request), "API"):
+            request.context = RequestContext(version=version, client_id=client, client_host="/h")
+        return self.runtime.run(getattr(request, "group_id", ""), operation, request)
+
+    def now(self, operation: Operation[Any, Any], request: Any, version: int = 9) -> Any:
+        """The answer, which must be there at once."""
+        answer = self.run(operation, request, version)
+        assert not isinstance(answer, Pending)
+        return answer
+
+    def advance(self, to: int) -> None:
+        """Let time pass, stopping wherever something is due."""
+        while (deadline := self.runtime.next_deadline()) is not None and deadline <= to:
+            self.clock.now = max(self.clock.now, deadline)
+            self.runtime.advance(self.clock.now)
+        self.clock.now = to
