@@ -12,10 +12,9 @@ import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.config import BrokerConfig, Listener
-from ottla.broker.coordination import Coordination
 from ottla.broker.internal_topics import internal_topic
 from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
@@ -27,10 +26,14 @@ from ottla.log.log import StorageError
 from ottla.log.store import DiskStore
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, NewTopic, found_cluster, stored_cluster_id
-from ottla.metadata.image import BrokerImage, Image, TopicImage
+from ottla.metadata.image import OFFSETS_TOPIC, BrokerImage, Image, TopicImage
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 from ottla.replication.replicas import Replicas
+
+if TYPE_CHECKING:
+    from ottla.broker.coordination import Coordination
+    from ottla.coordinators.runtime import Runtime
 
 _logger = logging.getLogger("ottla.broker")
 _CHECKPOINT_MS: Final = 60_000
@@ -61,6 +64,7 @@ class Broker:
         self.random: Random = random or SystemRandom()
         self.timers: Timers = LoopTimers(loop)
         self._checkpointing: Cancellable | None = None
+        self._coordination: Coordination | None = None
         self.node_id = config.node_id
         self.bound: list[tuple[Listener, tuple[str, int]]] = []
         self._directories: list[LogDirectory] = []
@@ -73,6 +77,24 @@ class Broker:
             _FETCH_SESSION_EVICTION_MS,
             self.random,
         )
+
+    @property
+    def coordination(self) -> "Coordination":
+        """The coordinators, imported and loaded when they are first needed: a broker without groups starts without them."""
+        if self._coordination is None:
+            from ottla.broker.coordination import Coordination
+
+            self._coordination = Coordination(
+                self.node_id, self.config, self.clock, self.random, self.timers, self.replicas
+            )
+            self._coordination.load(self.image)
+            self.controller.subscribe(self._coordination.apply)
+        return self._coordination
+
+    @property
+    def groups(self) -> "Runtime[Any]":
+        """The group coordinator."""
+        return self.coordination.groups
 
     @property
     def image(self) -> Image:
@@ -108,10 +130,8 @@ class Broker:
         self.replicas = Replicas(self.node_id, self._directories, self.log_config, self._discard)
         self.replicas.load(self.image)
         self.controller.subscribe(self.replicas.apply)
-        self.coordination = Coordination(self.node_id, self.config, self.clock, self.random, self.timers, self.replicas)
-        self.coordination.load(self.image)
-        self.controller.subscribe(self.coordination.apply)
-        self.groups = self.coordination.groups
+        if OFFSETS_TOPIC in self.image.topics:
+            _ = self.coordination
 
     def _open_metadata(self) -> MetadataStore:
         """The metadata store, and the proof that all directories belong to this node of this cluster."""
@@ -164,7 +184,8 @@ class Broker:
     def stop(self) -> None:
         """Close the doors, then every log cleanly. The next start scans nothing."""
         self.server.close()
-        self.coordination.close()
+        if self._coordination is not None:
+            self._coordination.close()
         if self._checkpointing is not None:
             self._checkpointing.cancel()
         for home, path in self._discarded:

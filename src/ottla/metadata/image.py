@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, "__transaction_state", "__share_group_state"))
 
 
 class PartitionImage(NamedTuple):

@@ -11,6 +11,7 @@ from ottla.coordinators.offsets import expire_offsets
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
 from ottla.environment import Clock, Random
 from ottla.metadata.configs import BrokerValues
+from ottla.metadata.image import OFFSETS_TOPIC
 
 TOPIC: Final = OFFSETS_TOPIC
 
