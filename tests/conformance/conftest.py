@@ -6,6 +6,7 @@ An expectation is believed once Apache Kafka meets it; a deliberate difference i
 
 import socket
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -41,6 +42,7 @@ class Wire:
         self._connections: list[socket.socket] = []
         self._socket: socket.socket | None = None
         self._connection = ClientConnection(self.client_id)
+        self._answers: deque[Response] = deque()
 
     def socket(self) -> socket.socket:
         if self._socket is None:
@@ -60,7 +62,7 @@ class Wire:
 
     def receive(self) -> Any:
         """The next response. Raises Closed."""
-        while True:
+        while not self._answers:
             try:
                 data = self.socket().recv(1 << 16)
             except ConnectionError:
@@ -69,10 +71,8 @@ class Wire:
                 self.socket().close()
                 self._socket = None
                 raise Closed
-            responses = self._connection.feed(data)
-            if responses:
-                assert len(responses) == 1
-                return responses[0]
+            self._answers.extend(self._connection.feed(data))
+        return self._answers.popleft()
 
     def send(self, request: Request, version: int) -> Any:
         """Send and wait for the answer."""
@@ -209,7 +209,7 @@ def _only_offered_versions(request: pytest.FixtureRequest, address: tuple[str, i
         wire.close()
         offered = _offered[address] = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
     marker = request.node.get_closest_marker("api")
-    api = marker.args[0].API if marker else getattr(request.module, "API").API  # noqa: B009
+    api = marker.kwargs["request"].API if marker else getattr(request.module, "API").API  # noqa: B009
     version = request.getfixturevalue("version")
     first, last = offered[api]
     if api == ProduceRequest.API:

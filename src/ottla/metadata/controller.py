@@ -147,7 +147,8 @@ class Controller:
             raise Refused(
                 INVALID_REPLICATION_FACTOR,
                 f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
-                f"cannot be reached because only {len(brokers)} broker(s) are registered.",
+                f"cannot be reached because only {len(brokers)} broker(s) are registered or some brokers have all their log "
+                "directories cordoned.",
             )
         return placement.place(count, factor, brokers, self._random.below(len(brokers)))
 
@@ -163,7 +164,7 @@ class Controller:
         for number in range(len(wanted.assignments)):
             replicas = wanted.assignments.get(number)
             if replicas is None:
-                text = f"partitions should be a consecutive 0-based integer sequence, missing {number}."
+                text = "partitions should be a consecutive 0-based integer sequence"
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
             if not replicas:
                 text = "The manual partition assignment includes an empty replica list."

@@ -3,7 +3,7 @@
 Behaviour
     a name twice                INVALID_REQUEST "Duplicate topic name.", for both
     exists, or differs from an existing one in '.' and '_' only   TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION
-    an internal topic's name    INVALID_REQUEST
+    __cluster_metadata          INVALID_REQUEST; other internal topics may be made by hand
     validate only               everything is checked, nothing is made
 
 Versions
@@ -14,12 +14,12 @@ Versions
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.metadata.configs import describe_resource, topic_configs
 from ottla.metadata.controller import NewTopic, Refused
-from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
+from ottla.metadata.image import TopicImage
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST
 from ottla.protocol.messages.create_topics import (
@@ -34,6 +34,8 @@ from ottla.protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
+CLUSTER_METADATA: Final = "__cluster_metadata"
+
 
 @handles(CreateTopicsRequest)
 def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[CreateTopicsResponse]:
@@ -44,7 +46,7 @@ def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[Crea
         try:
             if times[name] > 1:
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
-            if name in INTERNAL_TOPICS:
+            if name == CLUSTER_METADATA:
                 raise Refused(INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
             topic = broker.controller.plan(_new_topic(wanted), planned)
             if not request.validate_only:

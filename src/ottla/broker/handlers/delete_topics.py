@@ -46,34 +46,37 @@ def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[Dele
         return DeleteTopicsResponse(responses=[_failed(state, code) for state in wanted])
     names = Counter(state.name for state in wanted if state.name is not None)
     ids = Counter(state.topic_id for state in wanted if state.name is None and state.topic_id != ZERO_UUID)
+    named = {topic.id for name in names if (topic := broker.image.topics.get(name)) is not None}
     results, deleted = [], []
-    seen: set[tuple[str | None, bytes]] = set()
-    for state in wanted:
-        key = state.name, state.topic_id
-        if key in seen:
-            continue
-        seen.add(key)
-        if (state.name is None) == (state.topic_id == ZERO_UUID):
-            text = (
-                "Neither topic name nor id were specified."
-                if state.name is None
-                else "You may not specify both topic name and topic id."
-            )
-            results.append(_failed(state, INVALID_REQUEST, text))
-        elif state.name is not None and names[state.name] > 1:
-            results.append(_failed(state, INVALID_REQUEST, "Duplicate topic name."))
-        elif ids[state.topic_id] > 1:
-            results.append(_failed(state, INVALID_REQUEST, "Duplicate topic id."))
+    for state in {(state.name, state.topic_id): state for state in wanted}.values():
+        topic = _find(state, broker)
+        if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in ids:
+            continue  # refused below, where its id is named
+        refusal = _refusal(state, names, ids, named)
+        if refusal is not None:
+            results.append(_failed(state, INVALID_REQUEST, refusal))
+        elif topic is None:
+            results.append(_failed(state, UNKNOWN_TOPIC_ID if state.name is None else UNKNOWN_TOPIC_OR_PARTITION))
         else:
-            topic = _find(state, broker)
-            if topic is None:
-                code = UNKNOWN_TOPIC_ID if state.name is None else UNKNOWN_TOPIC_OR_PARTITION
-                results.append(_failed(state, code))
-            else:
-                deleted.append(topic)
-                results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
-    broker.controller.delete(list({topic.id: topic for topic in deleted}.values()))
+            deleted.append(topic)
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
+    broker.controller.delete(deleted)
     return DeleteTopicsResponse(responses=results)
+
+
+def _refusal(state: DeleteTopicState, names: Counter[str], ids: Counter[bytes], named: set[bytes]) -> str | None:
+    """Why a topic is named in a way that makes no sense."""
+    if state.name is None and state.topic_id == ZERO_UUID:
+        return "Neither topic name nor id were specified."
+    if state.name is not None and state.topic_id != ZERO_UUID:
+        return "You may not specify both topic name and topic id."
+    if state.name is not None:
+        return "Duplicate topic name." if names[state.name] > 1 else None
+    if ids[state.topic_id] > 1:
+        return "Duplicate topic id."
+    if state.topic_id in named:
+        return "The provided topic name maps to an ID that was already supplied."
+    return None
 
 
 def _find(state: DeleteTopicState, broker: "Broker") -> TopicImage | None:

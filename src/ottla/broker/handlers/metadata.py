@@ -42,10 +42,8 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 _logger = logging.getLogger("ottla.broker")
-TOPIC_OPERATIONS: Final = (
-    0b1_1101_1111_1000  # every operation a topic knows, READ to ALTER_CONFIGS: nobody is restricted
-)
-CLUSTER_OPERATIONS: Final = 0b1_1111_1011_0000
+TOPIC_OPERATIONS: Final = 0b1101_1111_1000  # READ to ALTER_CONFIGS: nobody is restricted
+CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 NOT_ASKED: Final = -(2**31)
 
 

@@ -1,0 +1,19 @@
+# Every target is one script under scripts/, which can be run as well without make.
+.PHONY: demo test check conformance-kafka bench soak format setup
+
+setup:
+	scripts/setup
+demo:
+	scripts/demo
+test:
+	scripts/test
+check:
+	scripts/check
+conformance-kafka:
+	scripts/conformance-kafka
+bench:
+	scripts/bench
+soak:
+	scripts/soak
+format:
+	scripts/format

@@ -1,0 +1,101 @@
+"""Metadata, over a socket."""
+
+import uuid
+
+import pytest
+
+from ottla.protocol.errors import (
+    INVALID_TOPIC_EXCEPTION,
+    NONE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+from .conftest import Topic, TopicFactory, Wire, versions
+
+API = MetadataRequest
+
+
+def ask(*names: str, create: bool = False, version: int = 12) -> MetadataRequest:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    if version >= 4:
+        request.allow_auto_topic_creation = create
+    return request
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_a_topic_and_its_broker(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+    topic = make_topic(3)
+    answer = broker.send(ask(topic.name, version=version), version)
+    assert len(answer.brokers) == 1
+    assert (answer.brokers[0].host, answer.brokers[0].port) == broker.address
+    (found,) = answer.topics
+    assert (found.error_code, found.name) == (NONE, topic.name)
+    node = answer.brokers[0].node_id
+    assert sorted(part.partition_index for part in found.partitions) == [0, 1, 2]
+    assert all(
+        (part.leader_id, part.replica_nodes, part.isr_nodes) == (node, [node], [node]) for part in found.partitions
+    )
+    if version >= 1:
+        assert answer.controller_id == node
+        assert not found.is_internal
+    if version >= 2:
+        assert len(answer.cluster_id) == 22
+    if version >= 10:
+        assert found.topic_id == topic.id
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_all_topics_and_none(broker: Wire, topic: Topic, version: int) -> None:
+    everything = MetadataRequest(topics=[] if version == 0 else None)
+    assert topic.name in {found.name for found in broker.send(everything, version).topics}
+    if version > 0:
+        assert broker.send(MetadataRequest(topics=[]), version).topics == []
+
+
+@pytest.mark.parametrize("version", [v for v in versions(API) if v >= 4])
+def test_an_unknown_topic_is_not_created_against_the_clients_will(broker: Wire, version: int) -> None:
+    name = f"never-{uuid.uuid4().hex[:8]}"
+    for _ in range(2):
+        (found,) = broker.send(ask(name, version=version), version).topics
+        assert (found.error_code, found.name, found.partitions) == (UNKNOWN_TOPIC_OR_PARTITION, name, [])
+
+
+@pytest.mark.parametrize("version", [0, 3, 9, 13])
+def test_an_unknown_topic_is_created_on_the_side(broker: Wire, version: int) -> None:
+    name = f"auto-{uuid.uuid4().hex[:8]}"
+    (first,) = broker.send(ask(name, create=True, version=version), version).topics
+    assert (first.error_code, first.name) == (UNKNOWN_TOPIC_OR_PARTITION, name)
+    for _ in range(200):
+        (found,) = broker.send(ask(name, version=version), version).topics
+        if found.error_code == NONE:
+            break
+    assert (found.error_code, len(found.partitions)) == (NONE, 1)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "with space", "ü", "a" * 250, "a/b"])
+def test_illegal_names(broker: Wire, name: str) -> None:
+    (found,) = broker.send(ask(name, create=True), 12).topics
+    assert (found.error_code, found.name) == (INVALID_TOPIC_EXCEPTION, name)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_topics_by_id(broker: Wire, topic: Topic, version: int) -> None:
+    unknown = uuid.uuid4().bytes
+    wanted = [MetadataRequestTopic(name=None, topic_id=topic.id), MetadataRequestTopic(name=None, topic_id=unknown)]
+    answer = broker.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), version)
+    found = {answered.topic_id: answered for answered in answer.topics}
+    assert (found[topic.id].error_code, found[topic.id].name) == (NONE, topic.name)
+    assert (found[unknown].error_code, found[unknown].name) == (UNKNOWN_TOPIC_ID, None)
+
+
+@pytest.mark.parametrize("version", [8, 10, 12])
+def test_authorized_operations_when_asked_for(broker: Wire, topic: Topic, version: int) -> None:
+    request = ask(topic.name)
+    assert broker.send(request, version).topics[0].topic_authorized_operations == -(2**31)
+    request.include_topic_authorized_operations = True
+    assert broker.send(request, version).topics[0].topic_authorized_operations == 0b1101_1111_1000
+    if version <= 10:
+        request.include_cluster_authorized_operations = True
+        assert broker.send(request, version).cluster_authorized_operations == 0b1_1111_1010_0000
