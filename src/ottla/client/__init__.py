@@ -1,0 +1,1 @@
+"""The Python client: connections, cluster metadata, reading and writing of record batches."""

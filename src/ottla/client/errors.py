@@ -1,0 +1,149 @@
+"""What can go wrong between a client and a cluster.
+
+KafkaError                       code, name and `retriable` as in the table of protocol/errors.py
+├── RetriableError               the same request may succeed later
+│   ├── BrokersUnreachable       none of the addresses answered in time; the message names them
+│   ├── ConnectionLost           the broker went away before it answered
+│   ├── RequestTimedOut          no answer, or no success, within the time that was given
+│   └── StaleMetadata            another broker leads the partition now, or the topic is not known there (yet)
+├── UnknownTopic                 the topic, or one of its partitions, does not exist
+├── OffsetOutOfRange             the log no longer, or not yet, has the offset; `log_start` says where it begins
+├── CorruptBatch                 a batch failed its CRC or makes no sense; the message names topic, partition, offset
+├── RecordTooLarge               a batch above max.message.bytes or message.max.bytes
+├── NotAuthorized                the principal may not do this
+├── UnsupportedVersion           the broker is too old for the request
+├── FencedError                  another instance took over; this one must stop
+├── SequenceLost                 the broker misses batches it had acknowledged to this idempotent producer
+└── InvalidClientConfig          a config that is not known, or a value it cannot have (also a ValueError)
+"""
+
+from typing import ClassVar, Final
+
+from ottla.protocol import errors as table
+
+
+class KafkaError(Exception):
+    """Base of all. `code` is the table's, -1 for what no broker said."""
+
+    RETRIABLE: ClassVar[bool] = False
+
+    def __init__(self, message: str, code: int = table.UNKNOWN_SERVER_ERROR) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the code."""
+        return table.name_of(self.code)
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.RETRIABLE or table.error(self.code).retriable
+
+    def __reduce__(self) -> tuple[type["KafkaError"], tuple[str, int]]:
+        # Spark sends exceptions from process to process.
+        return type(self), (str(self), self.code)
+
+
+class RetriableError(KafkaError):
+    RETRIABLE: ClassVar[bool] = True
+
+
+class BrokersUnreachable(RetriableError):
+    pass
+
+
+class ConnectionLost(RetriableError):
+    pass
+
+
+class RequestTimedOut(RetriableError):
+    pass
+
+
+class StaleMetadata(RetriableError):
+    pass
+
+
+class UnknownTopic(KafkaError):
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class OffsetOutOfRange(KafkaError):
+    log_start: int = -1
+
+
+class CorruptBatch(KafkaError):
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class RecordTooLarge(KafkaError):
+    pass
+
+
+class NotAuthorized(KafkaError):
+    pass
+
+
+class UnsupportedVersion(KafkaError):
+    pass
+
+
+class FencedError(KafkaError):
+    pass
+
+
+class SequenceLost(KafkaError):
+    pass
+
+
+class InvalidClientConfig(KafkaError, ValueError):
+    pass
+
+
+STALE_CODES: Final = frozenset(
+    {
+        table.UNKNOWN_TOPIC_OR_PARTITION,
+        table.LEADER_NOT_AVAILABLE,
+        table.NOT_LEADER_OR_FOLLOWER,
+        table.REPLICA_NOT_AVAILABLE,
+        table.KAFKA_STORAGE_ERROR,
+        table.FENCED_LEADER_EPOCH,
+        table.UNKNOWN_LEADER_EPOCH,
+        table.UNKNOWN_TOPIC_ID,
+        table.INCONSISTENT_TOPIC_ID,
+        table.OFFSET_NOT_AVAILABLE,
+    }
+)
+
+_CLASSES: Final[dict[int, type[KafkaError]]] = {
+    **dict.fromkeys(STALE_CODES, StaleMetadata),
+    table.REQUEST_TIMED_OUT: RequestTimedOut,
+    table.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
+    table.MESSAGE_TOO_LARGE: RecordTooLarge,
+    table.RECORD_LIST_TOO_LARGE: RecordTooLarge,
+    table.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
+    table.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
+    table.CLUSTER_AUTHORIZATION_FAILED: NotAuthorized,
+    table.UNSUPPORTED_VERSION: UnsupportedVersion,
+    table.INVALID_PRODUCER_EPOCH: FencedError,
+    table.PRODUCER_FENCED: FencedError,
+    table.OUT_OF_ORDER_SEQUENCE_NUMBER: SequenceLost,
+    table.UNKNOWN_PRODUCER_ID: SequenceLost,
+}
+
+
+def error_for(code: int, about: str, message: str | None = None) -> KafkaError:
+    """The exception for an error code.
+
+    about    what was being done, as the beginning of a sentence: "produce to t-0"
+    message  the broker's own words; Kafka's sentence for the code unless given
+    """
+    row = table.error(code)
+    cls = _CLASSES.get(code) or (RetriableError if row.retriable else KafkaError)
+    return cls(f"{about}: {row.name}: {message or row.message}", code)

@@ -1,0 +1,107 @@
+"""Which batch of a partition goes next, under which sequence, and what an answer means for it: decisions only.
+
+Strategy: a partition's batches carry consecutive sequences (KIP-98), and a broker takes them in that order or not at all, so
+up to five may be on their way at once. When one fails for a passing reason, those behind it fail too (out of order) or were
+taken before it, so nothing more is sent until all that is on its way is answered; then the failed ones go out again, oldest
+first, with the sequences they had. One that had been appended although its answer was lost is recognised by the broker and
+acknowledged without being appended twice.
+"""
+
+from bisect import insort
+from collections import deque
+from enum import Enum
+from typing import Final
+
+from ottla.client.cluster import TopicPartition
+from ottla.protocol import errors as table
+
+MOST_IN_FLIGHT: Final = 5
+_SEQUENCES: Final = 2**31
+
+
+class Verdict(Enum):
+    """What an answer means for a batch."""
+
+    ACKNOWLEDGED = "appended, now or by an earlier attempt"
+    AGAIN = "send it again in its turn"
+    REFUSED = "never"
+
+
+class Batch:
+    """One batch on its way.
+
+    number    position among all batches of its partition, never reused
+    sequence  -1 until it is first sent
+    deadline  clock ms after which it is not sent again (delivery.timeout.ms)
+    """
+
+    __slots__ = ("count", "data", "deadline", "number", "partition", "sequence")
+
+    def __init__(self, partition: TopicPartition, data: bytes, count: int, deadline: int) -> None:
+        self.partition = partition
+        self.data = data
+        self.count = count
+        self.deadline = deadline
+        self.number = -1
+        self.sequence = -1
+
+
+class PartitionQueue:
+    """The batches of one partition: those that wait, in order, and those on their way, in order."""
+
+    def __init__(self, *, idempotent: bool, limit: int = MOST_IN_FLIGHT) -> None:
+        self.waiting: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self._idempotent = idempotent
+        self._limit = limit
+        self._numbers = 0
+        self._next_sequence = 0
+        self._draining = False
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.in_flight)
+
+    def add(self, batch: Batch) -> None:
+        batch.number = self._numbers
+        self._numbers += 1
+        self.waiting.append(batch)
+
+    def next(self) -> Batch | None:
+        """The batch that may be sent now, left where it is."""
+        if not self.waiting or len(self.in_flight) >= self._limit or (self._draining and self.in_flight):
+            return None
+        return self.waiting[0]
+
+    def take(self) -> Batch:
+        """The batch of `next`, on its way from now on."""
+        batch = self.waiting.popleft()
+        self._draining = False
+        if self._idempotent and batch.sequence < 0:
+            batch.sequence = self._next_sequence
+            self._next_sequence = (self._next_sequence + batch.count) % _SEQUENCES
+        self.in_flight.append(batch)
+        return batch
+
+    def verdict(self, batch: Batch, code: int) -> Verdict:
+        """What `code` means for a batch on its way."""
+        if code in (table.NONE, table.DUPLICATE_SEQUENCE_NUMBER):
+            return Verdict.ACKNOWLEDGED
+        if code == table.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # Expected behind one that failed; by itself it means that the broker lost what it had acknowledged.
+            return Verdict.AGAIN if self._is_behind(batch) else Verdict.REFUSED
+        return Verdict.AGAIN if table.error(code).retriable else Verdict.REFUSED
+
+    def _is_behind(self, batch: Batch) -> bool:
+        return any(other.number < batch.number for other in (*self.in_flight, *self.waiting))
+
+    def done(self, batch: Batch) -> None:
+        """It was acknowledged."""
+        self.in_flight.remove(batch)
+
+    def again(self, batch: Batch) -> None:
+        """It goes out once more, in its turn."""
+        self.in_flight.remove(batch)
+        self._draining = True
+        ordered = list(self.waiting)
+        insort(ordered, batch, key=lambda other: other.number)
+        self.waiting = deque(ordered)
