@@ -14,9 +14,10 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from brokers import Running, kafka, kafka_is_there, ottla, record
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from brokers import Running, kafka, kafka_is_there, ottla, record
 
 ROUNDS = 5
 WARM_WITHIN = 0.10
@@ -55,7 +56,9 @@ def produce_megabytes(broker: Running, megabytes: int, topic: str | None = None)
 
 def consume_megabytes(broker: Running, topic: str, megabytes: int) -> float:
     """MB/s of 1 KB values, from the beginning of a topic that holds them."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "bench", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "bench", "enable.auto.commit": False}
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     wanted, read = megabytes * 1000, 0
     begun = None
@@ -97,7 +100,14 @@ def latencies_ms(broker: Running, count: int) -> tuple[float, float]:
     """p50 and p99 from produce to consume, one record at a time."""
     topic = new_topic(broker)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": 1, "linger.ms": 0})
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "l", "enable.auto.commit": False, "fetch.wait.max.ms": 500})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "l",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 500,
+        }
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
     for number in range(count + 100):
@@ -129,7 +139,8 @@ def compared(name: str, unit: str, sides: list[Running], measure: Callable[[Runn
     medians = {side: statistics.median(values) for side, values in results.items()}
     ratio = medians["Ottla"] / medians[sides[1].name] if len(sides) > 1 else None
     shown = ", ".join(
-        f"{side} {medians[side]:,.1f} {unit} ({min(values):,.1f}-{max(values):,.1f})" for side, values in results.items()
+        f"{side} {medians[side]:,.1f} {unit} ({min(values):,.1f}-{max(values):,.1f})"
+        for side, values in results.items()
     )
     print(f"{name}: {shown}" + (f", ratio {ratio:.2f}" if ratio else ""), flush=True)
     return {"unit": unit, "medians": medians, "ratio": ratio}
@@ -141,7 +152,9 @@ def start_times() -> dict[str, object]:
     for _ in range(ROUNDS):
         with ottla() as broker:
             ours.append(broker.started_ms)
-    print(f"start to first ApiVersions answer: Ottla {statistics.median(ours):.0f} ms ({min(ours):.0f}-{max(ours):.0f})")
+    print(
+        f"start to first ApiVersions answer: Ottla {statistics.median(ours):.0f} ms ({min(ours):.0f}-{max(ours):.0f})"
+    )
     return {"ottla_ms": statistics.median(ours)}
 
 

@@ -24,7 +24,14 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 from .conftest import Topic, Wire, versions
 
@@ -237,3 +244,27 @@ def test_deleting_in_ways_that_make_no_sense(broker: Wire, topic: Topic) -> None
     assert twice == [(INVALID_REQUEST, "Duplicate topic id.")]
     mixed = delete(DeleteTopicState(topic_id=topic.id), DeleteTopicState(name=topic.name))
     assert mixed == [(INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")]
+
+
+def test_committed_offsets_of_a_deleted_topic_are_forgotten(broker: Wire, topic: Topic) -> None:
+    group = new_name()
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+    commit = OffsetCommitRequest(
+        group_id=group, topics=[OffsetCommitRequestTopic(name=topic.name, partitions=[partition])]
+    )
+    wanted = OffsetFetchRequest(
+        group_id=group, topics=[OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])]
+    )
+    # The group's partition of __consumer_offsets may have to be made first.
+    for _ in range(1000):
+        broker.send(FindCoordinatorRequest(key=group), 0)
+        answer = broker.send(commit, 7).topics[0].partitions[0]
+        if answer.error_code == NONE:
+            break
+    assert broker.send(wanted, 5).topics[0].partitions[0].committed_offset == 7
+    broker.send(DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=10_000), 5)
+    for _ in range(1000):
+        found = broker.send(wanted, 5).topics[0].partitions[0].committed_offset
+        if found == -1:
+            break
+    assert found == -1

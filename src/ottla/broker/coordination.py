@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.coordinators.groups.coordinator import TOPIC, group_coordinator
+from ottla.coordinators.offsets import TopicsDeleted, forget_topics
 from ottla.coordinators.runtime import Appended, Runtime
 from ottla.environment import Cancellable, Clock, Random, Timers
 from ottla.log.log import StorageError
@@ -79,6 +80,9 @@ class Coordination:
             if topic.name == TOPIC:
                 for index in range(len(topic.partitions)):
                     self.groups.unload(index)
+        gone = frozenset(topic.name for topic in delta.deleted)
+        for index in self.groups.active_partitions() if gone else ():
+            self.groups.run_on(index, forget_topics, TopicsDeleted(gone))
         for topic in delta.changed:
             if topic.name == TOPIC:
                 self._lead(topic)

@@ -19,7 +19,9 @@ class EmbeddedBroker:
     Raises CannotStart and InvalidConfig as `ottla serve` does.
     """
 
-    def __init__(self, configs: Mapping[str, str] | None = None, *, data_dir: Path | None = None, port: int = 0) -> None:
+    def __init__(
+        self, configs: Mapping[str, str] | None = None, *, data_dir: Path | None = None, port: int = 0
+    ) -> None:
         self._temporary = EphemeralDirectory() if data_dir is None else None
         self.data_dir = data_dir or (self._temporary.path if self._temporary else Path())
         given = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(self.data_dir), **(configs or {})}
