@@ -39,7 +39,7 @@ _NEGATIVE: Final = "a length or count is negative where null is not allowed"
 def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[S, int]:
     """The message of `cls` that begins at `position`, and the position after it. Raises PeerError."""
     try:
-        value, end = decoder(cls, version)(data, position)
+        value, end = (_DECODERS.get((cls, version)) or decoder(cls, version))(data, position)
     except _MALFORMED as cause:
         raise PeerError(f"malformed {cls.__name__} version {version}: {cause}") from None
     if end > len(data):
@@ -50,7 +50,7 @@ def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[
 def decode_positions(cls: type[Struct], version: int, data: bytes, position: int = 0) -> tuple[tuple[Any, ...], int]:
     """As `decode`, but nested tuples in declaration order and (start, end) for records. Raises PeerError."""
     try:
-        value, end = positions(cls, version)(data, position)
+        value, end = (_POSITIONS.get((cls, version)) or positions(cls, version))(data, position)
     except _MALFORMED as cause:
         raise PeerError(f"malformed {cls.__name__} version {version}: {cause}") from None
     if end > len(data):

@@ -54,16 +54,13 @@ def open_envelope(frame: bytes) -> Envelope:
     api = APIS.get(key)
     if api is None:
         raise PeerError(f"API key {key} is not known")
-    if asked < 0:
-        raise PeerError(f"{api.name} version {asked} is not known")
-    version = asked
-    header_version = api.request_header_version(asked)
-    if asked > api.newest:
-        if key != API_VERSIONS:
+    if not 0 <= asked <= api.newest:
+        if key != API_VERSIONS or asked < 0:
             raise PeerError(f"{api.name} version {asked} is not known, the newest is {api.newest}")
         version, header_version = 0, 1
-    header, body = codec.decode_positions(RequestHeader, header_version, frame)
-    _, _, correlation_id, client_id = header
+    else:
+        version, header_version = asked, api.request_header_version(asked)
+    (_, _, correlation_id, client_id), body = codec.decode_positions(RequestHeader, header_version, frame)
     return Envelope(api, asked, version, correlation_id, client_id, frame, body)
 
 
