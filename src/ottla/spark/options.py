@@ -1,0 +1,160 @@
+"""The options of the source and the sink: those of Spark's own Kafka source, by the same names.
+
+Spark hands options over without regard to case. An option that is not known is refused, with the nearest one that is: a
+misspelt limit that is silently ignored costs more than an error.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.client.cluster import TopicPartition
+from ottla.client.config import ClientConfig
+from ottla.spark.offsets import (
+    Boundary,
+    InvalidOption,
+    ending_boundary,
+    parse_assignment,
+    starting_boundary,
+)
+
+SOURCE_OPTIONS: Final = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "includeHeaders",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+)
+SINK_OPTIONS: Final = ("topic", "includeHeaders")
+# Spark itself adds these to a stream writer's options, or users may give them to any sink.
+_SPARKS_OWN: Final = ("checkpointlocation", "path")
+
+_FIXED: Final = {
+    "kafka.auto.offset.reset": "startingOffsets says where a query starts",
+    "kafka.enable.auto.commit": "the query's checkpoint keeps its offsets",
+    "kafka.key.deserializer": "keys are binary columns",
+    "kafka.value.deserializer": "values are binary columns",
+    "kafka.key.serializer": "keys are binary or string columns",
+    "kafka.value.serializer": "values are binary or string columns",
+    "kafka.interceptor.classes": "there are no interceptors",
+}
+
+# Aborted records are not data; a new partition should be seen within seconds.
+_DEFAULTS: Final = {"isolation.level": "read_committed", "client.id": "ottla-spark", "metadata.max.age.ms": "5000"}
+
+
+class SourceOptions(NamedTuple):
+    """A source's options, parsed; exactly one of assign, topics and pattern is given."""
+
+    config: ClientConfig
+    assign: list[TopicPartition] | None
+    topics: list[str] | None
+    pattern: str | None
+    start: Boundary
+    end: Boundary
+    fail_on_data_loss: bool
+    poll_timeout_ms: int
+    max_offsets: int | None
+    min_partitions: int | None
+
+
+class SinkOptions(NamedTuple):
+    """A sink's options; without `topic` every row names its own."""
+
+    config: ClientConfig
+    topic: str | None
+
+
+def _named(given: Mapping[str, str], known: tuple[str, ...], what: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Options under their own spelling, and the kafka.* ones without the prefix. Raises InvalidOption."""
+    spelling = {name.lower(): name for name in known}
+    options: dict[str, str] = {}
+    kafka: dict[str, str] = {}
+    for key, value in given.items():
+        lower = key.lower()
+        if lower in _FIXED:
+            raise InvalidOption(f"{lower} cannot be set: {_FIXED[lower]}")
+        if lower.startswith("kafka."):
+            kafka[lower.removeprefix("kafka.")] = value
+        elif lower in spelling:
+            options[spelling[lower]] = value
+        elif lower not in _SPARKS_OWN:
+            nearest = difflib.get_close_matches(lower, [*spelling, "kafka.bootstrap.servers"], 1, 0.5)
+            hint = f"; did you mean {spelling.get(nearest[0], nearest[0])}?" if nearest else ""
+            raise InvalidOption(f"{key} is no option of the ottla {what}{hint}")
+    return options, kafka
+
+
+def has_headers(given: Mapping[str, str]) -> bool:
+    """The value of includeHeaders. Raises InvalidOption."""
+    return _flag({key.lower(): value for key, value in given.items()}.get("includeheaders", "false"), "includeHeaders")
+
+
+def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
+    """Parse and check. Raises InvalidOption, InvalidClientConfig."""
+    options, kafka = _named(given, SOURCE_OPTIONS, "source")
+    chosen = [name for name in ("assign", "subscribe", "subscribePattern") if name in options]
+    if len(chosen) != 1:
+        said = f", not {' and '.join(chosen)}" if chosen else ""
+        raise InvalidOption(f"exactly one of assign, subscribe and subscribePattern says what to read{said}")
+    if stream and any(name.startswith("ending") for name in options):
+        name = next(name for name in options if name.startswith("ending"))
+        raise InvalidOption(f"{name} is for batch reads: a stream has no end")
+    topics = None
+    if "subscribe" in options:
+        topics = [topic.strip() for topic in options["subscribe"].split(",") if topic.strip()]
+        if not topics:
+            raise InvalidOption("subscribe names no topic")
+    if "subscribePattern" in options:
+        try:
+            re.compile(options["subscribePattern"])
+        except re.error as error:
+            raise InvalidOption(f"subscribePattern {options['subscribePattern']!r}: {error}") from None
+    _flag(options.get("includeHeaders", "false"), "includeHeaders")
+    return SourceOptions(
+        config=ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka."),
+        assign=parse_assignment(options["assign"]) if "assign" in options else None,
+        topics=topics,
+        pattern=options.get("subscribePattern"),
+        start=starting_boundary(options, stream=stream),
+        end=ending_boundary(options),
+        fail_on_data_loss=_flag(options.get("failOnDataLoss", "true"), "failOnDataLoss"),
+        poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
+        max_offsets=_number(options, "maxOffsetsPerTrigger"),
+        min_partitions=_number(options, "minPartitions"),
+    )
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Parse and check. Raises InvalidOption, InvalidClientConfig."""
+    options, kafka = _named(given, SINK_OPTIONS, "sink")
+    topic = options.get("topic")
+    if topic is not None and not topic.strip():
+        raise InvalidOption("the option topic is empty")
+    return SinkOptions(ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka."), topic)
+
+
+def _flag(text: str, option: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidOption(f"{option} is true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    if name not in options:
+        return None
+    text = options[name].strip()
+    if not text.isdigit() or int(text) < 1:
+        raise InvalidOption(f"{name} is a positive whole number, not {text!r}")
+    return int(text)
