@@ -36,6 +36,7 @@ _logger = logging.getLogger("ottla.broker")
 _SHARED_BYTES: Final = 1 << 18
 _MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
 _ACCEPTS_A_TURN: Final = 64
+_ANSWERS_A_SEND: Final = 64
 
 
 class LoopTimers:
@@ -53,7 +54,6 @@ class ServerConnection:
 
     __slots__ = (
         "_backlog",
-        "_busy",
         "_contexts",
         "_fd",
         "_frames",
@@ -61,6 +61,7 @@ class ServerConnection:
         "_out",
         "_server",
         "_sock",
+        "_waiting",
         "_writing",
         "address",
         "client_host",
@@ -75,9 +76,9 @@ class ServerConnection:
         self._frames = FrameReader(server.max_request_bytes)
         self._backlog: deque[bytes] = deque()
         self._out: deque[Any] = deque()
-        self._busy = False
+        self._waiting = False  # an answer is pending
+        self._writing = False  # an answer is not yet sent
         self._muted = False
-        self._writing = False
         self._contexts: dict[tuple[int, str | None], RequestContext] = {}
         self.closed = False
         self.peer = peer
@@ -105,14 +106,17 @@ class ServerConnection:
         try:
             frames = self._frames.feed(shared, received) if room is None else self._frames.feed_rest(shared, received)
             for number, frame in enumerate(frames):
-                if self._busy:
+                if self._waiting or self._writing:
                     self._wait_behind(frames[number:])
                     return
                 if self.closed:
                     return
-                self._serve(frame)
+                self._serve(frame, more=number < len(frames) - 1)
         except PeerError as error:
             self._drop(error)
+            return
+        if self._out and not self._writing:
+            self._flush()
 
     def _wait_behind(self, frames: list[bytes]) -> None:
         self._backlog.extend(frames)
@@ -120,7 +124,10 @@ class ServerConnection:
             self._muted = True
             self._server.loop.remove_reader(self._fd)
 
-    def _serve(self, frame: bytes) -> None:
+    def _serve(self, frame: bytes, *, more: bool = False) -> None:
+        """Answer one request. With `more` to come the answer may leave together with the next one: a client that pipelines
+        small requests is woken once for all of them.
+        """
         envelope = open_envelope(frame)
         answer = dispatch.answer(envelope, self._context(envelope), self._server.broker)
         if answer is None:
@@ -129,10 +136,11 @@ class ServerConnection:
             if answer.done:
                 answer.listen(lambda response: self._send(envelope, response))
                 return
-            self._busy = True
+            self._flush()
+            self._waiting = True
             answer.listen(lambda response: self._answered(envelope, response))
         else:
-            self._send(envelope, answer)  # type: ignore[arg-type]
+            self._send(envelope, answer, more=more)  # type: ignore[arg-type]
 
     def _context(self, envelope: Envelope) -> RequestContext:
         key = envelope.version if envelope.api.key != API_VERSIONS else envelope.asked, envelope.client_id
@@ -149,32 +157,38 @@ class ServerConnection:
         """A pending answer has come."""
         if self.closed:
             return
-        self._busy = False
+        self._waiting = False
         self._send(envelope, response)
         self._go_on()
 
     def _go_on(self) -> None:
         """Serve what waited behind an answer."""
         try:
-            while self._backlog and not self._busy and not self.closed:
+            while self._backlog and not self._waiting and not self._writing and not self.closed:
                 self._serve(self._backlog.popleft())
         except PeerError as error:
             self._drop(error)
-        if self._muted and not self._busy and not self.closed:
+        if self._muted and not self._waiting and not self._writing and not self.closed:
             self._muted = False
             self._server.loop.add_reader(self._fd, self.readable)
 
-    def _send(self, envelope: Envelope, response: Response) -> None:
+    def _send(self, envelope: Envelope, response: Response, *, more: bool = False) -> None:
         try:
-            self._out.extend(response_pieces(envelope, response))
+            pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):
             # A response that cannot be written is a bug of ours; without it the client cannot go on.
             _logger.exception("cannot encode the answer to %r", envelope)
             self.close()
             return
+        out = self._out
+        if more and len(pieces) == 1 and len(out) < _ANSWERS_A_SEND:
+            out.append(pieces[0])
+            return
+        if out and not self._writing:
+            pieces[0] = b"".join((*out, pieces[0]))
+            out.clear()
+        out.extend(pieces)
         self._flush()
-        if self._out:
-            self._busy = True
 
     def _flush(self) -> None:
         """Send until all is gone or the socket is full."""
@@ -208,12 +222,12 @@ class ServerConnection:
         if not self._out and not self.closed:
             self._writing = False
             self._server.loop.remove_writer(self._fd)
-            self._busy = False
             self._go_on()
 
     def _drop(self, error: PeerError) -> None:
         if not self.closed:
             _logger.warning("closing the connection of %s: %s", self.peer, error)
+            self._flush()  # what was answered before belongs to the client
             self.close()
 
     def close(self) -> None:

@@ -512,25 +512,22 @@ class _Writing(_Source):
 
     def tags(self, depth: int, cls: type[Struct], tagged: list[Field], source: str) -> None:
         """Code that writes the tagged section: known fields that differ from their default, and kept unknown ones."""
-        if not tagged:
-            self.line(depth, f"if {source}.unknown_tags:")
-            self.line(depth + 1, f"{self.bind(_write_tags)}(dict({source}.unknown_tags), w)")
-            self.line(depth, "else:")
-            self.line(depth + 1, "w(b'\\x00')")
-            return
+        # Nearly always nothing is set, and a zero is all there is to write.
+        tests = [self.differs(declared, f"{source}.{declared.name}") for declared in tagged]
+        self.line(depth, f"if {' or '.join([f'{source}.unknown_tags', *(f'({test})' for test in tests)])}:")
         found = self.name("t")
-        self.line(depth, f"{found} = dict({source}.unknown_tags) if {source}.unknown_tags else {{}}")
-        for declared in tagged:
-            field_source = f"{source}.{declared.name}"
-            test = self.differs(declared, field_source)
-            parts = self.name("x")
-            self.line(depth, f"if {test}:")
-            self.line(depth + 1, f"{parts} = []")
-            write = self.name("y")
-            self.line(depth + 1, f"{write} = {parts}.append")
-            self.value(depth + 1, cls, declared, field_source, write)
-            self.line(depth + 1, f"{found}[{declared.tag}] = b''.join({parts})")
-        self.line(depth, f"{self.bind(_write_tags)}({found}, w)")
+        inner = depth + 1
+        self.line(inner, f"{found} = dict({source}.unknown_tags or ())")
+        for declared, test in zip(tagged, tests, strict=True):
+            parts, write = self.name("x"), self.name("y")
+            self.line(inner, f"if {test}:")
+            self.line(inner + 1, f"{parts} = []")
+            self.line(inner + 1, f"{write} = {parts}.append")
+            self.value(inner + 1, cls, declared, f"{source}.{declared.name}", write)
+            self.line(inner + 1, f"{found}[{declared.tag}] = b''.join({parts})")
+        self.line(inner, f"{self.bind(_write_tags)}({found}, w)")
+        self.line(depth, "else:")
+        self.line(inner, "w(b'\\x00')")
 
 
 def _write_tags(fields: dict[int, bytes], write: Callable[[bytes], None]) -> None:
