@@ -18,6 +18,7 @@ from ottla.protocol.connection import ClientConnection
 from ottla.protocol.errors import NONE, name_of
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.schema import Request, Response
@@ -149,8 +150,15 @@ class TopicFactory:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
             found = self._wire.send(request, 12).topics[0]
             if found.error_code == NONE and all(part.leader_id >= 0 for part in found.partitions):
-                return Topic(self._wire, name, created.topic_id)
+                if self._answers(name, len(found.partitions)):
+                    return Topic(self._wire, name, created.topic_id)
         raise AssertionError(f"{name} has no leaders")
+
+    def _answers(self, name: str, partitions: int) -> bool:
+        """Whether the leaders know by now that they lead."""
+        parts = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=parts)])
+        return all(part.error_code == NONE for part in self._wire.send(request, 5).topics[0].partitions)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@
     any, -1              no session; an id is closed
     id, last epoch + 1   the next fetch of the session
 
-A session keeps its partitions in the order in which they are answered; one that returned records goes to the end, so that a
-full answer does not starve the partitions behind it. The cache is bounded (max.incremental.fetch.session.cache.slots): when
+A session keeps its partitions in the order in which they are answered; one whose records an incremental fetch returned goes to
+the end, so that a full answer does not starve the partitions behind it. The cache is bounded (max.incremental.fetch.session.cache.slots): when
 it is full and nobody has been idle long enough (two minutes), a client goes on without.
 """
 
@@ -15,7 +15,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.environment import Random
-from ottla.protocol.errors import FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, NONE
+from ottla.protocol.errors import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    FETCH_SESSION_TOPIC_ID_ERROR,
+    INVALID_FETCH_SESSION_EPOCH,
+    NONE,
+)
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -26,7 +31,7 @@ _MAX_EPOCH: Final = 0x7FFFFFFF
 class WantedPartition:
     """A partition as a fetch asks for it, and what the session answered last.
 
-    topic           its name; "" when the client speaks of ids and this broker does not know the id
+    topic           its name, "" when the client speaks of ids
     topic_id        its id, zero when the client speaks of names
     current_epoch   leader epoch the client believes in, -1 for any
     """
@@ -63,12 +68,13 @@ class WantedPartition:
 
 
 class FetchSession:
-    """The partitions of one client. `epoch` is the one expected next."""
+    """The partitions of one client. `epoch` is the one expected next; `by_id` is whether it names topics by their ids."""
 
-    __slots__ = ("epoch", "id", "last_used_ms", "partitions")
+    __slots__ = ("by_id", "epoch", "id", "last_used_ms", "partitions")
 
-    def __init__(self, session_id: int, now_ms: int) -> None:
+    def __init__(self, session_id: int, now_ms: int, *, by_id: bool) -> None:
         self.id = session_id
+        self.by_id = by_id
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions: OrderedDict[tuple[str, bytes, int], WantedPartition] = OrderedDict()
@@ -99,7 +105,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, session_id: int, now_ms: int) -> FetchSession | None:
+    def begin(self, session_id: int, now_ms: int, *, by_id: bool) -> FetchSession | None:
         """A new session (instead of `session_id`), None when there is no room."""
         self._sessions.pop(session_id, None)
         if len(self._sessions) >= self._slots:
@@ -110,16 +116,18 @@ class FetchSessions:
         new_id = 0
         while new_id == NO_SESSION or new_id in self._sessions:
             new_id = self._random.below(_MAX_EPOCH) + 1
-        session = self._sessions[new_id] = FetchSession(new_id, now_ms)
+        session = self._sessions[new_id] = FetchSession(new_id, now_ms, by_id=by_id)
         return session
 
-    def resume(self, session_id: int, epoch: int, now_ms: int) -> tuple[int, FetchSession | None]:
+    def resume(self, session_id: int, epoch: int, now_ms: int, *, by_id: bool) -> tuple[int, FetchSession | None]:
         """The session that a fetch goes on with, or the error code of why not."""
         session = self._sessions.get(session_id)
         if session is None:
             return FETCH_SESSION_ID_NOT_FOUND, None
         if epoch != session.epoch:
             return INVALID_FETCH_SESSION_EPOCH, None
+        if by_id != session.by_id:
+            return FETCH_SESSION_TOPIC_ID_ERROR, None
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session_id)

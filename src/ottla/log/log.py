@@ -131,7 +131,7 @@ class Log:
             if code != NONE:
                 return Appended(-1, -1, code)
             if duplicate is not None:
-                return Appended(duplicate.first_offset, batch.append_time)
+                return Appended(duplicate.first_offset, duplicate.timestamp)
         if batch.size_in_bytes > config.segment_bytes:
             return Appended(-1, -1, RECORD_LIST_TOO_LARGE)
         return Appended(self._write(batch, leader_epoch), batch.append_time)

@@ -69,7 +69,7 @@ def _described(resource: DescribeConfigsResource, broker: "Broker") -> Iterable[
             check_name(name)
             topic = broker.image.topics.get(name)
             if topic is None:
-                raise Refused(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
+                raise Refused(UNKNOWN_TOPIC_OR_PARTITION, "")
             return describe_resource(topic_configs(topic.configs, broker.config))
         case kind if kind == BROKER:
             if name == "":
@@ -90,8 +90,8 @@ def _described(resource: DescribeConfigsResource, broker: "Broker") -> Iterable[
             if not name:
                 raise Refused(INVALID_REQUEST, "Client metrics subscription name must not be empty")
             return describe_client_metrics({})
-        case other:
-            raise Refused(INVALID_REQUEST, f"Unsupported resource type: {other}")
+        case _:
+            raise Refused(INVALID_REQUEST, error(INVALID_REQUEST).message)
 
 
 def _config(described: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -5,7 +5,8 @@ Behaviour
     order                        by name; a cursor says where the page begins
     more than the limit          response_partition_limit (at most max.request.partition.size.limit), then a next cursor
     unknown or illegal topic     UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION
-    a cursor with a negative partition   INVALID_REQUEST for the whole request, as Kafka answers it
+    a cursor with a negative partition, or at a topic that was not named
+                                 INVALID_REQUEST for every topic that was
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.metadata.controller import Refused, check_name
 from ottla.metadata.image import TopicImage
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -37,6 +38,9 @@ def describe_topic_partitions(
     names = sorted(image.topics) if fetch_all else sorted({topic.name for topic in request.topics})
     first = 0
     if request.cursor is not None:
+        if request.cursor.partition_index < 0 or not (fetch_all or request.cursor.topic_name in names):
+            failed = [DescribeTopicPartitionsResponseTopic(error_code=INVALID_REQUEST, name=name) for name in names]
+            return DescribeTopicPartitionsResponse(topics=[] if fetch_all else failed)
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first = request.cursor.partition_index
@@ -68,7 +72,9 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         check_name(name)
     except Refused:
         code = INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _page(topic: TopicImage, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:

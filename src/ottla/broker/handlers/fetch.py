@@ -1,12 +1,14 @@
 """Fetch: records from partitions, at once or when there are enough of them.
 
 Behaviour
-    fewer than min_bytes there       waits for appends, at most max_wait_ms; any error answers at once
+    fewer than min_bytes there       waits for appends, at most max_wait_ms; an error answers at once, but for partitions
+                                     that nobody knows: they end the wait only when there are no others
     first batch larger than limits   is returned whole (KIP-74); other partitions' batches must fit
     offset out of range              OFFSET_OUT_OF_RANGE
     unknown topic or partition       UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID
     leader epoch                     older than ours FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH (KIP-320)
-    sessions                         broker/sessions.py; an answer in a session holds only what is new
+    sessions                         broker/sessions.py; an answer in a session holds only what is new; a session that
+                                     has lost its last partition is over
     read committed                   up to the last stable offset, with a list of aborted transactions (none as yet)
     log offline or damaged           KAFKA_STORAGE_ERROR
 
@@ -32,7 +34,6 @@ from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import (
     FENCED_LEADER_EPOCH,
-    FETCH_SESSION_TOPIC_ID_ERROR,
     KAFKA_STORAGE_ERROR,
     NONE,
     OFFSET_OUT_OF_RANGE,
@@ -41,13 +42,13 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ottla.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
     from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
+_ABSENT: Final = frozenset((UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID))
 _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_TOPIC_IDS: Final = 13
 
@@ -57,7 +58,7 @@ def fetch(request: Positions, broker: "Broker") -> Answer[FetchResponse]:
     version = request.context.version
     _, _, _, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten, _ = request.fields
     by_id = version >= _FIRST_WITH_TOPIC_IDS
-    wanted = _wanted(topics, by_id, broker)
+    wanted = _wanted(topics)
     session: FetchSession | None = None
     incremental = False
     now = broker.clock.now_ms()
@@ -65,18 +66,19 @@ def fetch(request: Positions, broker: "Broker") -> Answer[FetchResponse]:
         if session_id != NO_SESSION:
             broker.sessions.end(session_id)
     elif epoch == INITIAL_EPOCH:
-        session = broker.sessions.begin(session_id, now) if wanted else None
+        session = broker.sessions.begin(session_id, now, by_id=by_id)
         if session is not None:
             session.update(wanted, ())
     else:
-        code, session = broker.sessions.resume(session_id, epoch, now)
+        code, session = broker.sessions.resume(session_id, epoch, now, by_id=by_id)
         if session is None:
             return FetchResponse(error_code=code)
-        if session.partitions and any((p.topic_id != ZERO_UUID) != by_id for p in session.partitions.values()):
-            return FetchResponse(error_code=FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(wanted, _forgotten(forgotten, by_id, broker))
+        session.update(wanted, _forgotten(forgotten))
         incremental = True
         wanted = list(session.partitions.values())
+        if not wanted:
+            broker.sessions.end(session_id)
+            return FetchResponse()
     reading = _Reading(broker, wanted, min_bytes, max_bytes, isolation, session, incremental=incremental, by_id=by_id)
     response = reading.attempt(max_wait_ms <= 0 or not wanted)
     if response is not None:
@@ -84,24 +86,16 @@ def fetch(request: Positions, broker: "Broker") -> Answer[FetchResponse]:
     return DelayedAnswer(reading.attempt, reading.partitions()).begin(broker.timers, max_wait_ms)
 
 
-def _wanted(topics: Iterable[Any], by_id: bool, broker: "Broker") -> list[WantedPartition]:
-    wanted = []
-    for name, topic_id, partitions in topics:
-        topic = name
-        if by_id:
-            known = broker.image.topics_by_id.get(topic_id)
-            topic = known.name if known is not None else ""
-        for index, current_epoch, fetch_offset, _, _, max_bytes, _, _ in partitions:
-            wanted.append(WantedPartition(topic, topic_id, index, current_epoch, fetch_offset, max_bytes))
-    return wanted
+def _wanted(topics: Iterable[Any]) -> list[WantedPartition]:
+    return [
+        WantedPartition(name, topic_id, index, current_epoch, fetch_offset, max_bytes)
+        for name, topic_id, partitions in topics
+        for index, current_epoch, fetch_offset, _, _, max_bytes, _, _ in partitions
+    ]
 
 
-def _forgotten(topics: Iterable[Any], by_id: bool, broker: "Broker") -> Iterable[tuple[str, bytes, int]]:
-    for name, topic_id, indexes in topics:
-        known = broker.image.topics_by_id.get(topic_id) if by_id else None
-        topic = (known.name if known is not None else "") if by_id else name
-        for index in indexes:
-            yield topic, topic_id, index
+def _forgotten(topics: Iterable[Any]) -> Iterable[tuple[str, bytes, int]]:
+    return ((name, topic_id, index) for name, topic_id, indexes in topics for index in indexes)
 
 
 class _Reading:
@@ -152,19 +146,21 @@ class _Reading:
     def attempt(self, last: bool) -> FetchResponse | None:
         """The response, or None while there is too little; with `last` whatever there is."""
         left = self._max_bytes
-        total = 0
+        total = absent = 0
         done = last
         answers: list[tuple[WantedPartition, PartitionData]] = []
         for wanted in self._wanted:
             data = self._read(wanted, min(wanted.max_bytes, left), whole_first=total == 0)
-            if data.error_code != NONE:
+            if data.error_code in _ABSENT:
+                absent += 1
+            elif data.error_code != NONE:
                 done = True
             elif data.records is not None:
                 size = len(data.records)
                 total += size
                 left = max(0, left - size)
             answers.append((wanted, data))
-        if not done and total < self._min_bytes:
+        if not done and total < self._min_bytes and absent < len(answers):
             return None
         return self._response(answers)
 
@@ -197,9 +193,13 @@ class _Reading:
         )
 
     def _absent(self, wanted: WantedPartition) -> PartitionData:
-        if self._by_id and wanted.topic_id not in self._broker.image.topics_by_id:
-            return _failed(wanted.index, UNKNOWN_TOPIC_ID)
-        if self._broker.replicas.is_offline(wanted.topic, wanted.index):
+        topic = wanted.topic
+        if self._by_id:
+            known = self._broker.image.topics_by_id.get(wanted.topic_id)
+            if known is None:
+                return _failed(wanted.index, UNKNOWN_TOPIC_ID)
+            topic = known.name
+        if self._broker.replicas.is_offline(topic, wanted.index):
             return _failed(wanted.index, KAFKA_STORAGE_ERROR)
         return _failed(wanted.index, UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -211,10 +211,11 @@ class _Reading:
         for wanted, data in answers:
             if session is not None:
                 news = _is_news(wanted, data)
-                if data.records is not None:
-                    moved.append(wanted)
-                if self._incremental and not news:
-                    continue
+                if self._incremental:
+                    if not news:
+                        continue
+                    if data.records is not None:
+                        moved.append(wanted)
             if data.records is None:
                 data.records = b""
             if last is None or (last.topic, last.topic_id) != (wanted.topic, wanted.topic_id):

@@ -4,10 +4,12 @@ Behaviour
     acks 0                        no answer; an error closes the connection, which is all the client can be told
     acks -1, 1                    answered when appended: with one in-sync replica both are the same
     other acks                    INVALID_REQUIRED_ACKS for every partition, nothing is appended
-    unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID
+    unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; an unknown id UNKNOWN_TOPIC_ID
+    null records                  INVALID_RECORD (Kafka 4.4 never answers them)
     a batch that is not right     Kafka's code and text, with the records that were refused (KIP-467)
     a repeated idempotent batch   success, with the offset it had
-    transactional batches         INVALID_TXN_STATE, as long as no transaction can be open here
+    transactional batches         INVALID_TXN_STATE, as long as no transaction can be open here; without a transactional id
+                                  TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     the disk fails                KAFKA_STORAGE_ERROR
 
 Versions
@@ -31,6 +33,7 @@ from ottla.protocol.errors import (
     INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
     NONE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
     name_of,
@@ -57,10 +60,10 @@ _FIRST_WITH_TOPIC_IDS: Final = 13
 
 @handles(ProduceRequest, positions=True)
 def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | None:
-    _, acks, _, topics = request.fields
+    transactional_id, acks, _, topics = request.fields
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     find = broker.replicas.find_by_id if by_id else broker.replicas.find
-    unknown = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
+    transactional = INVALID_TXN_STATE if transactional_id else TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     responses = []
     first_error = NONE
     for name, topic_id, partitions in topics:
@@ -71,12 +74,15 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
             else:
                 partition = find(topic_id if by_id else name, index)
                 if partition is None:
-                    answer = PartitionProduceResponse(index=index, error_code=unknown, base_offset=-1)
+                    unknown = by_id and topic_id not in broker.image.topics_by_id
+                    code = UNKNOWN_TOPIC_ID if unknown else UNKNOWN_TOPIC_OR_PARTITION
+                    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
                 else:
-                    answer = _append(request, partition, records, broker)
+                    answer = _append(request, partition, records, broker, transactional)
             first_error = first_error or answer.error_code
             answers.append(answer)
-        responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=answers))
+        if answers:
+            responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=answers))
     if acks == 0:
         if first_error != NONE:
             raise PeerError(f"Produce with acks=0 failed with {name_of(first_error)}")
@@ -85,14 +91,19 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
 
 
 def _append(
-    request: Positions, partition: "Partition", records: tuple[int, int] | None, broker: "Broker"
+    request: Positions,
+    partition: "Partition",
+    records: tuple[int, int] | None,
+    broker: "Broker",
+    transactional: int,
 ) -> PartitionProduceResponse:
+    """The answer for one partition; `transactional` is the error code of a transactional batch."""
     if records is None:
         return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1)
     start, end = records
     frame = request.frame
     if end - start > _ATTRIBUTES_LOW and frame[start + _ATTRIBUTES_LOW] & _TRANSACTIONAL:
-        return PartitionProduceResponse(index=partition.index, error_code=INVALID_TXN_STATE, base_offset=-1)
+        return PartitionProduceResponse(index=partition.index, error_code=transactional, base_offset=-1)
     zstd = request.context.version >= _FIRST_WITH_ZSTD
     try:
         appended = partition.append(frame, start, end, broker.clock.wall_ms(), zstd_allowed=zstd)

@@ -1,0 +1,204 @@
+"""DescribeConfigs, over a socket."""
+
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+from .conftest import Topic, TopicFactory, Wire, versions
+
+API = DescribeConfigsRequest
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
+# What Apache Kafka 4.4 lists, by type.
+OF_A_TOPIC = {
+    BOOLEAN: """
+        errors.deadletterqueue.group.enable preallocate remote.log.copy.disable remote.log.delete.on.disable
+        remote.storage.enable unclean.leader.election.enable
+    """,
+    STRING: """
+        compression.type message.timestamp.type
+    """,
+    INT: """
+        compression.gzip.level compression.lz4.level compression.zstd.level index.interval.bytes
+        max.decompressed.message.bytes max.message.bytes min.insync.replicas segment.bytes segment.index.bytes
+    """,
+    LONG: """
+        delete.retention.ms file.delete.delay.ms flush.messages flush.ms local.retention.bytes local.retention.ms
+        max.compaction.lag.ms message.timestamp.after.max.ms message.timestamp.before.max.ms
+        min.compaction.lag.ms remote.copy.lag.bytes remote.copy.lag.ms retention.bytes retention.ms
+        segment.jitter.ms segment.ms
+    """,
+    DOUBLE: """
+        min.cleanable.dirty.ratio
+    """,
+    LIST: """
+        cleanup.policy follower.replication.throttled.replicas leader.replication.throttled.replicas
+    """,
+}
+OF_A_GROUP = {
+    BOOLEAN: """
+        errors.deadletterqueue.copy.record.enable share.renew.acknowledge.enable
+    """,
+    STRING: """
+        errors.deadletterqueue.topic.name share.auto.offset.reset share.isolation.level streams.assignor.name
+    """,
+    INT: """
+        consumer.assignment.interval.ms consumer.heartbeat.interval.ms consumer.session.timeout.ms
+        share.assignment.interval.ms share.delivery.count.limit share.heartbeat.interval.ms
+        share.partition.max.record.locks share.record.lock.duration.ms share.session.timeout.ms
+        streams.assignment.interval.ms streams.heartbeat.interval.ms streams.initial.rebalance.delay.ms
+        streams.num.standby.replicas streams.session.timeout.ms
+    """,
+    LIST: """
+        streams.rack.aware.assignment.tags
+    """,
+}
+OF_A_SUBSCRIPTION = {
+    INT: """
+        interval.ms
+    """,
+    LIST: """
+        match metrics
+    """,
+}
+
+
+def ask(kind: int, name: str, keys: list[str] | None = None, **fields: Any) -> DescribeConfigsRequest:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    return DescribeConfigsRequest(resources=[resource], **fields)
+
+
+def described(
+    broker: Wire, kind: int, name: str, keys: list[str] | None = None, version: int = 4, **fields: Any
+) -> dict[str, Any]:
+    """The configs by name."""
+    (result,) = broker.send(ask(kind, name, keys, **fields), version).results
+    assert (result.error_code, result.error_message, result.resource_type, result.resource_name) == (
+        NONE,
+        "",
+        kind,
+        name,
+    )
+    return {config.name: config for config in result.configs}
+
+
+def node_id(broker: Wire) -> str:
+    return str(broker.send(DescribeClusterRequest(), 0).brokers[0].broker_id)
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_a_topic(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+    topic = make_topic(retention_ms="1234567", cleanup_policy="compact,delete")
+    found = described(broker, TOPIC, topic.name, version=version)
+    assert found["retention.ms"].value == "1234567"
+    assert found["cleanup.policy"].value == "compact,delete"
+    assert found["segment.bytes"].value == str(1 << 30)
+    assert not any(config.is_sensitive or config.read_only for config in found.values())
+    if version == 0:
+        assert found["segment.bytes"].is_default
+        assert not found["retention.ms"].is_default
+    else:
+        assert found["retention.ms"].config_source == DYNAMIC_TOPIC
+        assert found["segment.bytes"].config_source == DEFAULT
+    assert all(config.synonyms == [] for config in found.values())
+    assert all(config.documentation is None or version < 3 for config in found.values())
+
+
+@pytest.mark.parametrize("version", [v for v in versions(API) if v >= 3])
+def test_the_names_and_types_of_a_topic(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+    found = described(broker, TOPIC, make_topic().name, version=version)
+    assert {config.name: config.config_type for config in found.values()} == types_of(OF_A_TOPIC)
+    assert not any(config.read_only for config in found.values())
+
+
+@pytest.mark.parametrize(("kind", "table"), [(GROUP, OF_A_GROUP), (CLIENT_METRICS, OF_A_SUBSCRIPTION)])
+def test_the_names_and_types_of_groups_and_subscriptions(broker: Wire, kind: int, table: dict[int, str]) -> None:
+    found = described(broker, kind, "nobody")
+    assert {config.name: config.config_type for config in found.values()} == types_of(table)
+    assert {config.config_source for config in found.values()} == {DEFAULT}
+
+
+def types_of(table: dict[int, str]) -> dict[str, int]:
+    return {name: kind for kind, names in table.items() for name in names.split()}
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_keys_choose(broker: Wire, topic: Topic, version: int) -> None:
+    assert set(described(broker, TOPIC, topic.name, ["retention.ms", "no.such"], version)) == {"retention.ms"}
+    assert described(broker, TOPIC, topic.name, ["no.such"], version) == {}
+    assert len(described(broker, TOPIC, topic.name, [], version)) == len(
+        described(broker, TOPIC, topic.name, None, version)
+    )
+
+
+@pytest.mark.parametrize("version", [v for v in versions(API) if v >= 1])
+def test_synonyms_tell_where_a_value_would_come_from(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+    topic = make_topic(retention_ms="55")
+    found = described(broker, TOPIC, topic.name, version=version, include_synonyms=True)
+
+    def synonyms(name: str) -> list[tuple[str, str | None, int]]:
+        return [(each.name, each.value, each.source) for each in found[name].synonyms]
+
+    assert synonyms("retention.ms") == [("retention.ms", "55", DYNAMIC_TOPIC)]
+    assert synonyms("segment.bytes") == [("log.segment.bytes", str(1 << 30), DEFAULT)]
+    assert synonyms("cleanup.policy") == [("log.cleanup.policy", "delete", DEFAULT)]
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_the_broker(broker: Wire, version: int) -> None:
+    found = described(broker, BROKER, node_id(broker), version=version)
+    assert len(found) > 300
+    assert found["log.segment.bytes"].value == str(1 << 30)
+    assert (found["listeners"].read_only, found["log.segment.bytes"].read_only) == (False, False)
+    assert (found["log.dirs"].read_only, found["num.partitions"].read_only) == (True, True)
+    assert found["ssl.keystore.password"].is_sensitive
+    assert found["ssl.keystore.password"].value is None
+    if version >= 1:
+        assert found["listeners"].config_source == STATIC_BROKER
+        assert found["log.segment.bytes"].config_source == DEFAULT
+    if version >= 3:
+        assert (found["listeners"].config_type, found["ssl.keystore.password"].config_type) == (LIST, PASSWORD)
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_unknown_resources(broker: Wire, version: int) -> None:
+    own = node_id(broker)
+    for kind, name, code, message in (
+        (TOPIC, "no-such-topic", UNKNOWN_TOPIC_OR_PARTITION, ""),
+        (TOPIC, "", INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
+        (TOPIC, ".", INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+        (BROKER, "77", INVALID_REQUEST, f"Unexpected broker id, expected {own} or empty string, but received 77"),
+        (BROKER, "-1", INVALID_REQUEST, f"Unexpected broker id, expected {own} or empty string, but received -1"),
+        (BROKER, "x", INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (GROUP, "", INVALID_REQUEST, "Group name must not be empty"),
+        (CLIENT_METRICS, "", INVALID_REQUEST, "Client metrics subscription name must not be empty"),
+        (
+            99,
+            "x",
+            INVALID_REQUEST,
+            "This most likely occurs because of a request being malformed by the client library or "
+            "the message was sent to an incompatible broker. See the broker logs for more details.",
+        ),
+    ):
+        (result,) = broker.send(ask(kind, name), version).results
+        assert (result.error_code, result.error_message) == (code, message), name
+        assert (result.resource_type, result.resource_name, result.configs) == (kind, name, [])
+
+
+def test_every_resource_is_answered_for_itself(broker: Wire, topic: Topic) -> None:
+    request = ask(TOPIC, topic.name, ["retention.ms"])
+    request.resources += ask(TOPIC, "no-such-topic").resources + ask(BROKER, node_id(broker)).resources
+    found = {result.resource_name: result.error_code for result in broker.send(request, 4).results}
+    assert found == {topic.name: NONE, "no-such-topic": UNKNOWN_TOPIC_OR_PARTITION, node_id(broker): NONE}
+    assert broker.send(DescribeConfigsRequest(), 4).results == []
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_documentation_when_asked_for(broker: Wire, topic: Topic, version: int) -> None:
+    found = described(broker, TOPIC, topic.name, ["retention.ms"], version, include_documentation=True)
+    assert isinstance(found["retention.ms"].documentation, str)
