@@ -1,0 +1,271 @@
+"""Message sets of magic 0 (Kafka 0.8, 0.9) and 1 (0.10): read from old producers, written for old consumers.
+
+A set is messages one after the other; a packed set is one message whose value is another set.
+
+     0            8       12      16      17           18 (magic 1 only)
+    +------------+-------+-------+-------+------------+----------------+-----------+-----+-------------+-------
+    | offset     | size  | crc   | magic | attributes | timestamp      | keyLen    | key | valueLen    | value
+    | i64        | i32   | u32   | i8    | i8         | i64            | i32 (-1)  |     | i32 (-1)    |
+    +------------+-------+-------+-------+------------+----------------+-----------+-----+-------------+-------
+    size counts what follows it; crc is CRC-32 of everything after it
+    attributes: 0-2 codec | 3 timestamp type (magic 1)
+
+What differs between the two: offsets inside of a packed set are absolute with magic 0 and relative with magic 1 (KIP-31), and
+the lz4 frames of magic 0 carry a header checksum that covers the frame's magic too, which is wrong (KAFKA-3160).
+
+The log holds RecordBatch v2 only. What comes in is rebuilt as one batch and judged by `validation.prepare` like any other;
+what goes out is rebuilt record by record. Headers, control batches and producer ids do not exist in old formats.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.protocol.errors import CORRUPT_MESSAGE, INVALID_RECORD, NONE, UNSUPPORTED_COMPRESSION_TYPE
+from ottla.records import compression
+from ottla.records.batch import BatchHeader, build, records_of, scan
+from ottla.records.errors import CorruptRecords
+from ottla.records.record import Record
+
+_ENTRY: Final = struct.Struct(">qi")
+_HEAD: Final = struct.Struct(">qiIbb")
+_TAIL_V0: Final = struct.Struct(">bb")
+_TAIL_V1: Final = struct.Struct(">bbq")
+_LENGTH: Final = struct.Struct(">i")
+_SMALLEST: Final = (14, 22)
+_CODEC_MASK: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_NO_TIMESTAMP: Final = -1
+
+
+class Message(NamedTuple):
+    """One message as it stands in a set; `offset` is what its entry says."""
+
+    offset: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def codec(self) -> int:
+        """The codec that its value is packed with, 0 for a plain message."""
+        return self.attributes & _CODEC_MASK
+
+
+class Rebuilt(NamedTuple):
+    """A message set as one RecordBatch v2, or why it cannot be one: error code and Kafka's text where there is one."""
+
+    batch: bytes
+    error_code: int = NONE
+    error_message: str | None = None
+
+
+class _Refused(Exception):
+    def __init__(self, code: int, message: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class NotForOldClients(Exception):
+    """Records that no old client can read (zstd); the answer is UNSUPPORTED_COMPRESSION_TYPE."""
+
+    code = UNSUPPORTED_COMPRESSION_TYPE
+
+
+def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Message]:
+    """The messages of a set, packed ones as they are; one that is cut at the end is left out.
+
+    Raises CorruptRecords for anything that is no message, or whose CRC is wrong.
+    """
+    stop = len(data) if end is None else end
+    while start + _ENTRY.size <= stop:
+        offset, size = _ENTRY.unpack_from(data, start)
+        if size < _SMALLEST[0]:
+            raise CorruptRecords(f"Record size {size} is less than the minimum record overhead ({_SMALLEST[0]})")
+        if start + 12 + size > stop:
+            return
+        yield _message(data, start, offset, size)
+        start += 12 + size
+
+
+def _message(data: bytes, start: int, offset: int, size: int) -> Message:
+    _, _, crc, magic, attributes = _HEAD.unpack_from(data, start)
+    end = start + 12 + size
+    if magic not in (0, 1):
+        raise CorruptRecords(f"Invalid magic found in record: {magic}")
+    if size < _SMALLEST[magic]:
+        raise CorruptRecords(f"a message of {size} bytes is too short for magic {magic}")
+    if zlib.crc32(memoryview(data)[start + 16 : end]) != crc:
+        raise CorruptRecords(f"Record is corrupt (stored crc = {crc})")
+    position = start + 18
+    timestamp = _NO_TIMESTAMP
+    if magic == 1:
+        (timestamp,) = struct.unpack_from(">q", data, position)
+        position += 8
+    key, position = _blob(data, position, end)
+    value, position = _blob(data, position, end)
+    return Message(offset, magic, attributes, timestamp, key, value)
+
+
+def _blob(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    if position + 4 > end:
+        raise CorruptRecords("a message is cut off within itself")
+    (length,) = _LENGTH.unpack_from(data, position)
+    position += 4
+    if length < 0:
+        return None, position
+    if position + length > end:
+        raise CorruptRecords("a key or value reaches beyond its message")
+    return data[position : position + length], position + length
+
+
+def rebuild(data: bytes, start: int, end: int, limit: int) -> Rebuilt:
+    """The message set `data[start:end]` of a producer (Produce 0 to 2) as one RecordBatch v2 with offsets from 0.
+
+    limit  bytes that a packed set may unpack to
+
+    The batch is packed with the codec of the last packed message, as Kafka does. Never raises.
+    """
+    records: list[Record] = []
+    codec = compression.NONE
+    try:
+        for message in messages(data, start, end):
+            if message.codec:
+                codec = message.codec
+                records += _inner(message, len(records), limit)
+            else:
+                records.append(_record(message, len(records), message.timestamp))
+    except _Refused as refused:
+        return Rebuilt(b"", refused.code, refused.message)
+    except CorruptRecords as cause:
+        return Rebuilt(b"", CORRUPT_MESSAGE, str(cause))
+    if not records:
+        return Rebuilt(b"", INVALID_RECORD if end > start else NONE)
+    return Rebuilt(build(records, codec=codec))
+
+
+def _record(message: Message, offset: int, timestamp: int) -> Record:
+    return Record(offset, timestamp, message.key, message.value)
+
+
+def _inner(wrapper: Message, first: int, limit: int) -> list[Record]:
+    """The records of a packed message. Raises _Refused, and CorruptRecords for bytes that are none."""
+    if wrapper.codec > compression.LZ4:
+        raise _Refused(INVALID_RECORD, f"Invalid wrapper compression type {wrapper.codec} for magic {wrapper.magic}")
+    if wrapper.value is None:
+        raise _Refused(INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
+    plain = _unpack(wrapper.codec, wrapper.magic, wrapper.value, limit)
+    found: list[Record] = []
+    for message in messages(plain):
+        if message.codec:
+            text = "Compressed outer record should not have an inner record with a compression attribute set"
+            raise _Refused(INVALID_RECORD, text)
+        if message.magic != wrapper.magic:
+            text = f"Compressed message magic {wrapper.magic} does not match wrapper magic {message.magic}"
+            raise _Refused(INVALID_RECORD, text)
+        found.append(_record(message, first + len(found), message.timestamp))
+    if not found:
+        raise _Refused(INVALID_RECORD, "Found invalid compressed record set with no inner records")
+    return found
+
+
+def _unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes:
+    if codec == compression.LZ4 and magic == 0:
+        data = with_lz4_checksum(data, wrong=False)
+    return compression.decompress(codec, data, limit)
+
+
+def for_old_client(data: bytes, magic: int, from_offset: int) -> bytes:
+    """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later.
+
+    Control batches are left out, headers dropped, offsets kept. Raises NotForOldClients for zstd, CorruptRecords for bytes
+    that are no batches.
+    """
+    found = scan(data)
+    if found.corrupt is not None:
+        raise CorruptRecords(found.corrupt)
+    out = bytearray()
+    for header in found.batches:
+        if header.is_control:
+            continue
+        if header.compression == compression.ZSTD:
+            raise NotForOldClients("zstd cannot be read below Fetch 10")
+        records = records_of(data[header.start : header.end])
+        if header.compression:
+            out += _packed(records, header, magic)
+        else:
+            for record in records:
+                if record.offset >= from_offset:
+                    out += _written(record, magic, header.timestamp_type, record.offset)
+    return bytes(out)
+
+
+def _packed(records: list[Record], header: BatchHeader, magic: int) -> bytes:
+    """One message that packs a whole batch; it carries the offset of its last record."""
+    if not records:
+        return b""
+    first, last = records[0].offset, records[-1].offset
+    kind = header.timestamp_type
+    plain = b"".join(_written(each, magic, kind, each.offset - first if magic else each.offset) for each in records)
+    value = compression.compress(header.compression, plain)
+    if header.compression == compression.LZ4 and magic == 0:
+        value = with_lz4_checksum(value, wrong=True)
+    newest = max(record.timestamp for record in records)
+    return _written(Record(last, newest, None, value), magic, kind, last, header.compression)
+
+
+def _written(record: Record, magic: int, timestamp_type: int, offset: int, codec: int = 0) -> bytes:
+    attributes = codec | (_LOG_APPEND_TIME if magic and timestamp_type else 0)
+    head = _TAIL_V1.pack(1, attributes, record.timestamp) if magic else _TAIL_V0.pack(0, attributes)
+    parts = [head]
+    for blob in (record.key, record.value):
+        parts.append(_LENGTH.pack(-1 if blob is None else len(blob)))
+        if blob:
+            parts.append(blob)
+    body = b"".join(parts)
+    return _ENTRY.pack(offset, 4 + len(body)) + zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def cut_for(data: bytes, max_bytes: int) -> bytes:
+    """At most `max_bytes`: a message that does not fit is cut, which tells an old consumer to ask for more (before KIP-74)."""
+    return data if len(data) <= max_bytes else data[:max_bytes]
+
+
+# The header checksum of lz4 frames: the second byte of xxHash32 over the frame descriptor, which Kafka 0.8 and 0.9 took over
+# the four magic bytes too. A descriptor is shorter than 16 bytes, so only the short form of the hash is needed.
+_PRIMES: Final = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+_WORD: Final = 0xFFFFFFFF
+
+
+def with_lz4_checksum(frame: bytes, *, wrong: bool) -> bytes:
+    """An lz4 frame with the header checksum of magic 0 (`wrong`) or with the right one. Raises CorruptRecords."""
+    if len(frame) < 7:
+        raise CorruptRecords("lz4: cut short in the header")
+    end = 14 if frame[4] & 0x08 else 6  # the content size, eight bytes, is optional
+    if len(frame) <= end:
+        raise CorruptRecords("lz4: cut short in the header")
+    checksum = (_short_xxhash32(frame[0 if wrong else 4 : end]) >> 8) & 0xFF
+    return frame[:end] + bytes([checksum]) + frame[end + 1 :]
+
+
+def _short_xxhash32(data: bytes) -> int:
+    """xxHash32 with seed 0 of fewer than 16 bytes."""
+    value = (_PRIMES[4] + len(data)) & _WORD
+    position = 0
+    while position + 4 <= len(data):
+        lane = int.from_bytes(data[position : position + 4], "little")
+        value = (_rotated((value + lane * _PRIMES[2]) & _WORD, 17) * _PRIMES[3]) & _WORD
+        position += 4
+    for byte in data[position:]:
+        value = (_rotated((value + byte * _PRIMES[4]) & _WORD, 11) * _PRIMES[0]) & _WORD
+    value = ((value ^ (value >> 15)) * _PRIMES[1]) & _WORD
+    value = ((value ^ (value >> 13)) * _PRIMES[2]) & _WORD
+    return value ^ (value >> 16)
+
+
+def _rotated(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (32 - bits))) & _WORD

@@ -1,0 +1,155 @@
+"""Message sets v0 and v1: the vectors of the format, kafka-python as a second opinion, and round trips through v2."""
+
+import random
+
+import pytest
+
+from ottla.protocol.errors import CORRUPT_MESSAGE, INVALID_RECORD, NONE
+from ottla.records import compression, legacy
+from ottla.records.batch import build, records_of
+from ottla.records.control import build_marker
+from ottla.records.errors import CorruptRecords
+from ottla.records.legacy import for_old_client, messages, rebuild, with_lz4_checksum
+from ottla.records.record import Record
+
+kafka_records = pytest.importorskip("kafka.record.memory_records", reason="kafka-python is the second opinion")
+
+FIRST = 1_700_000_000_000
+V0 = bytes.fromhex("0000000000000000000000101fecd70a0000000000016b0000000176")
+V0_NULL_KEY = bytes.fromhex("00000000000000050000001387a77ab20000ffffffff0000000568656c6c6f")
+V1 = bytes.fromhex("00000000000000000000001839268c3301000000018bcfe56800000000016b0000000176")
+LIMIT = 1 << 20
+
+
+def some_records(count: int = 20) -> list[Record]:
+    return [
+        Record(i, FIRST + i, None if i % 3 == 0 else b"k%d" % i, None if i % 5 == 0 else b"v%d" % i)
+        for i in range(count)
+    ]
+
+
+def seen(data: bytes) -> list[tuple[int, int | None, bytes | None, bytes | None]]:
+    """What kafka-python reads in a message set."""
+    found = []
+    records = kafka_records.MemoryRecords(data)
+    while records.has_next():
+        found += [(record.offset, record.timestamp, record.key, record.value) for record in records.next_batch()]
+    return found
+
+
+def test_the_vectors_of_the_format() -> None:
+    (message,) = messages(V0)
+    assert (message.offset, message.magic, message.key, message.value) == (0, 0, b"k", b"v")
+    (message,) = messages(V0_NULL_KEY)
+    assert (message.offset, message.key, message.value) == (5, None, b"hello")
+    (message,) = messages(V1)
+    assert (message.magic, message.timestamp, message.key, message.value) == (1, FIRST, b"k", b"v")
+
+
+def test_what_is_written_are_the_vectors() -> None:
+    batch = build([Record(0, FIRST, b"k", b"v", [("h", b"dropped")])])
+    assert for_old_client(batch, 0, 0) == V0
+    assert for_old_client(batch, 1, 0) == V1
+    assert for_old_client(build([Record(5, FIRST, None, b"hello")], base_offset=5), 0, 0) == V0_NULL_KEY
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3], ids=["none", "gzip", "snappy", "lz4"])
+def test_kafka_python_reads_what_old_clients_get(magic: int, codec: int) -> None:
+    records = some_records()
+    data = build([Record(r.offset + 100, r.timestamp, r.key, r.value) for r in records], base_offset=100, codec=codec)
+    wanted = [(r.offset + 100, FIRST + r.offset if magic else None, r.key, r.value) for r in records]
+    assert seen(for_old_client(data, magic, 100)) == wanted
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3], ids=["none", "gzip", "snappy", "lz4"])
+def test_what_kafka_python_writes_is_taken(magic: int, codec: int) -> None:
+    builder = kafka_records.MemoryRecordsBuilder(magic=magic, compression_type=codec, batch_size=1 << 20)
+    for record in some_records():
+        builder.append(record.timestamp, record.key, record.value)
+    builder.close()
+    data = builder.buffer()
+    rebuilt = rebuild(data, 0, len(data), LIMIT)
+    assert rebuilt.error_code == NONE
+    wanted = some_records()
+    if magic == 0:
+        for record in wanted:
+            record.timestamp = -1
+    assert records_of(rebuilt.batch) == wanted
+    assert rebuilt.batch[22] & 0x07 == codec
+
+
+def test_records_before_the_wanted_offset_are_left_out_unless_packed() -> None:
+    batch = build(some_records())
+    assert [offset for offset, *_ in seen(for_old_client(batch, 1, 15))] == [15, 16, 17, 18, 19]
+    assert len(seen(for_old_client(build(some_records(), codec=1), 1, 15))) == 20
+
+
+def test_control_batches_never_reach_an_old_client() -> None:
+    marker = build_marker(
+        commit=True, producer_id=7, producer_epoch=1, coordinator_epoch=0, timestamp=FIRST, base_offset=20
+    )
+    assert len(seen(for_old_client(build(some_records()) + marker, 1, 0))) == 20
+
+
+def test_zstd_cannot_be_read_by_an_old_client() -> None:
+    with pytest.raises(legacy.NotForOldClients):
+        for_old_client(build(some_records(), codec=4), 1, 0)
+
+
+def test_log_append_time_is_told() -> None:
+    batch = build([Record(0, FIRST, None, b"a"), Record(1, FIRST + 9, None, b"b")], timestamp_type=1)
+    found = list(messages(for_old_client(batch, 1, 0)))
+    assert [(m.attributes, m.timestamp) for m in found] == [(8, FIRST + 9), (8, FIRST + 9)]
+
+
+@pytest.mark.parametrize(("wrong", "checksum"), [(True, 0x1A), (False, 0x82)])
+def test_the_two_header_checksums_of_lz4(wrong: bool, checksum: int) -> None:
+    frame = bytes.fromhex("04224d186040") + b"\x00" + b"\x00\x00\x00\x00"
+    assert with_lz4_checksum(frame, wrong=wrong)[6] == checksum
+
+
+def wrap(inner: bytes, magic: int, codec: int, value: bytes | None = b"") -> bytes:
+    packed = compression.compress(codec, inner) if value == b"" else value
+    return legacy._written(Record(0, FIRST, None, packed), magic, 0, 0, codec)
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (V1[:-1] + b"x", CORRUPT_MESSAGE),
+        (wrap(wrap(V1, 1, 1), 1, 1), INVALID_RECORD),
+        (wrap(V0, 1, 1), INVALID_RECORD),
+        (wrap(b"", 1, 1), INVALID_RECORD),
+        (wrap(b"", 1, 1, None), INVALID_RECORD),
+        (wrap(V1, 1, 1, b"no gzip"), CORRUPT_MESSAGE),
+        (wrap(V1, 1, 4), INVALID_RECORD),
+        (V1[:-3], INVALID_RECORD),
+    ],
+    ids=["crc", "nested twice", "two magics", "empty", "null", "not packed", "zstd", "cut off"],
+)
+def test_sets_that_are_refused(data: bytes, code: int) -> None:
+    assert rebuild(data, 0, len(data), LIMIT).error_code == code
+
+
+def test_a_bomb_does_not_go_off() -> None:
+    bomb = wrap(V1 * 100_000, 1, 1)
+    assert rebuild(bomb, 0, len(bomb), 100_000).error_code == CORRUPT_MESSAGE
+
+
+def test_damaged_sets_raise_nothing_else() -> None:
+    rng = random.Random(5)
+    for magic in (0, 1):
+        for codec in range(4):
+            data = bytearray(for_old_client(build(some_records(), codec=codec), magic, 0))
+            for _ in range(300):
+                damaged = bytearray(data)
+                for _ in range(rng.randrange(1, 4)):
+                    damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+                cut = bytes(damaged[: rng.randrange(len(damaged) + 1)])
+                rebuild(cut, 0, len(cut), LIMIT)
+                try:
+                    list(messages(cut))
+                except CorruptRecords:
+                    continue
