@@ -359,7 +359,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A year of flights through Ottla and PySpark.")
     parser.add_argument("--tenth", action="store_true", help="take a tenth of the data")
     parser.add_argument(
-        "--output", type=Path, default=Path(__file__).parent / "output", help="where results are written"
+        "--output", type=Path, default=Path(__file__).parent / "out", help="where results are written"
     )
     arguments = parser.parse_args()
     output: Path = arguments.output.resolve()
