@@ -10,3 +10,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kafka-version", default="4.4.0", help="which Apache Kafka --broker is: versions that it lacks are left out"
     )
+    parser.addoption("--soak", metavar="N", type=int, default=1, help="N times as many rounds of the tests that throw dice")

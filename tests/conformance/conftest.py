@@ -149,9 +149,9 @@ class TopicFactory:
         for _ in range(500):
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
             found = self._wire.send(request, 12).topics[0]
-            if found.error_code == NONE and all(part.leader_id >= 0 for part in found.partitions):
-                if self._answers(name, len(found.partitions)):
-                    return Topic(self._wire, name, created.topic_id)
+            led = found.error_code == NONE and all(part.leader_id >= 0 for part in found.partitions)
+            if led and self._answers(name, len(found.partitions)):
+                return Topic(self._wire, name, created.topic_id)
         raise AssertionError(f"{name} has no leaders")
 
     def _answers(self, name: str, partitions: int) -> bool:

@@ -5,9 +5,10 @@
     any, -1              no session; an id is closed
     id, last epoch + 1   the next fetch of the session
 
-A session keeps its partitions in the order in which they are answered; one whose records an incremental fetch returned goes to
-the end, so that a full answer does not starve the partitions behind it. The cache is bounded (max.incremental.fetch.session.cache.slots): when
-it is full and nobody has been idle long enough (two minutes), a client goes on without.
+A session keeps its partitions in the order in which they are answered; one whose records an incremental fetch returned goes
+to the end, so that a full answer does not starve the partitions behind it. The cache is bounded
+(max.incremental.fetch.session.cache.slots): when it is full and nobody has been idle long enough (two minutes), a client
+goes on without.
 """
 
 from collections import OrderedDict

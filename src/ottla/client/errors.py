@@ -2,19 +2,19 @@
 
 KafkaError                       code, name and `retriable` as in the table of protocol/errors.py
 ├── RetriableError               the same request may succeed later
-│   ├── BrokersUnreachable       none of the addresses answered in time; the message names them
-│   ├── ConnectionLost           the broker went away before it answered
-│   ├── RequestTimedOut          no answer, or no success, within the time that was given
-│   └── StaleMetadata            another broker leads the partition now, or the topic is not known there (yet)
-├── UnknownTopic                 the topic, or one of its partitions, does not exist
-├── OffsetOutOfRange             the log no longer, or not yet, has the offset; `log_start` says where it begins
-├── CorruptBatch                 a batch failed its CRC or makes no sense; the message names topic, partition, offset
-├── RecordTooLarge               a batch above max.message.bytes or message.max.bytes
-├── NotAuthorized                the principal may not do this
-├── UnsupportedVersion           the broker is too old for the request
-├── FencedError                  another instance took over; this one must stop
-├── SequenceLost                 the broker misses batches it had acknowledged to this idempotent producer
-└── InvalidClientConfig          a config that is not known, or a value it cannot have (also a ValueError)
+│   ├── BrokersUnreachable
+│   ├── ConnectionLost
+│   ├── RequestTimedOut
+│   └── StaleMetadata
+├── UnknownTopic
+├── OffsetOutOfRange
+├── CorruptBatch
+├── RecordTooLarge
+├── NotAuthorized
+├── UnsupportedVersion
+├── FencedError
+├── SequenceLost
+└── InvalidClientConfig          also a ValueError
 """
 
 from typing import ClassVar, Final
@@ -47,63 +47,71 @@ class KafkaError(Exception):
 
 
 class RetriableError(KafkaError):
+    """The same request may succeed later."""
+
     RETRIABLE: ClassVar[bool] = True
 
 
 class BrokersUnreachable(RetriableError):
-    pass
+    """None of the addresses answered in time; the message names them."""
 
 
 class ConnectionLost(RetriableError):
-    pass
+    """The broker went away before it answered."""
 
 
 class RequestTimedOut(RetriableError):
-    pass
+    """No answer, or no success, within the time that was given."""
 
 
 class StaleMetadata(RetriableError):
-    pass
+    """Another broker leads the partition now, or the topic is not known there (yet)."""
 
 
 class UnknownTopic(KafkaError):
+    """The topic, or one of its partitions, does not exist."""
+
     @property
     def retriable(self) -> bool:
         return False
 
 
 class OffsetOutOfRange(KafkaError):
+    """The log no longer, or not yet, has the offset; `log_start` says where it begins, -1 if the broker did not."""
+
     log_start: int = -1
 
 
 class CorruptBatch(KafkaError):
+    """A batch failed its CRC or makes no sense; the message names topic, partition and offset."""
+
     @property
     def retriable(self) -> bool:
         return False
 
 
 class RecordTooLarge(KafkaError):
-    pass
+    """A batch above max.message.bytes or message.max.bytes."""
 
 
 class NotAuthorized(KafkaError):
-    pass
+    """The principal may not do this."""
 
 
 class UnsupportedVersion(KafkaError):
-    pass
+    """The broker is too old for the request."""
 
 
 class FencedError(KafkaError):
-    pass
+    """Another instance took over; this one must stop."""
 
 
 class SequenceLost(KafkaError):
-    pass
+    """The broker misses batches that it had acknowledged to this idempotent producer."""
 
 
 class InvalidClientConfig(KafkaError, ValueError):
-    pass
+    """A config that is not known, or a value that it cannot have."""
 
 
 STALE_CODES: Final = frozenset(

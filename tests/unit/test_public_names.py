@@ -1,0 +1,145 @@
+"""What a program may import from Ottla: a change of this list is a decision, never an accident."""
+
+import ast
+import inspect
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.handlers import SERVED
+
+SOURCES = Path(__file__).parents[2] / "src"
+
+PUBLIC = {
+    "ottla": {"__version__"},
+    "ottla.client.cluster": {"EARLIEST", "LATEST", "Cluster", "FoundOffset", "TopicInfo", "TopicPartition"},
+    "ottla.client.config": {"CONFIGS", "DEFAULT_PORT", "ClientConfig", "addresses"},
+    "ottla.client.consumer.fetching": {
+        "Fetched",
+        "fetch_batches",
+        "fetch_request",
+        "wait_for_records",
+        "whole_batches",
+        "without_aborted",
+    },
+    "ottla.client.errors": {
+        "BrokersUnreachable",
+        "ConnectionLost",
+        "CorruptBatch",
+        "FencedError",
+        "InvalidClientConfig",
+        "KafkaError",
+        "NotAuthorized",
+        "OffsetOutOfRange",
+        "RecordTooLarge",
+        "RequestTimedOut",
+        "RetriableError",
+        "STALE_CODES",
+        "SequenceLost",
+        "StaleMetadata",
+        "UnknownTopic",
+        "UnsupportedVersion",
+        "error_for",
+    },
+    "ottla.client.producer.batches": {"BatchProducer"},
+    "ottla.spark": {"SESSION_CONFS"},
+    "ottla.spark.java": {"OLDEST", "JavaMissing", "ensure_java", "parse_version", "version_of", "wrapped_home"},
+    "ottla.spark.session": {"session_builder"},
+    "ottla.testing": {"EmbeddedBroker"},
+    "pyspark_ottla": {"DefaultSource"},
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCES).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): ast.parse(path.read_bytes()) for path in sorted(SOURCES.rglob("*.py"))}
+
+
+def _targets(node: ast.stmt) -> list[str]:
+    """The names that a statement at the top of a module binds."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return [node.name]
+    if isinstance(node, ast.Assign) and "TypeVar(" not in ast.unparse(node.value)[:8]:
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return [node.target.id]
+    return []
+
+
+def defined(tree: ast.Module) -> set[str]:
+    return {name for node in tree.body for name in _targets(node)}
+
+
+def imported(tree: ast.Module) -> set[str]:
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
+
+
+@cache
+def exported(tree: ast.Module) -> list[str] | None:
+    """`__all__`, None where there is none."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and _targets(node) == ["__all__"]:
+            names = ast.literal_eval(node.value)
+            assert isinstance(names, list)
+            return names
+    return None
+
+
+def test_what_a_module_exports_is_there_once() -> None:
+    for name, tree in MODULES.items():
+        names = exported(tree)
+        if names is not None:
+            assert len(set(names)) == len(names), name
+            assert set(names) <= defined(tree) | imported(tree), name
+
+
+def test_a_list_of_exports_hides_nothing_that_others_use() -> None:
+    """A module with `__all__` is not asked for anything else by Ottla itself."""
+    for name, tree in MODULES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module in MODULES:
+                names = exported(MODULES[node.module])
+                asked = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in MODULES}
+                assert names is None or asked <= set(names), f"{name} imports {asked - set(names)} of {node.module}"
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_public_names_are_these(name: str) -> None:
+    tree = MODULES[name]
+    names = exported(tree)
+    found = {each for each in defined(tree) if not each.startswith("_")} if names is None else set(names)
+    assert found == PUBLIC[name]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    module = import_module(name)
+    assert module.__doc__
+    for public in PUBLIC[name]:
+        value = getattr(module, public)
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        assert value.__doc__, f"{name}.{public}"
+        if value.__module__ == name and inspect.isclass(value):
+            for member, found in vars(value).items():
+                if not member.startswith("_") and (inspect.isfunction(found) or isinstance(found, property)):
+                    assert inspect.getdoc(getattr(value, member)), f"{name}.{public}.{member}"
+
+
+def test_every_file_of_the_library_says_what_it_is() -> None:
+    silent = [name for name, tree in MODULES.items() if tree.body and not ast.get_docstring(tree)]
+    assert silent == []
+
+
+def test_every_handler_is_in_the_table_and_the_reverse() -> None:
+    files = {path.stem for path in (SOURCES / "ottla" / "broker" / "handlers").glob("*.py")} - {"__init__"}
+    modules = [served.module for served in SERVED.values()]
+    assert sorted(modules) == sorted(files)
+    for served in SERVED.values():
+        assert callable(getattr(import_module(f"ottla.broker.handlers.{served.module}"), served.module))
