@@ -68,9 +68,12 @@ class PartitionQueue:
 
     def next(self) -> Batch | None:
         """The batch that may be sent now, left where it is."""
-        if not self.waiting or len(self.in_flight) >= self._limit or (self._draining and self.in_flight):
+        if not self.waiting or (self._draining and self.in_flight):
             return None
-        return self.waiting[0]
+        head = self.waiting[0]
+        # Counted from the oldest that is open: a broker remembers a producer's last five batches, and one that it appended
+        # without our hearing of it must still be among them when it goes out again.
+        return head if not self.in_flight or head.number - self.in_flight[0].number < self._limit else None
 
     def take(self) -> Batch:
         """The batch of `next`, on its way from now on."""
