@@ -30,7 +30,6 @@ from confluent_kafka.cimpl import NewTopic
 from demo import pipeline
 from demo.data import ALL_FLIGHTS, CANCELLED, WITHOUT_WEATHER, Event, airlines, flights, weather
 from demo.report import Stage, Totals, draw, write_page
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich import box
 from rich.console import Console
@@ -38,6 +37,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ottla.spark.java import JavaMissing, ensure_java
+from ottla.spark.session import stop_session
 
 PARTITIONS = {"flights": 4, "weather": 1, "airlines": 1, "delays": 2}
 TRIGGERS = 3
@@ -52,14 +52,17 @@ class Show:
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
+        if not self.console.is_terminal:
+            # A file or a pipe has no width of its own; rich would take 80 columns and break lines at them.
+            self.console = Console(highlight=False, width=120)
         self.stages: list[Stage] = []
 
     @contextmanager
     def step(self, title: str, total: int | None = None, unit: str = "records") -> Iterator["Step"]:
         """A step with a bar; its line stays when it is done."""
         columns = (
-            TextColumn("  [cyan]{task.description:<34}"),
-            BarColumn(bar_width=28),
+            TextColumn("  [cyan]{task.description:<32}"),
+            BarColumn(bar_width=16),
             MofNCompleteColumn() if total else TextColumn(""),
             TextColumn("[dim]{task.fields[rate]}"),
             TimeElapsedColumn(),
@@ -73,7 +76,7 @@ class Show:
         said = f"{step.records:,} {unit}" if step.records is not None else step.note
         if step.records and step.rated:
             said += f", {step.records / seconds:,.0f}/s"
-        self.console.print(f"  [green]✓[/] {title:<34} [dim]{said:<40}[/] {seconds:5.1f} s")
+        self.console.print(f"  [green]✓[/] {title:<32} [dim]{said:<32}[/] {seconds:5.1f} s")
 
 
 class Step:
@@ -183,18 +186,6 @@ def quiet(log: Path) -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def stop(spark: SparkSession) -> None:
-    """Stop Spark and wait until its Java is gone."""
-    gateway = spark.sparkContext._gateway
-    spark.stop()
-    process = getattr(gateway, "proc", None)
-    if gateway is not None:
-        gateway.shutdown()
-    if process is not None:
-        process.stdin.close()
-        process.wait(30)
 
 
 def follow(query: StreamingQuery, step: Step) -> list[dict[str, Any]]:
@@ -325,7 +316,7 @@ def run(show: Show, work: Path, output: Path, tenth: bool) -> bool:
                 totals = Totals(consumed(servers, "delays", step))
         finally:
             with quiet(log):
-                stop(spark)
+                stop_session(spark)
     finally:
         serving.__exit__(None, None, None)
 
@@ -358,9 +349,7 @@ def run(show: Show, work: Path, output: Path, tenth: bool) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="A year of flights through Ottla and PySpark.")
     parser.add_argument("--tenth", action="store_true", help="take a tenth of the data")
-    parser.add_argument(
-        "--output", type=Path, default=Path(__file__).parent / "out", help="where results are written"
-    )
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "out", help="where results are written")
     arguments = parser.parse_args()
     output: Path = arguments.output.resolve()
     shutil.rmtree(output, ignore_errors=True)

@@ -78,11 +78,11 @@ def draw(totals: Totals, path: Path) -> None:
     plt.rcParams.update({"font.size": 10, "text.color": _INK, "axes.labelcolor": _QUIET, "axes.edgecolor": "#c9ced3"})
     plt.rcParams.update({"xtick.color": _QUIET, "ytick.color": _INK, "figure.facecolor": _PAPER})
     figure, (left, right) = plt.subplots(1, 2, figsize=(13, 6.2), width_ratios=[1.1, 1], facecolor=_PAPER)
-    figure.subplots_adjust(left=0.16, right=0.97, top=0.80, bottom=0.10, wspace=0.16)
-    figure.text(0.02, 0.945, "Late out of New York", fontsize=21, fontweight="bold", color=_INK)
+    figure.subplots_adjust(left=0.17, right=0.975, top=0.79, bottom=0.10, wspace=0.16)
+    figure.text(0.02, 0.925, "Late out of New York", fontsize=21, fontweight="bold", color=_INK)
     figure.text(
         0.02,
-        0.895,
+        0.875,
         f"Departure delays of {totals.all.flights:,} flights in 2013, streamed through Ottla and PySpark. "
         f"{totals.all.cancelled:,} cancelled flights are counted, not averaged.",
         fontsize=10.5,

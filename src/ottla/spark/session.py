@@ -1,4 +1,4 @@
-"""A Spark session that is set up for this source: Java found, the workers' Python, the settings that matter."""
+"""A Spark session that is set up for this source: Java found, the workers' Python, the settings that matter; and its end."""
 
 import os
 import sys
@@ -21,3 +21,16 @@ def session_builder(name: str) -> "SparkSession.Builder":
     for key, value in SESSION_CONFS.items():
         builder = builder.config(key, value)
     return builder
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop a session and wait until the Java that it started is gone: `spark.stop()` leaves it until Python ends."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    if process is not None:
+        process.stdin.close()
+        process.wait(30)
