@@ -1,0 +1,66 @@
+"""Other people's clients against Ottla, or against whatever `--broker HOST:PORT` names."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import EmbeddedBroker
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+RECORDS = 300
+SHARES = [range(start, start + 60) for start in range(0, RECORDS, 60)]  # one for each of CODECS
+PARTITIONS = 4
+
+
+class Cluster:
+    """A broker that can be restarted under the clients' feet: on the same port and directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._broker = self._started(0)
+        self.bootstrap = self._broker.bootstrap_servers
+
+    def _started(self, port: int) -> EmbeddedBroker:
+        return EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"}, data_dir=self._data_dir, port=port)
+
+    def restart(self) -> None:
+        """Stop it well, and start it again."""
+        port = self._broker.address[1]
+        self._broker.close()
+        self._broker = self._started(port)
+
+    def close(self) -> None:
+        self._broker.close()
+
+
+class Foreign:
+    """A broker that this test did not start and leaves running."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def restart(self) -> None:
+        """Not ours to restart: committed offsets and records must be found all the same."""
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster | Foreign]:
+    given = request.config.getoption("--broker")
+    if given:
+        yield Foreign(given)
+        return
+    own = Cluster(tmp_path_factory.mktemp("broker"))
+    yield own
+    own.close()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"interop-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid.uuid4().hex[:12]}"
