@@ -1,0 +1,97 @@
+"""A broker in a process of its own, which can be stopped, killed and started again on the same directory."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.conftest import Wire
+
+Start = Callable[..., "Process"]
+
+
+class Process:
+    """`ottla serve` with one data directory."""
+
+    def __init__(self, data_dir: Path, *options: str) -> None:
+        self.data_dir = data_dir
+        self._process = subprocess.Popen(
+            command("--listen", "127.0.0.1:0", "--data-dir", str(data_dir), *options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if "listening on PLAINTEXT://127.0.0.1:" not in line:
+            raise AssertionError(f"did not start: {line!r} {self.finish()}")
+        self.port = int(line.split("127.0.0.1:")[1].split()[0])
+        self.wires: list[Wire] = []
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def wire(self) -> Wire:
+        """A connection of its own."""
+        wire = Wire(("127.0.0.1", self.port), is_kafka=False)
+        self.wires.append(wire)
+        return wire
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self.finish()
+
+    def stop(self) -> str:
+        """SIGTERM; what it wrote to standard error. It must end well."""
+        self._process.send_signal(signal.SIGTERM)
+        error = self.finish()
+        assert self._process.returncode == 0, error
+        return error
+
+    def finish(self) -> str:
+        """Wait for the end; what it wrote to standard error."""
+        _, error = self._process.communicate(timeout=30)
+        for wire in getattr(self, "wires", ()):
+            wire.close()
+        return error
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ottla", "serve", *arguments]
+
+
+def environment() -> dict[str, str]:
+    """This process's, without Ottla's own variables."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a broker on this test's directory; at the end it is gone."""
+    begun: list[Process] = []
+
+    def starter(*options: str, data_dir: Path | None = None) -> Process:
+        process = Process(data_dir or tmp_path / "data", *options)
+        begun.append(process)
+        return process
+
+    yield starter
+    for process in begun:
+        if process.runs:
+            process.kill()
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    """How often a test that throws dice throws them."""
+    return 3 * int(request.config.getoption("--soak"))

@@ -1,0 +1,170 @@
+"""What is wrong outside of the program is said in one line, without a traceback."""
+
+import os
+import socket
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from tests.conformance.conftest import Closed
+
+from .conftest import Start, command, environment
+
+
+def refused(*arguments: str, code: int = 1, cwd: Path | None = None) -> str:
+    """The one line that `ottla serve` with these arguments says before it ends."""
+    ran = subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=30, cwd=cwd, env=environment(), check=False
+    )
+    assert ran.returncode == code, ran.stderr
+    assert ran.stdout == ""
+    assert "Traceback" not in ran.stderr
+    if code == 1:
+        assert ran.stderr.count("\n") == 1, ran.stderr
+        assert ran.stderr.startswith("ottla: ")
+    return ran.stderr
+
+
+def test_a_busy_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused("--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path / "data"))
+    assert said == f"ottla: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:x", "127.0.0.1:99999", "no.such.host.invalid:0"])
+def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
+    refused("--listen", address, "--data-dir", str(tmp_path / "data"))
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert "cannot use" in refused("--listen", "127.0.0.1:0", "--data-dir", str(file))
+    assert "cannot use" in refused("--listen", "127.0.0.1:0", "--data-dir", str(file / "below"))
+    assert "cannot use" in refused("--listen", "127.0.0.1:0", "--data-dir", "/proc/ottla")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_without_permission(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    assert "Permission denied" in refused("--listen", "127.0.0.1:0", "--data-dir", str(closed))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "#\n#Thu Aug 20 10:00:00 UTC 2026\nversion=0\nbroker.id=0\ncluster.id=abcdefghijklmnopqrstuv\n",
+        "node.id=1\ndirectory.id=y0i0vZfWQv6Aiu9JGv_-3w\nversion=1\ncluster.id=abcdefghijklmnopqrstuv\n",
+    ],
+    ids=["zookeeper", "kraft"],
+)
+def test_a_directory_of_apache_kafka(tmp_path: Path, properties: str) -> None:
+    (tmp_path / "meta.properties").write_text(properties)
+    assert "Apache Kafka" in refused("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path))
+    assert (tmp_path / "meta.properties").read_text() == properties
+
+
+def test_a_directory_of_another_cluster(tmp_path: Path, start: Start) -> None:
+    for name in ("one", "two"):
+        start(data_dir=tmp_path / name).stop()
+    (tmp_path / "one" / "meta.properties").write_bytes((tmp_path / "two" / "meta.properties").read_bytes())
+    said = refused("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "one"))
+    assert "belongs to node 1 of cluster" in said
+
+
+def test_a_directory_of_another_node(tmp_path: Path, start: Start) -> None:
+    start(data_dir=tmp_path / "one").stop()
+    said = refused("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "one"), "-o", "node.id=7")
+    assert "this is node 7" in said
+
+
+def test_a_second_broker_on_the_same_directory(start: Start) -> None:
+    first = start()
+    said = refused("--listen", "127.0.0.1:0", "--data-dir", str(first.data_dir))
+    assert said == f"ottla: {first.data_dir} is in use by another broker: stop it, or give another --data-dir\n"
+    assert first.wire().send(ApiVersionsRequest(), 0).error_code == 0
+
+
+def test_a_directory_with_a_damaged_store(tmp_path: Path, start: Start) -> None:
+    data = tmp_path / "data"
+    start(data_dir=data).stop()
+    (data / "metadata.db").write_bytes(b"this is no database" * 1000)
+    for rest in data.glob("metadata.db-*"):
+        rest.unlink()
+    assert "metadata.db" in refused("--listen", "127.0.0.1:0", "--data-dir", str(data))
+
+
+def test_a_damaged_checkpoint(tmp_path: Path, start: Start) -> None:
+    data = tmp_path / "data"
+    start(data_dir=data).stop()
+    (data / "recovery-point-offset-checkpoint").write_text("0\n7\nnonsense\n")
+    assert "recovery-point-offset-checkpoint" in refused("--listen", "127.0.0.1:0", "--data-dir", str(data))
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("log.segment.bytes=x", "log.segment.bytes"),
+        ("log.segment.bytes=-1", "log.segment.bytes"),
+        ("log.retention.mss=1", "did you mean log.retention.ms?"),
+        ("compression.type=brotli", "compression.type"),
+        ("just-a-word", "name=value"),
+        ("listeners=HTTP://127.0.0.1:0", "HTTP"),
+        ("listeners=SSL://127.0.0.1:0", "SSL"),
+    ],
+)
+def test_a_config_that_is_none(tmp_path: Path, option: str, words: str) -> None:
+    assert words in refused("--data-dir", str(tmp_path / "data"), "-o", option)
+
+
+def test_a_config_file_that_is_none(tmp_path: Path) -> None:
+    assert "no-such-file" in refused("--config", str(tmp_path / "no-such-file"), "--data-dir", str(tmp_path / "data"))
+    wrong = tmp_path / "server.properties"
+    wrong.write_text("num.partitons=3\n")
+    assert "did you mean num.partitions?" in refused("--config", str(wrong), "--data-dir", str(tmp_path / "data"))
+
+
+def test_wrong_usage_is_2(tmp_path: Path) -> None:
+    assert "Usage: " in refused("--no-such-option", code=2)
+    assert "--ephemeral" in refused("--ephemeral", "--data-dir", str(tmp_path), code=2)
+    assert "Usage: " in refused("an-argument", code=2)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">ihhih", 10, 999, 0, 1, -1),
+        struct.pack(">ihhih", 10, 3, 999, 1, -1),
+        struct.pack(">i", -5),
+        struct.pack(">i", 0x7FFFFFFF),
+        struct.pack(">ihhihi", 14, 3, 1, 1, -1, 1 << 30),
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+    ids=["api", "version", "negative size", "huge size", "huge list", "http"],
+)
+def test_a_bad_connection_is_one_line_and_others_go_on(start: Start, frame: bytes) -> None:
+    process = start()
+    good, bad = process.wire(), process.wire()
+    assert good.send(ApiVersionsRequest(), 0).error_code == 0
+    bad.send_raw(frame)
+    with pytest.raises(Closed):
+        bad.receive_raw(1)
+    assert good.send(ApiVersionsRequest(), 0).error_code == 0
+    (line,) = process.stop().splitlines()
+    assert " WARNING closing the connection of 127.0.0.1:" in line
+
+
+def test_connections_that_end_are_no_news(start: Start) -> None:
+    process = start()
+    for _ in range(3):
+        wire = process.wire()
+        assert wire.send(ApiVersionsRequest(), 0).error_code == 0
+        wire.send_raw(struct.pack(">ih", 100, 3))  # half a frame
+        wire.close()
+    assert process.wire().send(ApiVersionsRequest(), 0).error_code == 0
+    assert process.stop() == ""
