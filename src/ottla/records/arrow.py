@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.records.columns import (
     HEADERS,
@@ -108,7 +109,12 @@ def _headers(column: HeaderColumns, rows: int) -> pa.Array:
         [_binary(column.keys, column.count, pa.string()), _binary(column.values, column.count, pa.binary())],
         fields=list(_HEADER),
     )
-    return pa.Array.from_buffers(TYPES["headers"], rows, [None, pa.py_buffer(column.offsets)], children=[items])
+    offsets = pa.py_buffer(column.offsets)
+    ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, offsets])
+    # No headers are NULL, as in Spark's own source. The comparison's result is the bitmap that Arrow wants.
+    some = pc.not_equal(ends[1:], ends[:-1])
+    validity = None if some.true_count == rows else some.buffers()[1]
+    return pa.Array.from_buffers(TYPES["headers"], rows, [validity, offsets], children=[items])
 
 
 def rows_of(

@@ -67,7 +67,7 @@ def as_row(record: Record, timestamp_type: int = 0) -> dict[str, object]:
         "offset": record.offset,
         "timestamp": pa.scalar(record.timestamp * 1000, arrow.TYPES["timestamp"]).as_py(),
         "timestampType": timestamp_type,
-        "headers": [{"key": name, "value": value} for name, value in record.headers],
+        "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
     }
 
 
