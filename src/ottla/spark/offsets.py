@@ -146,7 +146,7 @@ def questions(boundary: Boundary, partitions: Iterable[TopicPartition]) -> Posit
         return dict.fromkeys(wanted, boundary.time)
     missing = sorted(set(wanted) - set(named))
     if missing:
-        raise InvalidOption(f"{boundary.option} must name every partition; {_listed(missing)} missing")
+        raise InvalidOption(f"{boundary.option} must name every partition, also {_listed(missing)}")
     unknown = sorted(set(named) - set(wanted))
     if unknown:
         raise InvalidOption(f"{boundary.option} names {_listed(unknown)}, which this query does not read")
@@ -156,8 +156,7 @@ def questions(boundary: Boundary, partitions: Iterable[TopicPartition]) -> Posit
 
 
 def _listed(partitions: list[TopicPartition]) -> str:
-    shown = ", ".join(map(str, partitions[:5])) + (", ..." if len(partitions) > 5 else "")
-    return f"{shown} {'is' if len(partitions) == 1 else 'are'}" if shown else "none is"
+    return ", ".join(map(str, partitions[:5])) + (", ..." if len(partitions) > 5 else "")
 
 
 def resolved(
@@ -189,6 +188,15 @@ def resolved(
                 "startingOffsetsByTimestampStrategy=latest starts at its end"
             )
     return positions
+
+
+def check_order(start: Positions, end: Positions, start_option: str, end_option: str) -> None:
+    """A batch read that would end before it starts is a mistake, as Spark's own source takes it. Raises InvalidOption."""
+    for partition, offset in sorted(start.items()):
+        if offset > end[partition]:
+            raise InvalidOption(
+                f"{partition} would be read from offset {offset} ({start_option}) to {end[partition]} ({end_option})"
+            )
 
 
 def to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

@@ -48,6 +48,7 @@ from ottla.spark.offsets import (
     InvalidOption,
     Positions,
     Range,
+    check_order,
     from_json,
     limited,
     questions,
@@ -146,20 +147,29 @@ class _Source:
     def cluster(self) -> Cluster:
         return cluster_of(self.options.config)
 
-    def found_partitions(self) -> list[TopicPartition]:
-        """Every partition the query reads now. Raises UnknownTopic, BrokersUnreachable."""
+    def found_partitions(self, *, what_is_left: bool = False) -> list[TopicPartition]:
+        """Every partition the query reads now. Raises UnknownTopic unless `what_is_left` will do, BrokersUnreachable."""
         options, cluster = self.options, self.cluster
         if options.assign is not None:
-            for partition in options.assign:
-                if partition not in cluster.partitions(partition.topic):
-                    raise UnknownTopic(f"topic {partition.topic} has no partition {partition.partition}")
-            return options.assign
+            there = {part for name in {name for name, _ in options.assign} for part in self._of(name, what_is_left)}
+            missing = [partition for partition in options.assign if partition not in there]
+            if missing and not what_is_left:
+                raise UnknownTopic(f"topic {missing[0].topic} has no partition {missing[0].partition}")
+            return [partition for partition in options.assign if partition in there]
         if options.topics is not None:
             names = options.topics
         else:
             pattern = re.compile(options.pattern or "")
             names = [name for name in cluster.topic_names() if pattern.fullmatch(name)]
-        return [partition for name in names for partition in cluster.partitions(name)]
+        return [partition for name in names for partition in self._of(name, what_is_left)]
+
+    def _of(self, topic: str, may_be_gone: bool) -> list[TopicPartition]:
+        try:
+            return self.cluster.partitions(topic)
+        except UnknownTopic:
+            if may_be_gone:
+                return []
+            raise
 
     def positions(self, boundary: Boundary, partitions: list[TopicPartition]) -> Positions:
         """A boundary as offsets. Raises InvalidOption."""
@@ -223,10 +233,25 @@ class OttlaReader(_Source, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         found = self.found_partitions()
         start = self.positions(self.options.start, found)
-        end = self.positions(self.options.end, found)
-        # Kafka's own source, too, takes a start beyond the end as nothing to read.
-        pieces, _ = ranges(start, {partition: max(end[partition], start[partition]) for partition in found})
+        end = self._ending(found)
+        check_order(start, end, self.options.start.option, self.options.end.option)
+        pieces, _ = ranges(start, end)
         return [OffsetRange(piece) for piece in split(pieces, self.options.min_partitions or 1)]
+
+    def _ending(self, found: list[TopicPartition]) -> Positions:
+        """Where the read ends. Raises DataLoss for offsets that were named and are not there (yet), unless allowed."""
+        end = self.positions(self.options.end, found)
+        if self.options.end.offsets is None:
+            return end
+        latest = self.ends(found)
+        beyond = [partition for partition in found if end[partition] > latest[partition]]
+        if beyond and self.options.fail_on_data_loss:
+            first = beyond[0]
+            raise DataLoss(
+                f"endingOffsets names offset {end[first]} of {first}, which ends at {latest[first]}. "
+                "failOnDataLoss=false reads what is there"
+            )
+        return {partition: min(end[partition], latest[partition]) for partition in found}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark makes one empty partition of none.
@@ -254,15 +279,21 @@ class OttlaStreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.cluster.forget()
-        self._target = self.ends(self.found_partitions())
+        try:
+            self._target = self.ends(self.found_partitions())
+        except UnknownTopic:
+            # Whether that is a loss, or a name that was never there, is said by who is asked for offsets next.
+            self._target = None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         known = from_json(start)
         if self._target is not None:
-            latest = {partition: max(offset, known.get(partition, 0)) for partition, offset in self._target.items()}
+            if any(offset < known.get(partition, 0) for partition, offset in self._target.items()):
+                self._target = self._latest(known)
+            latest = self._target
         else:
             latest = self._latest(known)
-            if latest == known and latest and wait_for_records(self.cluster, latest, _WAIT_MS):
+            if latest == known and latest and self._something_came(latest):
                 latest = self._latest(known)
         self._highest = latest
         if isinstance(limit, ReadMaxRows):
@@ -272,6 +303,13 @@ class OttlaStreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailabl
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         return to_json(self._highest)
 
+    def _something_came(self, positions: Positions) -> bool:
+        """Whether there may be something new, after a moment's wait."""
+        try:
+            return wait_for_records(self.cluster, positions, _WAIT_MS)
+        except UnknownTopic:
+            return True
+
     def _latest(self, known: Positions) -> Positions:
         """The ends now. One that went back is looked at again; if it stays, `partitions` calls it data loss."""
         try:
@@ -279,7 +317,7 @@ class OttlaStreamReader(_Source, DataSourceStreamReader, SupportsTriggerAvailabl
         except UnknownTopic as error:
             if self.options.fail_on_data_loss:
                 raise DataLoss(f"{error}. failOnDataLoss=false goes on without it") from None
-            return known
+            found = self.found_partitions(what_is_left=True)
         latest = self.ends(found)
         for look in range(1, _LOOKS):
             if all(latest[partition] >= known.get(partition, 0) for partition in latest):
