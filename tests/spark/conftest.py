@@ -1,0 +1,138 @@
+"""One Spark session for all tests of this folder, and topics with known content on Ottla or on `--broker HOST:PORT`."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import DataFrame, SparkSession
+
+from ottla.spark.session import session_builder, stop_session
+from ottla.testing import EmbeddedBroker
+
+T0 = 1_700_000_000_000
+
+
+class Sent(NamedTuple):
+    """A record: headers as confluent-kafka takes them, timestamp in ms."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[tuple[str, bytes | None]] | None = None
+    timestamp: int = T0
+    partition: int = 0
+
+
+class Cluster:
+    """The broker under test, filled and read by a client that is not ours."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+    def name(self) -> str:
+        """A topic name that nobody has used."""
+        return f"spark-{uuid.uuid4().hex[:12]}"
+
+    def topic(self, records: Sequence[Sent] = (), partitions: int = 1, name: str | None = None, **configs: Any) -> str:
+        """A new topic with these records; `configs` are the producer's, with _ for the dot."""
+        name = name or self.name()
+        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        self.send(name, records, **configs)
+        return name
+
+    def send(self, topic: str, records: Sequence[Sent], **configs: Any) -> None:
+        """Append records, each partition in their order."""
+        given = {key.replace("_", "."): value for key, value in configs.items()}
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5, "log_level": 0, **given})
+        failed: list[Any] = []
+        for record in records:
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                partition=record.partition,
+                headers=record.headers,  # type: ignore[arg-type]  # None values are fine, its stubs do not know
+                timestamp=record.timestamp,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+            producer.poll(0)
+        assert (producer.flush(30), failed) == (0, [])
+
+    def delete(self, topic: str) -> None:
+        self._admin.delete_topics([topic])[topic].result(20)
+
+    def partitions(self, topic: str) -> int:
+        return len(self._admin.list_topics(topic, 10).topics[topic].partitions)
+
+    def records(self, topic: str) -> list[Sent]:
+        """All records of a topic, partition by partition, as confluent-kafka reads them."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "unused", "log_level": 0})
+        found: list[Sent] = []
+        try:
+            for number in range(self.partitions(topic)):
+                left = consumer.get_watermark_offsets(TopicPartition(topic, number), 20)[1]
+                consumer.assign([TopicPartition(topic, number, 0)])
+                while left:
+                    message = consumer.poll(20)
+                    assert message is not None, f"{left} records of {topic}-{number} did not come"
+                    assert message.error() is None, message.error()
+                    left -= 1
+                    headers: Any = message.headers()
+                    found.append(Sent(message.value(), message.key(), headers, message.timestamp()[1], number))
+        finally:
+            consumer.close()
+        return found
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    given = request.config.getoption("--broker")
+    if given:
+        yield Cluster(given)
+        return
+    with EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"}) as embedded:
+        yield Cluster(embedded.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = (
+        session_builder("tests")
+        .master("local[2]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    stop_session(session)
+
+
+class Reading:
+    """format("ottla") on the broker under test."""
+
+    def __init__(self, spark: SparkSession, servers: str) -> None:
+        self._spark = spark
+        self._servers = servers
+
+    def batch(self, schema: str | None = None, **options: str | int) -> DataFrame:
+        reader = self._spark.read.format("ottla").option("kafka.bootstrap.servers", self._servers)
+        return (reader.schema(schema) if schema else reader).options(**options).load()
+
+    def stream(self, schema: str | None = None, **options: str | int) -> DataFrame:
+        reader = self._spark.readStream.format("ottla").option("kafka.bootstrap.servers", self._servers)
+        return (reader.schema(schema) if schema else reader).options(**options).load()
+
+
+@pytest.fixture
+def reading(spark: SparkSession, cluster: Cluster) -> Reading:
+    return Reading(spark, cluster.servers)

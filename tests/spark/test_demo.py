@@ -1,0 +1,40 @@
+"""The demo from start to end, on a tenth of the data."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_demo_counts_every_flight_and_leaves_nothing_running(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "demo.flights", "--tenth", "--output", str(tmp_path / "out")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        shown, errors = process.communicate(timeout=110)
+        assert (process.returncode, errors) == (0, ""), shown
+        assert "flights over all hours, read by the group: 33,677" in shown
+        assert "flights over all hours, in Parquet: 33,677" in shown
+        for name in ("delays.png", "delays.html"):
+            assert str(tmp_path / "out" / name) in shown
+            assert (tmp_path / "out" / name).stat().st_size > 20_000
+        assert next((tmp_path / "out" / "delays.parquet").glob("*.parquet"), None) is not None
+        assert alive_in_session(process.pid) == []
+    finally:
+        for left in alive_in_session(process.pid):
+            os.kill(left, signal.SIGKILL)
+
+
+def alive_in_session(session: int) -> list[int]:
+    """Processes of a session: its programs cannot leave it unless they make one of their own."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,sess=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in listed.splitlines()]
+    return [int(pid) for pid, its, state in rows if int(its) == session and not state.startswith("Z")]

@@ -1,0 +1,30 @@
+"""The Python examples of README and docs/spark.md run from top to bottom as they stand there, but for port and folder."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ottla.testing import EmbeddedBroker
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/spark.md"])
+def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert any('format("ottla")' in block for block in blocks)
+    names: dict[str, Any] = {}
+    with EmbeddedBroker() as broker:
+        for block in blocks:
+            code = block.replace("127.0.0.1:9092", broker.bootstrap_servers).replace("./", f"{tmp_path}/")
+            exec(compile(code, page, "exec"), names)
+        assert names["spark"] is spark
+        if page == "docs/spark.md":
+            loud = spark.read.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+            rows = loud.option("subscribe", "loud-greetings").load().select("value").collect()
+            assert sorted(row[0] or b"" for row in rows) == [b"", b"BONJOUR", b"HELLO"]
+    assert "hello" in capsys.readouterr().out

@@ -1,0 +1,148 @@
+"""Stream reads: triggers, limits, checkpoints, what is new while a query runs."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.spark.conftest import Cluster, Reading, Sent
+
+
+class Target:
+    """Files that a query writes, and its checkpoint."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._rows, self._checkpoint = str(folder / "rows"), str(folder / "checkpoint")
+
+    def start(self, frame: DataFrame, *, available_now: bool = True) -> StreamingQuery:
+        writer = (
+            frame.selectExpr("cast(value AS string) AS value", "partition", "offset")
+            .coalesce(1)
+            .writeStream.format("json")
+            .option("path", self._rows)
+            .option("checkpointLocation", self._checkpoint)
+        )
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+    def run(self, frame: DataFrame) -> list[int]:
+        """To the end of what is there; returns the rows of each micro-batch that had any."""
+        query = self.start(frame)
+        query.awaitTermination()
+        return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+    def values(self) -> list[str]:
+        """What has been written, sorted."""
+        rows = self._spark.read.schema("value string").json(self._rows).collect()
+        return sorted(row[0] for row in rows)
+
+
+@pytest.fixture
+def target(spark: SparkSession, tmp_path: Path) -> Target:
+    return Target(spark, tmp_path)
+
+
+def numbered(first: int, count: int, partitions: int = 1) -> list[Sent]:
+    return [Sent(b"v%03d" % i, partition=i % partitions) for i in range(first, first + count)]
+
+
+def wait_until(condition: Callable[[], bool], query: StreamingQuery) -> None:
+    """Raises what ended the query, or fails after half a minute."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        error = query.exception()
+        if error is not None:
+            raise error
+        assert time.monotonic() < deadline, query.lastProgress
+        query.awaitTermination(0.05)  # type: ignore[arg-type]  # seconds, fractions too
+
+
+def test_available_now_takes_limited_steps_and_a_restart_goes_on(
+    reading: Reading, cluster: Cluster, target: Target
+) -> None:
+    topic = cluster.topic(numbered(0, 40, 2), partitions=2)
+    frame = reading.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=12)
+    assert target.run(frame) == [12, 12, 12, 4]
+    cluster.send(topic, numbered(40, 10, 2))
+    assert target.run(frame) == [10]
+    assert target.run(frame) == []
+    assert target.values() == [f"v{i:03}" for i in range(50)]
+
+
+def test_the_limit_is_shared_by_what_partitions_have(reading: Reading, cluster: Cluster, target: Target) -> None:
+    records = [Sent(b"a", partition=0) for _ in range(30)] + [Sent(b"b", partition=1) for _ in range(10)]
+    topic = cluster.topic(records, partitions=3)
+    frame = reading.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=20)
+    query = target.start(frame)
+    query.awaitTermination()
+    ends = [json.loads(progress["sources"][0]["endOffset"])[topic] for progress in query.recentProgress]
+    assert ends[:2] == [{"0": 15, "1": 5, "2": 0}, {"0": 30, "1": 10, "2": 0}]
+
+
+def test_offsets_by_json(reading: Reading, cluster: Cluster, target: Target) -> None:
+    topic = cluster.topic(numbered(0, 20, 2), partitions=2)
+    start = json.dumps({topic: {"0": 8, "1": -1}})
+    assert target.run(reading.stream(subscribe=topic, startingOffsets=start)) == [2]
+    assert target.values() == ["v016", "v018"]
+
+
+def test_a_running_query_starts_at_the_end_and_sees_what_is_new(
+    reading: Reading, cluster: Cluster, target: Target
+) -> None:
+    stem = cluster.name()
+    topic = cluster.topic(numbered(0, 5), name=f"{stem}-a")
+    query = target.start(reading.stream(subscribePattern=f"{stem}-.*"), available_now=False)
+    try:
+        # Records are new once the query has fixed where it starts: it tells its offsets from the first trigger on.
+        wait_until(lambda: query.lastProgress is not None, query)
+        cluster.send(topic, numbered(100, 3))
+        wait_until(lambda: target_has(target, 3), query)
+        cluster.topic(numbered(200, 2), name=f"{stem}-b")  # from its beginning
+        wait_until(lambda: target_has(target, 5), query)
+    finally:
+        query.stop()
+    assert target.values() == ["v100", "v101", "v102", "v200", "v201"]
+
+
+def target_has(target: Target, count: int) -> bool:
+    return len(target.values()) >= count
+
+
+def test_a_topic_made_anew_ends_the_query_unless_loss_is_allowed(
+    reading: Reading, cluster: Cluster, target: Target
+) -> None:
+    topic = cluster.topic(numbered(0, 5))
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    assert target.run(reading.stream(**options)) == [5]
+    cluster.delete(topic)
+    cluster.topic(numbered(5, 2), name=topic)
+    with pytest.raises(StreamingQueryException, match=f"the offset of {topic}-0 went back from 5 to 2") as raised:
+        target.run(reading.stream(**options))
+    assert "failOnDataLoss=false" in str(raised.value)
+    assert target.values() == [f"v{i:03}" for i in range(5)]
+    target.run(reading.stream(**options, failOnDataLoss="false"))
+    cluster.send(topic, numbered(7, 2))
+    assert target.run(reading.stream(**options)) == [2]
+    assert target.values() == ["v000", "v001", "v002", "v003", "v004", "v007", "v008"]
+
+
+def test_a_topic_that_goes_away(reading: Reading, cluster: Cluster, target: Target) -> None:
+    stem = cluster.name()
+    first, second = (cluster.topic([Sent(name.encode())], name=f"{stem}-{name}") for name in "ab")
+    options = {"subscribe": f"{first},{second}", "startingOffsets": "earliest"}
+    assert target.run(reading.stream(**options)) == [2]
+    cluster.delete(second)
+    with pytest.raises(StreamingQueryException, match=f"topic {second} does not exist. failOnDataLoss=false"):
+        target.run(reading.stream(**options))
+    cluster.send(first, numbered(0, 1))
+    assert target.run(reading.stream(**options, failOnDataLoss="false")) == [1]
+
+
+def test_a_topic_without_records(reading: Reading, cluster: Cluster, target: Target) -> None:
+    frame = reading.stream(subscribe=cluster.topic(partitions=2), startingOffsets="earliest", includeHeaders="true")
+    assert target.run(frame) == []

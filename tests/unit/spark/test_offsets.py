@@ -1,0 +1,155 @@
+"""The arithmetic of offsets, without a broker."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.client.cluster import EARLIEST, LATEST, FoundOffset, TopicPartition
+from ottla.spark.offsets import (
+    Boundary,
+    InvalidOption,
+    Positions,
+    Range,
+    check_order,
+    ending_boundary,
+    from_json,
+    limited,
+    parse_positions,
+    questions,
+    ranges,
+    resolved,
+    split,
+    starting_boundary,
+    to_json,
+)
+
+A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 10)
+
+positions = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from(["t", "u", "ü.-"]), st.integers(0, 20)), st.integers(0, 2**62), max_size=8
+)
+
+
+def test_positions_are_json_in_the_shape_of_spark_s_own_source() -> None:
+    assert to_json({C: 5, B: 2, A: 1}) == {"t": {"0": 1, "1": 2}, "u": {"10": 5}}
+    assert parse_positions('{"t": {"0": 23, "1": -2}, "u": {"10": -1}}', "o") == {A: 23, B: EARLIEST, C: LATEST}
+
+
+@given(positions)
+def test_positions_survive_a_checkpoint(given: Positions) -> None:
+    assert from_json(to_json(given)) == given
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"t": 1}', '{"t": {"x": 1}}', '{"t": {"0": -3}}', '{"t": {"0": "1"}}', '{"t": {"0": true}}'],
+)
+def test_what_is_no_position(text: str) -> None:
+    with pytest.raises(InvalidOption, match=r'^startingOffsets must look like \{"topic"'):
+        parse_positions(text, "startingOffsets")
+
+
+def test_times_come_before_offsets() -> None:
+    given = {
+        "startingOffsets": "earliest",
+        "startingOffsetsByTimestamp": '{"t": {"0": 7}}',
+        "startingTimestamp": "1000",
+    }
+    assert starting_boundary(given, stream=True) == Boundary("startingTimestamp", time=1000)
+    del given["startingTimestamp"]
+    assert starting_boundary(given, stream=True) == Boundary("startingOffsetsByTimestamp", times={A: 7})
+    del given["startingOffsetsByTimestamp"]
+    assert starting_boundary(given, stream=True) == Boundary("startingOffsets", time=EARLIEST)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp is a number of milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "none of them negative"),
+        ({"startingOffsets": "first"}, "startingOffsets is earliest, latest or JSON"),
+        ({"startingOffsets": "latest"}, "leaves a batch read nothing"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot be -1"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "is error or latest, not guess"),
+    ],
+)
+def test_starts_that_a_batch_cannot_have(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidOption, match=sentence):
+        starting_boundary(given, stream=False)
+
+
+@pytest.mark.parametrize("text", ["earliest", '{"t": {"0": -2}}'])
+def test_ends_that_a_batch_cannot_have(text: str) -> None:
+    with pytest.raises(InvalidOption, match="endingOffsets cannot be earliest"):
+        ending_boundary({"endingOffsets": text})
+
+
+def test_json_must_name_every_partition_and_no_other() -> None:
+    boundary = Boundary("startingOffsets", offsets={A: 5, B: LATEST})
+    assert questions(boundary, [A, B]) == {B: LATEST}
+    with pytest.raises(InvalidOption, match="must name every partition, also u-10"):
+        questions(boundary, [A, B, C])
+    with pytest.raises(InvalidOption, match="names t-1, which this query does not read"):
+        questions(boundary, [A])
+    assert questions(Boundary("x", time=EARLIEST), [A, C]) == {A: EARLIEST, C: EARLIEST}
+    assert questions(Boundary("x", times={A: 9}), [A]) == {A: 9}
+
+
+def test_answers_become_offsets() -> None:
+    boundary = Boundary("startingOffsets", offsets={A: 5, B: LATEST})
+    assert resolved(boundary, [A, B], {B: FoundOffset(9, -1)}, {}) == {A: 5, B: 9}
+    by_time = Boundary("startingTimestamp", time=1000, or_latest=True)
+    nothing = {A: FoundOffset(-1, -1), B: FoundOffset(3, 1000)}
+    assert resolved(by_time, [A, B], nothing, {A: FoundOffset(7, -1)}) == {A: 7, B: 3}
+    with pytest.raises(InvalidOption, match="t-0 has no record at or after that time"):
+        resolved(by_time._replace(or_latest=False), [A, B], nothing, {})
+
+
+def test_a_read_that_ends_before_it_starts() -> None:
+    check_order({A: 3, B: 0}, {A: 3, B: 1}, "startingOffsets", "endingOffsets")
+    with pytest.raises(InvalidOption, match=r"t-1 would be read from offset 2 \(startingOffsets\) to 1 \(endingTimest"):
+        check_order({A: 3, B: 2}, {A: 3, B: 1}, "startingOffsets", "endingTimestamp")
+
+
+def test_a_limit_is_shared_in_proportion() -> None:
+    assert limited({A: 0, B: 0}, {A: 30, B: 10}, 20) == {A: 15, B: 5}
+    assert limited({A: 0, B: 5}, {A: 1000, B: 6}, 10) == {A: 9, B: 6}
+    assert limited({A: 0}, {A: 5}, 10) == {A: 5}
+
+
+@given(st.dictionaries(st.integers(0, 9), st.tuples(st.integers(0, 50), st.integers(0, 10_000)), max_size=8), st.data())
+def test_a_limit_moves_every_partition_and_none_too_far(given: dict[int, tuple[int, int]], data: st.DataObject) -> None:
+    rows = data.draw(st.integers(1, 20_000))
+    start = {TopicPartition("t", number): begin for number, (begin, _) in given.items()}
+    end = {TopicPartition("t", number): begin + size for number, (begin, size) in given.items()}
+    held = limited(start, end, rows)
+    assert held.keys() == end.keys()
+    for partition, offset in held.items():
+        assert start[partition] <= offset <= end[partition]
+        assert offset > start[partition] or end[partition] == start[partition]
+    assert sum(held.values()) - sum(start.values()) <= rows + len(end)
+
+
+def test_ranges_and_losses() -> None:
+    assert ranges({A: 1, B: 4}, {A: 3, B: 4, C: 2}) == ([Range(A, 1, 3), Range(C, 0, 2)], [])
+    found, lost = ranges({A: 5, B: 4}, {A: 2})
+    assert found == []
+    assert lost == ["t-1 is gone, at offset 4", "the offset of t-0 went back from 5 to 2: was the topic made anew?"]
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=6), st.integers(1, 40))
+def test_splitting_covers_every_offset_once(sizes: list[int], least: int) -> None:
+    whole = [Range(TopicPartition("t", number), 7, 7 + size) for number, size in enumerate(sizes)]
+    pieces = split(whole, least)
+    assert all(piece.end > piece.start for piece in pieces)
+    for one in whole:
+        own = [piece for piece in pieces if piece.partition == one.partition]
+        assert (own[0].start, own[-1].end) == (one.start, one.end)
+        assert all(left.end == right.start for left, right in pairwise(own))
+
+
+def test_splitting_gives_the_larger_more() -> None:
+    pieces = split([Range(A, 0, 300), Range(B, 0, 100)], 4)
+    assert [piece.partition for piece in pieces] == [A, A, A, B]
