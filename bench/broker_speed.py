@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from brokers import Running, kafka, kafka_is_there, ottla, record
 

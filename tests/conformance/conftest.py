@@ -8,7 +8,7 @@ import socket
 import uuid
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -196,6 +196,8 @@ def ottla_only(request: pytest.FixtureRequest) -> None:
         pytest.skip("a deliberate difference: see the test's docstring")
 
 
+# The oldest version that Kafka 4 has kept of an API that lost some (KIP-896); Produce says 0 and means 3 (KAFKA-18659).
+_FIRST_IN_KAFKA_4: Final = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1}
 _offered: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
 
 
@@ -208,22 +210,32 @@ def versions(request_class: type[Request]) -> list[int]:
 @pytest.fixture(autouse=True)
 def _only_offered_versions(request: pytest.FixtureRequest, address: tuple[str, int]) -> None:
     """Leave out versions that the Apache Kafka under test no longer has."""
-    if not request.config.getoption("--broker") or "version" not in request.fixturenames:
+    if not request.config.getoption("--broker"):
         return
-    offered = _offered.get(address)
-    if offered is None:
-        wire = Wire(address, is_kafka=True)
-        answer = wire.send(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
-        wire.close()
-        offered = _offered[address] = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+    removed_only = request.config.getoption("--kafka-version").startswith("3")
+    if "version" not in request.fixturenames:
+        if removed_only:
+            pytest.skip("not about versions that Kafka 4 removed: held against Kafka 4")
+        return
     marker = request.node.get_closest_marker("api")
     api = marker.kwargs["request"].API if marker else getattr(request.module, "API").API  # noqa: B009
     version = request.getfixturevalue("version")
-    first, last = offered[api]
-    if api == ProduceRequest.API:
-        first = max(first, 3)  # advertised from 0, refused below 3 (KAFKA-18659)
+    first, last = _offers(address)[api]
+    if removed_only:
+        last = _FIRST_IN_KAFKA_4.get(api, 0) - 1
+    elif api == ProduceRequest.API:
+        first = _FIRST_IN_KAFKA_4[api]
     if not first <= version <= last:
-        pytest.skip(f"this Apache Kafka has versions {first}-{last}")
+        pytest.skip(f"this Apache Kafka is the judge of versions {first} to {last}")
+
+
+def _offers(address: tuple[str, int]) -> dict[int, tuple[int, int]]:
+    if address not in _offered:
+        wire = Wire(address, is_kafka=True)
+        answer = wire.send(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
+        wire.close()
+        _offered[address] = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+    return _offered[address]
 
 
 __all__ = ["Closed", "Topic", "TopicFactory", "Wire", "codec", "versions"]

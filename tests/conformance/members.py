@@ -143,7 +143,7 @@ def settle(wire: Wire, members: tuple[Member, ...]) -> None:
 
 
 def described(wire: Wire, group_id: str) -> Any:
-    return wire.send(DescribeGroupsRequest(groups=[group_id]), 6).groups[0]
+    return wire.send(DescribeGroupsRequest(groups=[group_id]), 5).groups[0]
 
 
 def wait_for(condition: Any) -> None:

@@ -100,7 +100,8 @@ def test_a_topic(broker: Wire, make_topic: TopicFactory, version: int) -> None:
     assert found["segment.bytes"].value == str(1 << 30)
     assert not any(config.is_sensitive or config.read_only for config in found.values())
     if version == 0:
-        assert found["segment.bytes"].is_default
+        # Apache Kafka has forgotten how to fill this in: 3.9.1 says False of everything.
+        assert found["segment.bytes"].is_default or broker.is_kafka
         assert not found["retention.ms"].is_default
     else:
         assert found["retention.ms"].config_source == DYNAMIC_TOPIC
@@ -175,7 +176,6 @@ def test_unknown_resources(broker: Wire, version: int) -> None:
         (BROKER, "77", INVALID_REQUEST, f"Unexpected broker id, expected {own} or empty string, but received 77"),
         (BROKER, "-1", INVALID_REQUEST, f"Unexpected broker id, expected {own} or empty string, but received -1"),
         (BROKER, "x", INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
-        (GROUP, "", INVALID_REQUEST, "Group name must not be empty"),
         (CLIENT_METRICS, "", INVALID_REQUEST, "Client metrics subscription name must not be empty"),
         (
             99,
@@ -202,3 +202,8 @@ def test_every_resource_is_answered_for_itself(broker: Wire, topic: Topic) -> No
 def test_documentation_when_asked_for(broker: Wire, topic: Topic, version: int) -> None:
     found = described(broker, TOPIC, topic.name, ["retention.ms"], version, include_documentation=True)
     assert isinstance(found["retention.ms"].documentation, str)
+
+
+def test_a_group_without_a_name(broker: Wire) -> None:
+    (result,) = broker.send(ask(GROUP, ""), 4).results
+    assert (result.error_code, result.error_message) == (INVALID_REQUEST, "Group name must not be empty")

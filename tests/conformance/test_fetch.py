@@ -24,6 +24,7 @@ from ottla.records.batch import records_of, scan
 from .conftest import Topic, TopicFactory, Wire, versions
 
 API = FetchRequest
+WITH_BATCHES = [version for version in versions(API) if version >= 4]  # below: test_fetch_message_sets.py
 WITH_SESSIONS = [version for version in versions(API) if version >= 7]
 
 
@@ -62,7 +63,7 @@ def batches_in(data: Any) -> list[int]:
     return [header.base_offset for header in scan(bytes(data.records)).batches]
 
 
-@pytest.mark.parametrize("version", versions(API))
+@pytest.mark.parametrize("version", WITH_BATCHES)
 def test_every_version_reads(broker: Wire, topic: Topic, version: int) -> None:
     topic.append(3)
     topic.append(2)
@@ -85,7 +86,7 @@ def test_every_version_reads(broker: Wire, topic: Topic, version: int) -> None:
     ]  # whole batches: the reader leaves out what is before
 
 
-@pytest.mark.parametrize("version", versions(API))
+@pytest.mark.parametrize("version", WITH_BATCHES)
 def test_the_end_is_empty_and_beyond_it_out_of_range(topic: Topic, version: int) -> None:
     topic.append(3)
     data = fetch(topic, 3, version)
@@ -114,7 +115,7 @@ def test_leader_epochs_are_held_against_ours(topic: Topic, version: int) -> None
         assert fetch(topic, 0, version, current_leader_epoch=epoch).error_code == expected, epoch
 
 
-@pytest.mark.parametrize("version", versions(API))
+@pytest.mark.parametrize("version", WITH_BATCHES)
 def test_readers_of_committed_data_get_a_list_of_aborted_transactions(topic: Topic, version: int) -> None:
     topic.append(3)
     data = fetch(topic, 0, version, isolation_level=1)
@@ -122,7 +123,7 @@ def test_readers_of_committed_data_get_a_list_of_aborted_transactions(topic: Top
     assert fetch(topic, 3, version, isolation_level=1).aborted_transactions == []
 
 
-@pytest.mark.parametrize("version", versions(API))
+@pytest.mark.parametrize("version", WITH_BATCHES)
 def test_the_first_batch_is_whole_even_beyond_the_limits(topic: Topic, version: int) -> None:
     topic.append(20)
     topic.append(20)
@@ -189,7 +190,7 @@ def test_an_empty_fetch_waits_its_time(topic: Topic) -> None:
     assert 0.28 <= time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize("version", versions(API))
+@pytest.mark.parametrize("version", WITH_BATCHES)
 def test_an_append_wakes_a_long_poll(broker: Wire, topic: Topic, version: int) -> None:
     reader = broker.another()
     reader.send_only(ask(wanted(topic, {0: 0}, version), max_wait_ms=20_000, min_bytes=1), version)

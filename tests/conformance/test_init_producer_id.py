@@ -2,12 +2,20 @@
 
 import pytest
 
-from ottla.protocol.errors import INVALID_REQUEST, NONE
+from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST, NONE
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 
 from .conftest import Wire, versions
+from .members import wait_for
 
 API = InitProducerIdRequest
+
+
+@pytest.fixture(autouse=True)
+def _has_ids(broker: Wire) -> None:
+    """Apache Kafka fetches its first block of ids when the first producer asks, and sends that one away."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    wait_for(lambda: broker.send(request, 0).error_code != COORDINATOR_LOAD_IN_PROGRESS)
 
 
 @pytest.mark.parametrize("version", versions(API))

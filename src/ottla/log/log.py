@@ -27,6 +27,7 @@ from ottla.protocol.errors import (
     OFFSET_OUT_OF_RANGE,
     RECORD_LIST_TOO_LARGE,
 )
+from ottla.records import legacy
 from ottla.records.batch import build, read_header, records_of
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
@@ -136,6 +137,16 @@ class Log:
             return Appended(-1, -1, RECORD_LIST_TOO_LARGE)
         return Appended(self._write(batch, leader_epoch), batch.append_time)
 
+    def append_message_set(self, frame: bytes, start: int, end: int, leader_epoch: int, now_ms: int) -> Appended:
+        """Append the message set `frame[start:end]` of an old producer (Produce 0 to 2), converted up. An empty set is no
+        error: its base offset is -1. Raises StorageError.
+        """
+        config = self.config
+        rebuilt = legacy.rebuild(frame, start, end, config.max_message_bytes, config.max_decompressed_bytes)
+        if rebuilt.error_code != NONE or not rebuilt.batch:
+            return Appended(-1, -1, rebuilt.error_code)
+        return self.append(rebuilt.batch, 0, len(rebuilt.batch), leader_epoch, now_ms)
+
     def append_records(
         self, records: list[tuple[bytes | None, bytes | None]], leader_epoch: int, now_ms: int
     ) -> Appended:
@@ -222,6 +233,23 @@ class Log:
             return segment.read(segment.position_of(offset), max_bytes, end, whole_first=whole_first)
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
+
+    def read_message_set(self, offset: int, max_bytes: int, limit_offset: int, magic: int) -> bytes:
+        """What `read` finds, as a message set of `magic` for an old consumer; the first batch is taken whole.
+
+        Where there is nothing but control batches, which old consumers cannot step over, it goes on behind them. Raises as
+        `read` does, and NotForOldClients.
+        """
+        while (region := self.read(offset, max_bytes, limit_offset, whole_first=True)) is not None:
+            data = region.read()
+            try:
+                found = legacy.for_old_client(data, magic, offset, max_bytes)
+                offset = self._next_offset(data)
+            except CorruptRecords as cause:
+                raise StorageError(f"{self.directory}: {cause}") from cause
+            if found:
+                return found
+        return b""
 
     def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
         """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Raises StorageError."""

@@ -169,6 +169,7 @@ class Struct(metaclass=_StructMeta):
     """
 
     __slots__ = ("unknown_tags",)
+    unknown_tags: dict[int, bytes] | None
     FIELDS: ClassVar[tuple[Field, ...]] = ()
 
     def __init__(self, **values: Any) -> None:
@@ -178,7 +179,7 @@ class Struct(metaclass=_StructMeta):
         if type(other) is not type(self):
             return NotImplemented
         return all(getattr(self, f.name) == getattr(other, f.name) for f in self.FIELDS) and (
-            (self.unknown_tags or None) == (other.unknown_tags or None)  # type: ignore[attr-defined]
+            (self.unknown_tags or None) == (other.unknown_tags or None)
         )
 
     __hash__ = None  # type: ignore[assignment]

@@ -22,13 +22,21 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ottla.protocol.errors import CORRUPT_MESSAGE, INVALID_RECORD, NONE, UNSUPPORTED_COMPRESSION_TYPE
+from ottla.protocol.errors import (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    UNKNOWN_SERVER_ERROR,
+    UNSUPPORTED_COMPRESSION_TYPE,
+)
 from ottla.records import compression
 from ottla.records.batch import BatchHeader, build, records_of, scan
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
 
 _ENTRY: Final = struct.Struct(">qi")
+_LOG_OVERHEAD: Final = 17  # offset, size, crc, magic: with fewer bytes Kafka does not look for a message
 _HEAD: Final = struct.Struct(">qiIbb")
 _TAIL_V0: Final = struct.Struct(">bb")
 _TAIL_V1: Final = struct.Struct(">bbq")
@@ -56,18 +64,18 @@ class Message(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """A message set as one RecordBatch v2, or why it cannot be one: error code and Kafka's text where there is one."""
+    """A message set as one RecordBatch v2 (empty when the set holds no whole message), or the code why it cannot be one."""
 
     batch: bytes
     error_code: int = NONE
-    error_message: str | None = None
 
 
-class _Refused(Exception):
-    def __init__(self, code: int, message: str | None = None) -> None:
-        super().__init__(message)
+class _Refused(CorruptRecords):
+    """An intact message that Kafka does not take; `code` is the answer. Old versions of Produce have no place for a text."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
         self.code = code
-        self.message = message
 
 
 class NotForOldClients(Exception):
@@ -82,7 +90,7 @@ def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Me
     Raises CorruptRecords for anything that is no message, or whose CRC is wrong.
     """
     stop = len(data) if end is None else end
-    while start + _ENTRY.size <= stop:
+    while start + _LOG_OVERHEAD <= stop:
         offset, size = _ENTRY.unpack_from(data, start)
         if size < _SMALLEST[0]:
             raise CorruptRecords(f"Record size {size} is less than the minimum record overhead ({_SMALLEST[0]})")
@@ -97,15 +105,17 @@ def _message(data: bytes, start: int, offset: int, size: int) -> Message:
     end = start + 12 + size
     if magic not in (0, 1):
         raise CorruptRecords(f"Invalid magic found in record: {magic}")
-    if size < _SMALLEST[magic]:
-        raise CorruptRecords(f"a message of {size} bytes is too short for magic {magic}")
     if zlib.crc32(memoryview(data)[start + 16 : end]) != crc:
         raise CorruptRecords(f"Record is corrupt (stored crc = {crc})")
+    if size < _SMALLEST[magic]:
+        raise _Refused(UNKNOWN_SERVER_ERROR, f"a message of {size} bytes is too short for magic {magic}")
     position = start + 18
     timestamp = _NO_TIMESTAMP
     if magic == 1:
         (timestamp,) = struct.unpack_from(">q", data, position)
         position += 8
+        if timestamp < _NO_TIMESTAMP:
+            raise _Refused(UNKNOWN_SERVER_ERROR, f"timestamp {timestamp}")
     key, position = _blob(data, position, end)
     value, position = _blob(data, position, end)
     return Message(offset, magic, attributes, timestamp, key, value)
@@ -113,63 +123,72 @@ def _message(data: bytes, start: int, offset: int, size: int) -> Message:
 
 def _blob(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     if position + 4 > end:
-        raise CorruptRecords("a message is cut off within itself")
+        raise _Refused(UNKNOWN_SERVER_ERROR, "a message is cut off within itself")
     (length,) = _LENGTH.unpack_from(data, position)
     position += 4
     if length < 0:
         return None, position
     if position + length > end:
-        raise CorruptRecords("a key or value reaches beyond its message")
+        raise _Refused(UNKNOWN_SERVER_ERROR, "a key or value reaches beyond its message")
     return data[position : position + length], position + length
 
 
-def rebuild(data: bytes, start: int, end: int, limit: int) -> Rebuilt:
+def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: int) -> Rebuilt:
     """The message set `data[start:end]` of a producer (Produce 0 to 2) as one RecordBatch v2 with offsets from 0.
 
-    limit  bytes that a packed set may unpack to
+    max_message_bytes  of one message as it was sent, its offset and size included
+    limit              bytes that a packed set may unpack to
 
-    The batch is packed with the codec of the last packed message, as Kafka does. Never raises.
+    A packed message stands alone in its set and its codec becomes the batch's; all messages have the same magic. The codes are
+    those of Apache Kafka 3.9.1. Never raises.
     """
-    records: list[Record] = []
-    codec = compression.NONE
     try:
-        for message in messages(data, start, end):
-            if message.codec:
-                codec = message.codec
-                records += _inner(message, len(records), limit)
-            else:
-                records.append(_record(message, len(records), message.timestamp))
+        found = list(messages(data, start, end))
+        if any(_size(message) > max_message_bytes for message in found):
+            return Rebuilt(b"", MESSAGE_TOO_LARGE)
+        packed = any(message.codec for message in found)
+        if (packed and len(found) > 1) or len({message.magic for message in found}) > 1:
+            return Rebuilt(b"", INVALID_RECORD)
+        if packed:
+            found, codec = _inner(found[0], limit), found[0].codec
+        else:
+            codec = compression.NONE
     except _Refused as refused:
-        return Rebuilt(b"", refused.code, refused.message)
-    except CorruptRecords as cause:
-        return Rebuilt(b"", CORRUPT_MESSAGE, str(cause))
-    if not records:
-        return Rebuilt(b"", INVALID_RECORD if end > start else NONE)
+        return Rebuilt(b"", refused.code)
+    except CorruptRecords:
+        return Rebuilt(b"", CORRUPT_MESSAGE)
+    if not found:
+        return Rebuilt(b"")
+    records = [Record(at, message.timestamp, message.key, message.value) for at, message in enumerate(found)]
     return Rebuilt(build(records, codec=codec))
 
 
-def _record(message: Message, offset: int, timestamp: int) -> Record:
-    return Record(offset, timestamp, message.key, message.value)
+def _size(message: Message) -> int:
+    return 12 + _SMALLEST[message.magic] + len(message.key or b"") + len(message.value or b"")
 
 
-def _inner(wrapper: Message, first: int, limit: int) -> list[Record]:
-    """The records of a packed message. Raises _Refused, and CorruptRecords for bytes that are none."""
-    if wrapper.codec > compression.LZ4:
-        raise _Refused(INVALID_RECORD, f"Invalid wrapper compression type {wrapper.codec} for magic {wrapper.magic}")
+def _inner(wrapper: Message, limit: int) -> list[Message]:
+    """The messages of a packed one. Raises _Refused, and CorruptRecords for bytes that are none."""
+    if wrapper.codec > compression.ZSTD:
+        raise _Refused(UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {wrapper.codec}")
+    if wrapper.codec == compression.ZSTD:
+        raise _Refused(INVALID_RECORD, f"Invalid wrapper compression type zstd for magic {wrapper.magic}")
     if wrapper.value is None:
         raise _Refused(INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
-    plain = _unpack(wrapper.codec, wrapper.magic, wrapper.value, limit)
-    found: list[Record] = []
-    for message in messages(plain):
-        if message.codec:
-            text = "Compressed outer record should not have an inner record with a compression attribute set"
-            raise _Refused(INVALID_RECORD, text)
-        if message.magic != wrapper.magic:
-            text = f"Compressed message magic {wrapper.magic} does not match wrapper magic {message.magic}"
-            raise _Refused(INVALID_RECORD, text)
-        found.append(_record(message, first + len(found), message.timestamp))
+    try:
+        plain = _unpack(wrapper.codec, wrapper.magic, wrapper.value, limit)
+    except CorruptRecords as cause:
+        raise _Refused(UNKNOWN_SERVER_ERROR, str(cause)) from None
+    found = list(messages(plain))
     if not found:
         raise _Refused(INVALID_RECORD, "Found invalid compressed record set with no inner records")
+    for message in found:
+        if message.codec:
+            raise _Refused(INVALID_RECORD, "an inner message is packed too")
+        if message.magic != wrapper.magic:
+            raise _Refused(INVALID_RECORD, f"a message of magic {message.magic} inside one of magic {wrapper.magic}")
+    if wrapper.magic and 0 != wrapper.offset < found[-1].offset:
+        raise _Refused(INVALID_RECORD, f"wrapper offset {wrapper.offset} is less than that of its last message")
     return found
 
 
@@ -179,20 +198,25 @@ def _unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes:
     return compression.decompress(codec, data, limit)
 
 
-def for_old_client(data: bytes, magic: int, from_offset: int) -> bytes:
-    """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later.
+def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) -> bytes:
+    """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later; it
+    ends with the batch with which it reaches `max_bytes`, for messages are larger in old formats.
 
-    Control batches are left out, headers dropped, offsets kept. Raises NotForOldClients for zstd, CorruptRecords for bytes
-    that are no batches.
+    Control batches are left out, headers dropped, offsets kept; a batch of zstd ends the set. Raises NotForOldClients when it
+    would begin it, CorruptRecords for bytes that are no batches.
     """
     found = scan(data)
     if found.corrupt is not None:
         raise CorruptRecords(found.corrupt)
     out = bytearray()
     for header in found.batches:
+        if len(out) >= max_bytes and out:
+            break
         if header.is_control:
             continue
         if header.compression == compression.ZSTD:
+            if out:
+                break  # what stands before it can be read
             raise NotForOldClients("zstd cannot be read below Fetch 10")
         records = records_of(data[header.start : header.end])
         if header.compression:
@@ -228,11 +252,6 @@ def _written(record: Record, magic: int, timestamp_type: int, offset: int, codec
             parts.append(blob)
     body = b"".join(parts)
     return _ENTRY.pack(offset, 4 + len(body)) + zlib.crc32(body).to_bytes(4, "big") + body
-
-
-def cut_for(data: bytes, max_bytes: int) -> bytes:
-    """At most `max_bytes`: a message that does not fit is cut, which tells an old consumer to ask for more (before KIP-74)."""
-    return data if len(data) <= max_bytes else data[:max_bytes]
 
 
 # The header checksum of lz4 frames: the second byte of xxHash32 over the frame descriptor, which Kafka 0.8 and 0.9 took over

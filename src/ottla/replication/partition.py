@@ -32,6 +32,12 @@ class Partition:
         self._committed()
         return appended
 
+    def append_message_set(self, frame: bytes, start: int, end: int, now_ms: int) -> Appended:
+        """Append the message set `frame[start:end]` of an old producer. Raises StorageError."""
+        appended = self.log.append_message_set(frame, start, end, self.leader_epoch, now_ms)
+        self._committed()
+        return appended
+
     def append_records(self, records: list[tuple[bytes | None, bytes | None]], now_ms: int) -> Appended:
         """Append (key, value) pairs of the broker itself as one batch. Raises StorageError."""
         appended = self.log.append_records(records, self.leader_epoch, now_ms)

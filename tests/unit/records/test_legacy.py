@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ottla.protocol.errors import CORRUPT_MESSAGE, INVALID_RECORD, NONE
+from ottla.protocol.errors import CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, NONE, UNKNOWN_SERVER_ERROR
 from ottla.records import compression, legacy
 from ottla.records.batch import build, records_of
 from ottla.records.control import build_marker
@@ -48,9 +48,9 @@ def test_the_vectors_of_the_format() -> None:
 
 def test_what_is_written_are_the_vectors() -> None:
     batch = build([Record(0, FIRST, b"k", b"v", [("h", b"dropped")])])
-    assert for_old_client(batch, 0, 0) == V0
-    assert for_old_client(batch, 1, 0) == V1
-    assert for_old_client(build([Record(5, FIRST, None, b"hello")], base_offset=5), 0, 0) == V0_NULL_KEY
+    assert for_old_client(batch, 0, 0, LIMIT) == V0
+    assert for_old_client(batch, 1, 0, LIMIT) == V1
+    assert for_old_client(build([Record(5, FIRST, None, b"hello")], base_offset=5), 0, 0, LIMIT) == V0_NULL_KEY
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -59,7 +59,7 @@ def test_kafka_python_reads_what_old_clients_get(magic: int, codec: int) -> None
     records = some_records()
     data = build([Record(r.offset + 100, r.timestamp, r.key, r.value) for r in records], base_offset=100, codec=codec)
     wanted = [(r.offset + 100, FIRST + r.offset if magic else None, r.key, r.value) for r in records]
-    assert seen(for_old_client(data, magic, 100)) == wanted
+    assert seen(for_old_client(data, magic, 100, LIMIT)) == wanted
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -70,7 +70,7 @@ def test_what_kafka_python_writes_is_taken(magic: int, codec: int) -> None:
         builder.append(record.timestamp, record.key, record.value)
     builder.close()
     data = builder.buffer()
-    rebuilt = rebuild(data, 0, len(data), LIMIT)
+    rebuilt = rebuild(data, 0, len(data), LIMIT, LIMIT)
     assert rebuilt.error_code == NONE
     wanted = some_records()
     if magic == 0:
@@ -82,25 +82,25 @@ def test_what_kafka_python_writes_is_taken(magic: int, codec: int) -> None:
 
 def test_records_before_the_wanted_offset_are_left_out_unless_packed() -> None:
     batch = build(some_records())
-    assert [offset for offset, *_ in seen(for_old_client(batch, 1, 15))] == [15, 16, 17, 18, 19]
-    assert len(seen(for_old_client(build(some_records(), codec=1), 1, 15))) == 20
+    assert [offset for offset, *_ in seen(for_old_client(batch, 1, 15, LIMIT))] == [15, 16, 17, 18, 19]
+    assert len(seen(for_old_client(build(some_records(), codec=1), 1, 15, LIMIT))) == 20
 
 
 def test_control_batches_never_reach_an_old_client() -> None:
     marker = build_marker(
         commit=True, producer_id=7, producer_epoch=1, coordinator_epoch=0, timestamp=FIRST, base_offset=20
     )
-    assert len(seen(for_old_client(build(some_records()) + marker, 1, 0))) == 20
+    assert len(seen(for_old_client(build(some_records()) + marker, 1, 0, LIMIT))) == 20
 
 
 def test_zstd_cannot_be_read_by_an_old_client() -> None:
     with pytest.raises(legacy.NotForOldClients):
-        for_old_client(build(some_records(), codec=4), 1, 0)
+        for_old_client(build(some_records(), codec=4), 1, 0, LIMIT)
 
 
 def test_log_append_time_is_told() -> None:
     batch = build([Record(0, FIRST, None, b"a"), Record(1, FIRST + 9, None, b"b")], timestamp_type=1)
-    found = list(messages(for_old_client(batch, 1, 0)))
+    found = list(messages(for_old_client(batch, 1, 0, LIMIT)))
     assert [(m.attributes, m.timestamp) for m in found] == [(8, FIRST + 9), (8, FIRST + 9)]
 
 
@@ -123,32 +123,52 @@ def wrap(inner: bytes, magic: int, codec: int, value: bytes | None = b"") -> byt
         (wrap(V0, 1, 1), INVALID_RECORD),
         (wrap(b"", 1, 1), INVALID_RECORD),
         (wrap(b"", 1, 1, None), INVALID_RECORD),
-        (wrap(V1, 1, 1, b"no gzip"), CORRUPT_MESSAGE),
+        (wrap(V1, 1, 1, b"no gzip"), UNKNOWN_SERVER_ERROR),
         (wrap(V1, 1, 4), INVALID_RECORD),
-        (V1[:-3], INVALID_RECORD),
+        (wrap(V1, 1, 1) + V1, INVALID_RECORD),
+        (V0 + V1, INVALID_RECORD),
+        (b"\0" * 17, CORRUPT_MESSAGE),
+        (wrap(V1 * 100_000, 1, 0, b"x" * (LIMIT + 1)), MESSAGE_TOO_LARGE),
     ],
-    ids=["crc", "nested twice", "two magics", "empty", "null", "not packed", "zstd", "cut off"],
+    ids=[
+        "crc",
+        "nested twice",
+        "inner magic",
+        "empty",
+        "null",
+        "garbage",
+        "zstd",
+        "not alone",
+        "mixed",
+        "size",
+        "large",
+    ],
 )
 def test_sets_that_are_refused(data: bytes, code: int) -> None:
-    assert rebuild(data, 0, len(data), LIMIT).error_code == code
+    assert rebuild(data, 0, len(data), LIMIT, LIMIT).error_code == code
+
+
+@pytest.mark.parametrize("data", [b"", b"short", V1[:-3]], ids=["nothing", "a few bytes", "cut off"])
+def test_a_set_without_a_whole_message_is_nothing(data: bytes) -> None:
+    assert rebuild(data, 0, len(data), LIMIT, LIMIT) == (b"", NONE)
 
 
 def test_a_bomb_does_not_go_off() -> None:
     bomb = wrap(V1 * 100_000, 1, 1)
-    assert rebuild(bomb, 0, len(bomb), 100_000).error_code == CORRUPT_MESSAGE
+    assert rebuild(bomb, 0, len(bomb), LIMIT, 100_000).error_code == UNKNOWN_SERVER_ERROR
 
 
 def test_damaged_sets_raise_nothing_else() -> None:
     rng = random.Random(5)
     for magic in (0, 1):
         for codec in range(4):
-            data = bytearray(for_old_client(build(some_records(), codec=codec), magic, 0))
+            data = bytearray(for_old_client(build(some_records(), codec=codec), magic, 0, LIMIT))
             for _ in range(300):
                 damaged = bytearray(data)
                 for _ in range(rng.randrange(1, 4)):
                     damaged[rng.randrange(len(damaged))] = rng.randrange(256)
                 cut = bytes(damaged[: rng.randrange(len(damaged) + 1)])
-                rebuild(cut, 0, len(cut), LIMIT)
+                rebuild(cut, 0, len(cut), LIMIT, LIMIT)
                 try:
                     list(messages(cut))
                 except CorruptRecords:

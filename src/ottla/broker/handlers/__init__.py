@@ -22,8 +22,8 @@ def _served(module: str, versions: str) -> Served:
 
 
 SERVED: Final[dict[int, Served]] = {
-    api.PRODUCE: _served("produce", "3-13"),
-    api.FETCH: _served("fetch", "4-18"),
+    api.PRODUCE: _served("produce", "0-13"),
+    api.FETCH: _served("fetch", "0-18"),
     api.LIST_OFFSETS: _served("list_offsets", "0-11"),
     api.METADATA: _served("metadata", "0-13"),
     api.OFFSET_COMMIT: _served("offset_commit", "0-10"),

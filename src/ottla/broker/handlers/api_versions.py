@@ -3,8 +3,6 @@
 Behaviour
     a version that is not known here   the answer of version 0, UNSUPPORTED_VERSION and the range of ApiVersions alone
     a client software name or version  that is no identifier: INVALID_REQUEST (from version 3)
-    Produce                            advertised from 0 while 0-2 are not served, as Kafka 4 does: librdkafka would not
-                                       believe the broker otherwise (KAFKA-18659)
 
 Versions
     3  the client names its software; features (KIP-584)
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers import SERVED
 from ottla.protocol.answer import Answer
-from ottla.protocol.api import API_VERSIONS, PRODUCE
+from ottla.protocol.api import API_VERSIONS
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
@@ -52,7 +50,7 @@ def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVer
 
 def _range(key: int) -> ApiVersion:
     first, last = SERVED[key].versions
-    return ApiVersion(api_key=key, min_version=0 if key == PRODUCE else first, max_version=last)
+    return ApiVersion(api_key=key, min_version=first, max_version=last)
 
 
 def _wrong_broker(request: ApiVersionsRequest, broker: "Broker") -> int:

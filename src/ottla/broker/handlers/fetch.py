@@ -12,7 +12,13 @@ Behaviour
     read committed                   up to the last stable offset, with a list of aborted transactions (none as yet)
     log offline or damaged           KAFKA_STORAGE_ERROR
 
+    zstd                             UNSUPPORTED_COMPRESSION_TYPE below version 10 where the topic is configured so (KIP-110),
+                                     below 4 where a batch is so
+
 Versions
+    0  message sets of magic 0, converted down; max_bytes of a partition cuts even the first message
+    2  message sets of magic 1
+    3  max_bytes of the request; the first message is whole (KIP-74)
     4  RecordBatch v2; isolation level
     5  log start offset
     7  sessions
@@ -40,8 +46,10 @@ from ottla.protocol.errors import (
     UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_COMPRESSION_TYPE,
 )
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.records.legacy import NotForOldClients
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
@@ -49,7 +57,11 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ottla.broker")
 _ABSENT: Final = frozenset((UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID))
+_FIRST_WITH_MAGIC_1: Final = 2
+_FIRST_WITH_WHOLE_MESSAGES: Final = 3
+_FIRST_WITH_BATCHES: Final = 4
 _FIRST_WITH_SESSIONS: Final = 7
+_FIRST_WITH_ZSTD: Final = 10
 _FIRST_WITH_TOPIC_IDS: Final = 13
 
 
@@ -79,7 +91,7 @@ def fetch(request: Positions, broker: "Broker") -> Answer[FetchResponse]:
         if not wanted:
             broker.sessions.end(session_id)
             return FetchResponse()
-    reading = _Reading(broker, wanted, min_bytes, max_bytes, isolation, session, incremental=incremental, by_id=by_id)
+    reading = _Reading(broker, wanted, min_bytes, max_bytes, isolation, session, version, incremental=incremental)
     response = reading.attempt(max_wait_ms <= 0 or not wanted)
     if response is not None:
         return response
@@ -109,6 +121,7 @@ class _Reading:
         "_max_bytes",
         "_min_bytes",
         "_session",
+        "_version",
         "_wanted",
     )
 
@@ -120,9 +133,9 @@ class _Reading:
         max_bytes: int,
         isolation: int,
         session: FetchSession | None,
+        version: int,
         *,
         incremental: bool,
-        by_id: bool,
     ) -> None:
         self._broker = broker
         self._wanted = wanted
@@ -131,7 +144,8 @@ class _Reading:
         self._committed = isolation == READ_COMMITTED
         self._session = session
         self._incremental = incremental
-        self._by_id = by_id
+        self._version = version
+        self._by_id = version >= _FIRST_WITH_TOPIC_IDS
 
     def _partition(self, wanted: WantedPartition) -> "Partition | None":
         if self._by_id:
@@ -150,7 +164,8 @@ class _Reading:
         done = last
         answers: list[tuple[WantedPartition, PartitionData]] = []
         for wanted in self._wanted:
-            data = self._read(wanted, min(wanted.max_bytes, left), whole_first=total == 0)
+            whole_first = total == 0 or self._version < _FIRST_WITH_WHOLE_MESSAGES  # those are cut once converted
+            data = self._read(wanted, min(wanted.max_bytes, left), whole_first=whole_first)
             if data.error_code in _ABSENT:
                 absent += 1
             elif data.error_code != NONE:
@@ -162,6 +177,8 @@ class _Reading:
             answers.append((wanted, data))
         if not done and total < self._min_bytes and absent < len(answers):
             return None
+        if self._version < _FIRST_WITH_BATCHES:
+            answers = [(wanted, self._converted(wanted, data)) for wanted, data in answers]
         return self._response(answers)
 
     def _read(self, wanted: WantedPartition, max_bytes: int, *, whole_first: bool) -> PartitionData:
@@ -173,6 +190,8 @@ class _Reading:
             code = FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
             return _failed(wanted.index, code)
         log = partition.log
+        if self._version < _FIRST_WITH_ZSTD and log.config.compression_type == "zstd":
+            return _failed(wanted.index, UNSUPPORTED_COMPRESSION_TYPE)
         committed = self._committed
         stable = log.last_stable_offset
         limit = stable if committed else log.high_watermark
@@ -191,6 +210,23 @@ class _Reading:
             aborted_transactions=[] if committed else None,
             records=region,
         )
+
+    def _converted(self, wanted: WantedPartition, data: PartitionData) -> PartitionData:
+        """The same with a message set in place of batches."""
+        partition = self._partition(wanted)
+        if not data.records or partition is None:
+            return data
+        max_bytes = wanted.max_bytes
+        magic = 1 if self._version >= _FIRST_WITH_MAGIC_1 else 0
+        try:
+            found = partition.log.read_message_set(wanted.fetch_offset, max_bytes, data.high_watermark, magic)
+        except NotForOldClients as error:
+            return _failed(wanted.index, error.code)
+        except (StorageError, OSError) as error:
+            _logger.error("%s", error)
+            return _failed(wanted.index, KAFKA_STORAGE_ERROR)
+        data.records = found if self._version >= _FIRST_WITH_WHOLE_MESSAGES else found[:max_bytes]
+        return data
 
     def _absent(self, wanted: WantedPartition) -> PartitionData:
         topic = wanted.topic

@@ -13,6 +13,7 @@ Behaviour
     the disk fails                KAFKA_STORAGE_ERROR
 
 Versions
+    0  message sets of magic 0 and 1, converted up; a RecordBatch v2 is taken too
     3  RecordBatch v2 only
     5  log start offset in the answer
     7  zstd
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("ottla.broker")
 _ATTRIBUTES_LOW: Final = 22
 _TRANSACTIONAL: Final = 0x10
+_MAGIC: Final = 16
+_FIRST_WITH_BATCHES_ONLY: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
 _FIRST_WITH_TOPIC_IDS: Final = 13
 
@@ -102,11 +105,16 @@ def _append(
         return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1)
     start, end = records
     frame = request.frame
-    if end - start > _ATTRIBUTES_LOW and frame[start + _ATTRIBUTES_LOW] & _TRANSACTIONAL:
+    version = request.context.version
+    old = version < _FIRST_WITH_BATCHES_ONLY and frame[start + _MAGIC : start + _MAGIC + 1] != b"\2"
+    if not old and end - start > _ATTRIBUTES_LOW and frame[start + _ATTRIBUTES_LOW] & _TRANSACTIONAL:
         return PartitionProduceResponse(index=partition.index, error_code=transactional, base_offset=-1)
-    zstd = request.context.version >= _FIRST_WITH_ZSTD
+    now_ms = broker.clock.wall_ms()
     try:
-        appended = partition.append(frame, start, end, broker.clock.wall_ms(), zstd_allowed=zstd)
+        if old:
+            appended = partition.append_message_set(frame, start, end, now_ms)
+        else:
+            appended = partition.append(frame, start, end, now_ms, zstd_allowed=version >= _FIRST_WITH_ZSTD)
     except StorageError as error:
         _logger.error("%s", error)
         return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1)
