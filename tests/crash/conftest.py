@@ -1,6 +1,7 @@
 """A broker in a process of its own, which can be stopped, killed and started again on the same directory."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,12 +16,12 @@ Start = Callable[..., "Process"]
 
 
 class Process:
-    """`ottla serve` with one data directory."""
+    """`ottla serve` with one data directory; port 0 is a free one."""
 
-    def __init__(self, data_dir: Path, *options: str) -> None:
+    def __init__(self, data_dir: Path, *options: str, port: int = 0) -> None:
         self.data_dir = data_dir
         self._process = subprocess.Popen(
-            command("--listen", "127.0.0.1:0", "--data-dir", str(data_dir), *options),
+            command("--listen", f"127.0.0.1:{port}", "--data-dir", str(data_dir), *options),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -35,6 +36,10 @@ class Process:
     @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def wire(self) -> Wire:
         """A connection of its own."""
@@ -80,8 +85,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start a broker on this test's directory; at the end it is gone."""
     begun: list[Process] = []
 
-    def starter(*options: str, data_dir: Path | None = None) -> Process:
-        process = Process(data_dir or tmp_path / "data", *options)
+    def starter(*options: str, data_dir: Path | None = None, port: int = 0) -> Process:
+        process = Process(data_dir or tmp_path / "data", *options, port=port)
         begun.append(process)
         return process
 
@@ -95,3 +100,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def rounds(request: pytest.FixtureRequest) -> int:
     """How often a test that throws dice throws them."""
     return 3 * int(request.config.getoption("--soak"))
+
+
+@pytest.fixture
+def dice(request: pytest.FixtureRequest) -> random.Random:
+    """Chance that can be had again: `--seed` takes what a failed test printed."""
+    given = request.config.getoption("--seed")
+    seed = random.randrange(1 << 32) if given is None else int(given)
+    sys.stdout.write(f"--seed {seed}\n")
+    return random.Random(seed)
