@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import Row
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -45,8 +46,8 @@ def numbered(count: int, partitions: int = 1) -> list[Sent]:
     return [Sent(b"v%d" % i, b"k%d" % i, timestamp=T0 + i, partition=i % partitions) for i in range(count)]
 
 
-def values(rows: list[object]) -> list[str]:
-    return sorted(bytes(row[0]).decode() for row in rows)  # type: ignore[index]
+def values(rows: list[Row]) -> list[str]:
+    return sorted(bytes(row[0]).decode() for row in rows)
 
 
 def test_columns_are_those_of_spark_s_own_source(reading: Reading, cluster: Cluster) -> None:
@@ -135,8 +136,8 @@ def test_between_times(reading: Reading, cluster: Cluster) -> None:
     topic = cluster.topic(numbered(20, partitions=2), partitions=2)
     frame = reading.batch("value binary", subscribe=topic, startingTimestamp=T0 + 5, endingTimestamp=T0 + 8)
     assert values(frame.collect()) == ["v5", "v6", "v7"]
-    late = {"startingTimestamp": T0 + 100, "startingOffsetsByTimestampStrategy": "latest"}
-    assert reading.batch(subscribe=topic, **late).count() == 0
+    late = reading.batch(subscribe=topic, startingTimestamp=T0 + 100, startingOffsetsByTimestampStrategy="latest")
+    assert late.count() == 0
 
 
 def test_offsets_that_are_not_there(reading: Reading, cluster: Cluster) -> None:

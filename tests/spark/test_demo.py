@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.timeout(240)
 def test_the_demo_counts_every_flight_and_leaves_nothing_running(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "demo.flights", "--tenth", "--output", str(tmp_path / "out")],
@@ -19,7 +22,7 @@ def test_the_demo_counts_every_flight_and_leaves_nothing_running(tmp_path: Path)
         start_new_session=True,
     )
     try:
-        shown, errors = process.communicate(timeout=110)
+        shown, errors = process.communicate(timeout=200)
         assert (process.returncode, errors) == (0, ""), shown
         assert "flights over all hours, read by the group: 33,677" in shown
         assert "flights over all hours, in Parquet: 33,677" in shown

@@ -34,7 +34,7 @@ def said(error: BaseException) -> str:
 )
 def test_options_of_a_batch(options: dict[str, str], sentence: str, reading: Reading) -> None:
     with pytest.raises(PySparkException) as raised:
-        reading.batch(**options).count()  # type: ignore[arg-type]  # a schema is not among them
+        reading.batch(**options).count()
     assert sentence in said(raised.value)
 
 

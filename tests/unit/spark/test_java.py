@@ -1,6 +1,7 @@
 """Finding a Java: versions as programs say them, and the wrapper that leaves one argument out."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_java_home_comes_first_if_it_is_new_enough(tmp_path: Path, monkeypatch: 
 
 def test_the_wrapper_leaves_out_what_the_packaged_jre_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = program(tmp_path / "a jre" / "bin" / "java", 'for a; do echo "$a"; done')
-    monkeypatch.setattr(java.sys, "prefix", str(tmp_path / "environment"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
     home = java.wrapped_home(real)
     assert home == tmp_path / "environment" / "share" / "ottla" / "java"
     shown = subprocess.run(
