@@ -25,6 +25,22 @@ def test_every_version_lists_the_apis(broker: Wire, version: int) -> None:
     assert ranges[PRODUCE][0] == 0  # KAFKA-18659: librdkafka wants to see it
 
 
+@pytest.mark.parametrize("version", versions(API))
+def test_features(broker: Wire, version: int) -> None:
+    answer = broker.send(ApiVersionsRequest(client_software_name="c", client_software_version="1"), version)
+    supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+    finalized = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
+    if version < 3:
+        assert (supported, finalized, answer.finalized_features_epoch) == ({}, {}, -1)
+        return
+    assert answer.finalized_features_epoch >= 0
+    assert supported["metadata.version"] == (7, 33)
+    assert finalized["metadata.version"] == (33, 33)
+    for name, (lowest, highest) in supported.items():
+        assert lowest <= finalized.get(name, (0, 0))[1] <= highest
+        assert lowest > 0 or version >= 4
+
+
 def test_an_unknown_version_is_answered_in_version_0(broker: Wire) -> None:
     broker.send_raw(struct.pack(">ihhihb", 11, API_VERSIONS, 999, 7, -1, 0))
     size, correlation_id = struct.unpack(">ii", broker.receive_raw(8))

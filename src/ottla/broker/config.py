@@ -169,6 +169,20 @@ class BrokerConfig(BrokerValues):
         """What is told to clients; empty means the address that each of them dialled. Raises InvalidConfig."""
         return self._listeners("advertised.listeners")
 
+    @property
+    def connections_per_ip(self) -> dict[str, int]:
+        """max.connections.per.ip.overrides: how many connections an address may have. Raises InvalidConfig."""
+        config = "max.connections.per.ip.overrides"
+        found: dict[str, int] = {}
+        for text in filter(None, map(str.strip, (self.text(config) or "").split(","))):
+            host, _, count = text.rpartition(":")
+            if not host or not count.isdigit():
+                raise InvalidConfig(
+                    f"Invalid value {text} for configuration {config}: an override is address:count, as in 10.0.0.7:20"
+                )
+            found[host.strip("[]")] = int(count)
+        return found
+
     def _listeners(self, config: str) -> list[Listener]:
         protocols = dict(
             pair.strip().partition(":")[::2]
@@ -213,5 +227,5 @@ def broker_config(
     config = BrokerConfig(merged)
     if not config.listeners:
         raise InvalidConfig("Invalid value  for configuration listeners: there is no listener for clients")
-    _ = config.advertised_listeners
+    _ = config.advertised_listeners, config.connections_per_ip
     return config

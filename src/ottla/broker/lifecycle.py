@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.internal_topics import internal_topic
+from ottla.broker.limits import ConnectionLimits
 from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
 from ottla.environment import Cancellable, Clock, Random, SystemClock, SystemRandom, Timers
@@ -71,7 +72,13 @@ class Broker:
         self._store: MetadataStore | None = None
         self._discarded: list[tuple[LogDirectory, Path]] = []
         self._producer_ids = range(0)
-        self.server = Server(self, loop, config.integer("socket.request.max.bytes"))
+        limits = ConnectionLimits(
+            config.integer("max.connections"), config.integer("max.connections.per.ip"), config.connections_per_ip
+        )
+        request_bytes, idle_ms = (
+            config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
+        )
+        self.server = Server(self, loop, request_bytes, limits, idle_ms)
         self.sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             _FETCH_SESSION_EVICTION_MS,

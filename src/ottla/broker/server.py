@@ -7,6 +7,10 @@ file regions by `os.sendfile`, and only what the kernel does not take waits for 
 Order. Like Kafka, a connection serves one request at a time: while an answer is pending, or not yet sent, later frames wait
 in `_backlog`, and when something arrives on top of that the socket is no longer read. So answers leave in the order of
 requests, and a slow reader is held back by TCP instead of filling memory.
+
+Limits. An address with too many connections is turned away at the door; when the broker as a whole has enough, it accepts
+nobody until one has gone (max.connections, max.connections.per.ip). Who is silent for connections.max.idle.ms is closed: a
+tick counts eighths of that time, a connection remembers the tick of its last request, and nobody reads a clock.
 """
 
 import asyncio
@@ -19,6 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker import dispatch
+from ottla.broker.limits import ConnectionLimits
 from ottla.environment import Cancellable
 from ottla.log.store import Region
 from ottla.protocol.answer import Pending
@@ -37,6 +42,7 @@ _SHARED_BYTES: Final = 1 << 18
 _MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
 _ACCEPTS_A_TURN: Final = 64
 _ANSWERS_A_SEND: Final = 64
+_IDLE_TICKS: Final = 8
 
 
 class LoopTimers:
@@ -63,6 +69,7 @@ class ServerConnection:
         "_sock",
         "_waiting",
         "_writing",
+        "active_at",
         "address",
         "client_host",
         "closed",
@@ -80,6 +87,7 @@ class ServerConnection:
         self._writing = False  # an answer is not yet sent
         self._muted = False
         self._contexts: dict[tuple[int, str | None], RequestContext] = {}
+        self.active_at = server.tick
         self.closed = False
         self.peer = peer
         self.client_host = "/" + peer.rpartition(":")[0]
@@ -87,7 +95,9 @@ class ServerConnection:
 
     def readable(self) -> None:
         """Something arrived: take it, cut it into frames, serve them."""
-        shared = self._server.shared
+        server = self._server
+        shared = server.shared
+        self.active_at = server.tick
         try:
             room = self._frames.room()
             if room is None:
@@ -158,6 +168,7 @@ class ServerConnection:
         if self.closed:
             return
         self._waiting = False
+        self.active_at = self._server.tick
         self._send(envelope, response)
         self._go_on()
 
@@ -218,6 +229,7 @@ class ServerConnection:
             self.close()
 
     def _writable(self) -> None:
+        self.active_at = self._server.tick
         self._flush()
         if not self._out and not self.closed:
             self._writing = False
@@ -242,19 +254,34 @@ class ServerConnection:
         self._sock.close()
         self._out.clear()
         self._backlog.clear()
-        self._server.connections.discard(self)
+        self._server.forget(self)
 
 
 class Server:
-    """The listening sockets of a broker and the connections they accepted."""
+    """The listening sockets of a broker and the connections they accepted.
 
-    def __init__(self, broker: "Broker", loop: asyncio.AbstractEventLoop, max_request_bytes: int) -> None:
+    idle_ms  connections.max.idle.ms; below zero nobody is ever closed for being silent
+    """
+
+    def __init__(
+        self,
+        broker: "Broker",
+        loop: asyncio.AbstractEventLoop,
+        max_request_bytes: int,
+        limits: ConnectionLimits,
+        idle_ms: int,
+    ) -> None:
         self.broker = broker
         self.loop = loop
         self.max_request_bytes = max_request_bytes
         self.shared = bytearray(_SHARED_BYTES)
         self.connections: set[ServerConnection] = set()
+        self.tick = 0
+        self._limits = limits
         self._listening: list[socket.socket] = []
+        self._accepting = True
+        self._idle_ms = idle_ms
+        self._ticking: asyncio.TimerHandle | None = None
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Accept clients at `host` ("" for every address) and `port` (0 takes a free one). Raises OSError."""
@@ -270,11 +297,16 @@ class Server:
             raise
         self._listening.append(sock)
         self.loop.add_reader(sock.fileno(), self._accept, sock)
+        if self._ticking is None and self._idle_ms >= 0:
+            self._tick_later()
         bound = sock.getsockname()
         return bound[0], bound[1]
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_A_TURN):
+            if self._limits.full:
+                self._accept_nobody()
+                return
             try:
                 sock, peer = listening.accept()
             except (BlockingIOError, InterruptedError):
@@ -282,19 +314,59 @@ class Server:
             except OSError as error:
                 _logger.warning("cannot accept a connection: %s", error)
                 return
+            if not self._limits.enter(peer[0]):
+                _logger.info(
+                    "Rejected connection from %s, address already has the configured maximum of %d connections.",
+                    peer[0],
+                    self._limits.limit_of(peer[0]),
+                )
+                sock.close()
+                continue
             try:
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 dialled = sock.getsockname()
             except OSError:
+                self._limits.leave(peer[0])
                 sock.close()
                 continue
             connection = ServerConnection(self, sock, f"{peer[0]}:{peer[1]}", (dialled[0], dialled[1]))
             self.connections.add(connection)
             self.loop.add_reader(sock.fileno(), connection.readable)
 
+    def _accept_nobody(self) -> None:
+        """Leave who comes now in the queue of the kernel, until somebody goes."""
+        self._accepting = False
+        for sock in self._listening:
+            self.loop.remove_reader(sock.fileno())
+
+    def forget(self, connection: ServerConnection) -> None:
+        """A connection is closed."""
+        if connection not in self.connections:
+            return
+        self.connections.remove(connection)
+        self._limits.leave(connection.peer.rpartition(":")[0])
+        if not self._accepting:
+            self._accepting = True
+            for sock in self._listening:
+                self.loop.add_reader(sock.fileno(), self._accept, sock)
+
+    def _tick_later(self) -> None:
+        self._ticking = self.loop.call_later(max(self._idle_ms, _IDLE_TICKS) / 1000 / _IDLE_TICKS, self._tick)
+
+    def _tick(self) -> None:
+        self.tick += 1
+        for connection in tuple(self.connections):
+            if self.tick - connection.active_at > _IDLE_TICKS:
+                _logger.debug("closing the connection of %s: idle for %d ms", connection.peer, self._idle_ms)
+                connection.close()
+        self._tick_later()
+
     def close(self) -> None:
         """Stop listening and drop every connection."""
+        if self._ticking is not None:
+            self._ticking.cancel()
         for sock in self._listening:
             self.loop.remove_reader(sock.fileno())
             sock.close()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers import SERVED
+from ottla.metadata.features import FEATURES
 from ottla.protocol.answer import Answer
 from ottla.protocol.api import API_VERSIONS
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
@@ -22,11 +23,14 @@ from ottla.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
+_FIRST_WITH_LEVEL_0: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -43,8 +47,21 @@ def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVer
         wrong = _wrong_broker(request, broker)
         if wrong != NONE:
             return ApiVersionsResponse(error_code=wrong)
+    supported = [
+        SupportedFeatureKey(name=each.name, min_version=each.lowest, max_version=each.highest)
+        for each in FEATURES
+        if each.lowest > 0 or version >= _FIRST_WITH_LEVEL_0
+    ]
+    finalized = [
+        FinalizedFeatureKey(name=each.name, min_version_level=each.level, max_version_level=each.level)
+        for each in FEATURES
+        if each.level > 0
+    ]
     return ApiVersionsResponse(
-        api_keys=[_range(key) for key in sorted(SERVED)], finalized_features_epoch=broker.image.revision
+        api_keys=[_range(key) for key in sorted(SERVED)],
+        supported_features=supported,
+        finalized_features_epoch=broker.image.revision,
+        finalized_features=finalized,
     )
 
 

@@ -1,0 +1,46 @@
+"""How many connections a broker takes, from everybody together and from each address."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+
+class ConnectionLimits:
+    """Counts connections.
+
+    most       max.connections
+    per_ip     max.connections.per.ip
+    overrides  max.connections.per.ip.overrides: another limit for an address
+    """
+
+    __slots__ = ("_by_ip", "_most", "_overrides", "_per_ip", "_total")
+
+    def __init__(self, most: int, per_ip: int, overrides: Mapping[str, int]) -> None:
+        self._most = most
+        self._per_ip = per_ip
+        self._overrides = overrides
+        self._by_ip: Counter[str] = Counter()
+        self._total = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the next one has to wait until another has gone."""
+        return self._total >= self._most
+
+    def limit_of(self, ip: str) -> int:
+        """How many connections `ip` may have."""
+        return self._overrides.get(ip, self._per_ip)
+
+    def enter(self, ip: str) -> bool:
+        """Count a connection of `ip`, unless it has as many as it may have."""
+        if self._by_ip[ip] >= self.limit_of(ip):
+            return False
+        self._by_ip[ip] += 1
+        self._total += 1
+        return True
+
+    def leave(self, ip: str) -> None:
+        """A connection that entered has gone."""
+        self._total -= 1
+        self._by_ip[ip] -= 1
+        if not self._by_ip[ip]:
+            del self._by_ip[ip]

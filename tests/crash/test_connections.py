@@ -1,0 +1,98 @@
+"""Clients that are too many, too silent or too slow."""
+
+import socket
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.records.batch import build
+from ottla.records.record import Record
+from tests.conformance.conftest import Closed, TopicFactory, Wire
+
+from .conftest import Start
+
+
+def alive(wire: Wire) -> bool:
+    """Whether the broker answers on this connection."""
+    try:
+        return bool(wire.send(ApiVersionsRequest(), 0).error_code == 0)
+    except (Closed, OSError):
+        return False
+
+
+def test_an_address_with_too_many_connections_is_turned_away(start: Start) -> None:
+    broker = start("-o", "max.connections.per.ip=2")
+    first, second, third = (broker.wire() for _ in range(3))
+    assert [alive(first), alive(second), alive(third)] == [True, True, False]
+    first.close()
+    assert any(alive(broker.wire()) for _ in range(100))
+    assert alive(second)
+
+
+def test_the_overrides_win(start: Start) -> None:
+    broker = start("-o", "max.connections.per.ip=0", "-o", "max.connections.per.ip.overrides=127.0.0.1:1")
+    assert [alive(broker.wire()), alive(broker.wire())] == [True, False]
+
+
+def test_when_the_broker_is_full_the_next_one_waits_at_the_door(start: Start) -> None:
+    broker = start("-o", "max.connections=1")
+    first, second = broker.wire(), broker.wire()
+    assert alive(first)
+    second.send_only(ApiVersionsRequest(), 0)
+    second.socket().settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        second.receive()
+    first.close()
+    second.socket().settimeout(30)
+    assert second.receive().error_code == 0
+
+
+def test_the_silent_are_closed_and_the_others_are_not(start: Start) -> None:
+    broker = start("-o", "connections.max.idle.ms=800")
+    silent, busy = broker.wire(), broker.wire()
+    assert alive(silent)
+    began = time.monotonic()
+    silent.socket().settimeout(0.05)
+    while True:
+        assert alive(busy)
+        try:
+            silent.receive()
+        except TimeoutError:
+            assert time.monotonic() - began < 20
+            continue
+        except Closed:
+            break
+    assert time.monotonic() - began >= 0.8
+
+
+def memory(pid: int) -> int:
+    """Resident bytes of a process."""
+    pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * 4096
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory of another process is read from /proc")
+def test_a_slow_reader_does_not_fill_the_memory(start: Start) -> None:
+    """It asks for 2 GB without reading an answer, and sends more requests than any buffer holds."""
+    broker = start()
+    topic = TopicFactory(broker.wire())()
+    for _ in range(4):
+        topic.produce(build([Record(0, 1, None, bytes(1_000_000))]))
+    before = memory(broker.pid)
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=4 << 20)
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=topic.name, partitions=[part])])
+    greedy = broker.wire()
+    for _ in range(500):
+        greedy.send_only(request, 11)
+    flood = socket.create_connection(("127.0.0.1", broker.port))
+    flood.settimeout(0.5)
+    small = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+    with flood, pytest.raises(TimeoutError):
+        flood.sendall(small * 20_000_000)  # until neither side takes any more
+    assert alive(broker.wire())
+    assert memory(broker.pid) - before < 8 << 20
+    assert greedy.receive().responses[0].partitions[0].high_watermark == 4
