@@ -1,0 +1,38 @@
+"""Kafka's small text files."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.log.checkpoints import DamagedCheckpoint, LeaderEpochs, OffsetCheckpoint
+from ottla.log.store import DiskStore
+
+
+def test_offsets_are_kafkas_file(tmp_path: Path) -> None:
+    checkpoint = OffsetCheckpoint(DiskStore(), tmp_path / "c")
+    assert checkpoint.read() == {}
+    offsets = {("flights", 0): 1234, ("flights", 1): 987}
+    checkpoint.write(offsets)
+    assert (tmp_path / "c").read_text() == "0\n2\nflights 0 1234\nflights 1 987\n"
+    assert checkpoint.read() == offsets
+
+
+@pytest.mark.parametrize("text", ["1\n0\n", "0\n", "0\n2\nt 0 1\n", "0\nx\n", "0\n1\nt 0\n", "0\n1\nt 0 x\n"])
+def test_damage_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c").write_text(text)
+    with pytest.raises(DamagedCheckpoint, match=str(tmp_path / "c")):
+        OffsetCheckpoint(DiskStore(), tmp_path / "c").read()
+    with pytest.raises(DamagedCheckpoint, match=str(tmp_path / "c")):
+        LeaderEpochs(DiskStore(), tmp_path / "c")
+
+
+def test_leader_epochs(tmp_path: Path) -> None:
+    epochs = LeaderEpochs(DiskStore(), tmp_path / "e")
+    assert (epochs.latest, epochs.epoch_at(0)) == (-1, -1)
+    for epoch, start in ((2, 10), (5, 20), (4, 25)):
+        epochs.assign(epoch, start)
+    assert (tmp_path / "e").read_text() == "0\n2\n2 10\n5 20\n"
+    found = LeaderEpochs(DiskStore(), tmp_path / "e")
+    assert (found.latest, [found.epoch_at(offset) for offset in (9, 10, 19, 20)]) == (5, [-1, 2, 2, 5])
+    found.truncate(20)
+    assert LeaderEpochs(DiskStore(), tmp_path / "e").latest == 2

@@ -1,0 +1,160 @@
+"""One partition's log: when it rolls, what it refuses, what it does when the disk fails, and what recovery makes of damage."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.log.log import Log, OffsetOutOfRange, StorageError
+from ottla.log.store import DiskFile, DiskStore
+from ottla.protocol.errors import NONE, RECORD_LIST_TOO_LARGE
+from ottla.records.batch import build
+from ottla.records.record import Record
+
+NOW = 1_700_000_000_000
+
+
+def opened(directory: Path, *, recovery_point: int = 0, **config: int) -> Log:
+    directory.mkdir(exist_ok=True)
+    return Log(DiskStore(), directory, LogConfig(**config), recovery_point=recovery_point)  # type: ignore[arg-type]
+
+
+def append(log: Log, count: int = 1, *, size: int = 100, timestamp: int = NOW, epoch: int = 0) -> int:
+    batch = build([Record(i, timestamp, b"k", b"." * size) for i in range(count)])
+    answer = log.append(batch, 0, len(batch), epoch, NOW)
+    assert answer.error_code == NONE
+    return answer.base_offset
+
+
+def segments(log: Log) -> list[int]:
+    return sorted(int(path.stem) for path in log.directory.glob("*.log"))
+
+
+def test_it_rolls_before_a_segment_grows_too_large(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=600)
+    assert [append(log) for _ in range(7)] == list(range(7))
+    assert segments(log) == [0, 3, 6]
+    assert log.recovery_point == 6
+    assert (log.directory / f"{3:020d}.snapshot").exists()
+    log.close()
+
+
+def test_it_rolls_when_a_segment_is_old(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_ms=1000)
+    for timestamp in (NOW - 5000, NOW - 4000, NOW - 3999, NOW):
+        append(log, timestamp=timestamp)
+    assert segments(log) == [0, 2, 3]
+    log.close()
+
+
+def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=600)
+    batch = build([Record(0, NOW, b"k", b"." * 1000)])
+    assert log.append(batch, 0, len(batch), 0, NOW).error_code == RECORD_LIST_TOO_LARGE
+    assert (log.end_offset, log.size) == (0, 0)
+    log.close()
+
+
+def test_flush_messages_moves_the_recovery_point(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", flush_messages=3)
+    append(log, 2)
+    assert log.recovery_point == 0
+    append(log, 2)
+    assert log.recovery_point == 4
+    log.close()
+
+
+def test_a_disk_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path / "t-0")
+    append(log)
+
+    def full(self: DiskFile, buffers: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DiskFile, "append", full)
+        with pytest.raises(StorageError, match=r"0\.log: No space left on device"):
+            append(log)
+    assert log.end_offset == 1
+    assert append(log) == 1
+    assert [record.offset for record in log.records()] == [0, 1]
+    log.close()
+
+
+def test_the_ends(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    append(log, 3)
+    log.start_offset = 2
+    with pytest.raises(OffsetOutOfRange, match="offset 1 is below the log start offset 2 of t-0"):
+        log.read(1, 100, 3, whole_first=True)
+    with pytest.raises(OffsetOutOfRange, match="offset 4 is beyond the log end offset 3 of t-0"):
+        log.read(4, 100, 3, whole_first=True)
+    assert log.read(3, 100, 3, whole_first=True) is None
+    log.close()
+
+
+def test_leader_epochs_are_kept_and_cut_with_the_log(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    for epoch in (1, 1, 4):
+        append(log, epoch=epoch)
+    assert log.offset_of_newest() == (NOW, 0, 1)
+    log.close(clean=False)
+    path = log.directory / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    again = opened(tmp_path / "t-0")
+    assert (again.end_offset, again.epochs.latest) == (2, 1)
+    again.close()
+
+
+def test_after_a_clean_stop_nothing_is_scanned(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", index_interval_bytes=100)
+    for _ in range(10):
+        append(log)
+    log.close()
+    path = log.directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1  # within the first batch, which a scan would find
+    path.write_bytes(data)
+    again = opened(tmp_path / "t-0", recovery_point=10)
+    assert again.end_offset == 10
+    again.close()
+
+
+def test_damage_in_an_older_segment_cuts_all_that_follows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=600)
+    for _ in range(7):
+        append(log)
+    log.close(clean=False)
+    path = log.directory / f"{3:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        again = opened(tmp_path / "t-0", segment_bytes=600, recovery_point=3)
+    assert "the CRC of a batch is wrong; the log is cut there, at offset 5" in caplog.text
+    assert (again.end_offset, segments(again)) == (5, [0, 3])
+    assert append(again) == 5
+    again.close()
+
+
+def test_leftovers_of_deletions_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    for name in (f"{0:020d}.log.deleted", "x.cleaned", "y.tmp"):
+        (tmp_path / "t-0" / name).touch()
+    log = opened(tmp_path / "t-0")
+    log.close()
+    assert not [name for name in DiskStore().names(tmp_path / "t-0") if name.endswith(("deleted", "cleaned", "tmp"))]
+
+
+def test_a_damaged_snapshot_is_rebuilt_from_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = opened(tmp_path / "t-0")
+    batch = build([Record(0, NOW, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
+    assert log.append(batch, 0, len(batch), 0, NOW).base_offset == 0
+    log.close()
+    (log.directory / f"{1:020d}.snapshot").write_bytes(b"nonsense")
+    again = opened(tmp_path / "t-0", recovery_point=1)
+    assert "it is removed and rebuilt from the log" in caplog.text
+    assert again.append(batch, 0, len(batch), 0, NOW).base_offset == 0
+    assert again.end_offset == 1
+    again.close()

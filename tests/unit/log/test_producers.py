@@ -1,0 +1,83 @@
+"""Sequences of idempotent producers, and the snapshot that remembers them."""
+
+import pytest
+
+from ottla.log.producers import DamagedSnapshot, ProducerStates
+from ottla.protocol.errors import INVALID_PRODUCER_EPOCH, NONE, OUT_OF_ORDER_SEQUENCE_NUMBER
+from ottla.records.batch import BatchHeader, build, read_header
+from ottla.records.record import Record
+
+
+def header(sequence: int, count: int = 10, *, epoch: int = 0, producer: int = 7, timestamp: int = 100) -> BatchHeader:
+    records = [Record(i, timestamp, None, b"v") for i in range(count)]
+    return read_header(build(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence), 0)
+
+
+def states(*sequences: int) -> ProducerStates:
+    found = ProducerStates()
+    for number, sequence in enumerate(sequences):
+        found.appended(header(sequence), number * 10)
+    return found
+
+
+def test_the_last_five_batches_are_known_again() -> None:
+    found = states(*range(0, 70, 10))
+    for number in range(2, 7):
+        code, duplicate = found.check(header(number * 10))
+        assert code == NONE
+        assert duplicate is not None
+        assert (duplicate.first_offset, duplicate.last_sequence) == (number * 10, number * 10 + 9)
+    assert found.check(header(10)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        (header(20), NONE),
+        (header(21), OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (header(10, 9), OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (header(0, epoch=1), NONE),
+        (header(20, epoch=1), OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (header(5, producer=8), NONE),
+    ],
+    ids=["next", "gap", "same start, other end", "new epoch", "new epoch in the middle", "unknown producer"],
+)
+def test_what_may_follow(batch: BatchHeader, code: int) -> None:
+    assert states(0, 10).check(batch) == (code, None)
+
+
+def test_an_older_epoch_is_fenced() -> None:
+    found = states(0)
+    found.appended(header(0, epoch=3), 10)
+    assert found.check(header(10, epoch=2)) == (INVALID_PRODUCER_EPOCH, None)
+
+
+def test_sequences_wrap() -> None:
+    found = states(2**31 - 5)
+    assert found.check(header(5)) == (NONE, None)
+    assert found.check(header(6))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_snapshot_remembers_the_last_batch() -> None:
+    found = ProducerStates.from_snapshot(states(0, 10).snapshot())
+    code, duplicate = found.check(header(10))
+    assert code == NONE
+    assert duplicate is not None
+    assert (duplicate.first_offset, duplicate.last_offset) == (10, 19)
+    assert found.check(header(20)) == (NONE, None)
+    assert found.check(header(0)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-1], lambda data: b"\0\2" + data[2:]])
+def test_a_damaged_snapshot_is_told(damage: object) -> None:
+    assert callable(damage)
+    with pytest.raises(DamagedSnapshot):
+        ProducerStates.from_snapshot(damage(states(0).snapshot()))
+
+
+def test_idle_producers_are_forgotten() -> None:
+    found = states(0)
+    found.appended(header(0, producer=8, timestamp=200), 10)
+    found.expire(150)
+    assert len(found) == 1
+    assert found.check(header(33)) == (NONE, None)
