@@ -56,10 +56,10 @@ def test_serve_as_the_docs_say(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [block for _, block in python_blocks() if "pyspark" not in block], ids=lambda block: block.splitlines()[0]
+    "block", [block for _, block in python_blocks() if "spark" not in block], ids=lambda block: block.splitlines()[0]
 )
 def test_python_examples_run(block: str) -> None:
-    """Those with PySpark run in tests/spark, in its one session."""
+    """Those with Spark run in tests/spark, in its one session."""
     with EmbeddedBroker() as broker:
         code = block.replace("127.0.0.1:9092", broker.bootstrap_servers)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
