@@ -1,0 +1,69 @@
+"""From a request to its handler, and what a bug in a handler does."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from ottla.broker import dispatch
+from ottla.broker.handlers import SERVED
+from ottla.protocol import api
+from ottla.protocol.api import APIS
+from ottla.protocol.connection import ClientConnection, Envelope, open_envelope
+from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.schema import Request, RequestContext
+from ottla.protocol.wire import PeerError
+
+
+def envelope_of(request: Request, version: int) -> Envelope:
+    frame = b"".join(ClientConnection("test").request(request, version))[4:]
+    return open_envelope(frame)
+
+
+def answer(request: Request, version: int, broker: Any = None) -> Any:
+    envelope = envelope_of(request, version)
+    context = RequestContext.__new__(RequestContext)
+    return dispatch.answer(envelope, context, broker)
+
+
+@pytest.mark.parametrize("key", SERVED)
+def test_every_api_that_is_served_has_a_handler_of_its_own_class(key: int) -> None:
+    found = dispatch.registered(key)
+    assert found.request_class is APIS[key].request_class()
+    for version in range(SERVED[key].versions.first, SERVED[key].versions.last + 1):
+        assert version in found.request_class.VERSIONS
+
+
+def test_a_version_that_is_not_served_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = SERVED[api.HEARTBEAT]
+    monkeypatch.setattr(dispatch, "_ROUTES", {})
+    monkeypatch.setitem(SERVED, api.HEARTBEAT, served._replace(versions=served.versions._replace(last=2)))
+    with pytest.raises(PeerError, match="version 3 is not served"):
+        answer(HeartbeatRequest(group_id="g", member_id="m"), 3)
+    monkeypatch.delitem(SERVED, api.HEARTBEAT)
+    with pytest.raises(PeerError, match="is not served"):
+        answer(HeartbeatRequest(group_id="g", member_id="m"), 0)
+
+
+def test_a_bug_in_a_handler_is_logged_and_answered(caplog: pytest.LogCaptureFixture) -> None:
+    """Broker None stands for the bug: every use of it fails."""
+    with caplog.at_level(logging.ERROR, "ottla.broker"):
+        found = answer(HeartbeatRequest(group_id="g", member_id="m"), 4)
+    assert isinstance(found, HeartbeatResponse)
+    assert found.error_code == UNKNOWN_SERVER_ERROR
+    assert "cannot serve " in caplog.text
+    assert "AttributeError" in caplog.text
+
+
+def test_a_response_without_a_place_for_errors_ends_the_connection() -> None:
+    with pytest.raises(PeerError, match="no place to say so"):
+        dispatch.failure(api.CREATE_TOPICS)
+
+
+def test_a_body_that_is_none_is_the_peers_fault() -> None:
+    envelope = envelope_of(ListGroupsRequest(states_filter=["x"]), 4)
+    cut = open_envelope(envelope.frame[:-3])
+    with pytest.raises(PeerError):
+        dispatch.answer(cut, RequestContext.__new__(RequestContext), None)  # type: ignore[arg-type]

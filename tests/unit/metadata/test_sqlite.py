@@ -1,0 +1,63 @@
+"""The embedded metadata store: compare and set, revisions, what a file keeps."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.metadata.store import Entry
+from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    found = SqliteStore(tmp_path / "metadata.db")
+    yield found
+    found.close()
+
+
+def test_every_change_gets_the_next_revision(store: SqliteStore) -> None:
+    assert store.revision == 0
+    assert store.change(put={"/a": b"1", "/b": b"2"}) == 1
+    assert store.change(put={"/a": b"3"}, delete=["/b"]) == 2
+    assert (store.get("/a"), store.get("/b")) == (Entry("/a", b"3", 2), None)
+    assert store.change(delete=["/a"]) == store.revision == 3
+
+
+def test_a_range_is_a_prefix_in_order(store: SqliteStore) -> None:
+    store.change(put={"/t/b": b"", "/t/a": b"", "/t/é": b"", "/u": b"", "/t": b"", "/s": b""})
+    assert [entry.key for entry in store.range("/t/")] == ["/t/a", "/t/b", "/t/é"]
+
+
+def test_a_change_that_expected_something_else_is_not_made(store: SqliteStore) -> None:
+    assert store.change(expect={"/a": 0}, put={"/a": b"1"}) == 1
+    assert store.change(expect={"/a": 0}, put={"/a": b"2", "/b": b"2"}) is None
+    assert store.change(expect={"/a": 1, "/b": 7}, put={"/a": b"2"}) is None
+    assert (store.revision, store.get("/a"), store.get("/b")) == (1, Entry("/a", b"1", 1), None)
+    assert store.change(expect={"/a": 1, "/b": 0}, put={"/a": b"2"}) == 2
+
+
+def test_a_failed_change_leaves_nothing(store: SqliteStore) -> None:
+    with pytest.raises(Exception, match="NOT NULL"):
+        store.change(put={"/a": b"1", "/b": None})  # type: ignore[dict-item]
+    assert (store.revision, store.get("/a")) == (0, None)
+    assert store.change(put={"/a": b"1"}) == 1
+
+
+def test_a_file_keeps_entries_and_the_revision(tmp_path: Path) -> None:
+    first = SqliteStore(tmp_path / "m.db")
+    first.change(put={"/a": b"1"})
+    first.change(delete=["/a"])
+    first.change(put={"/b": b"\0\xff"})
+    first.close()
+    again = SqliteStore(tmp_path / "m.db")
+    assert (again.revision, again.get("/a"), again.get("/b")) == (3, None, Entry("/b", b"\0\xff", 3))
+    again.close()
+
+
+def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "m.db").write_bytes(b"this is no database" * 100)
+    with pytest.raises(DamagedStore, match=r"m\.db is not a metadata store"):
+        SqliteStore(tmp_path / "m.db")
+    with pytest.raises(OSError, match="cannot open"):
+        SqliteStore(tmp_path / "missing" / "m.db")
