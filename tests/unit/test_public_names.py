@@ -46,7 +46,7 @@ PUBLIC = {
     "ottla.client.producer.batches": {"BatchProducer"},
     "ottla.spark": {"SESSION_CONFS"},
     "ottla.spark.java": {"OLDEST", "JavaMissing", "ensure_java", "parse_version", "version_of", "wrapped_home"},
-    "ottla.spark.session": {"session_builder"},
+    "ottla.spark.session": {"session_builder", "stop_session"},
     "ottla.testing": {"EmbeddedBroker"},
     "pyspark_ottla": {"DefaultSource"},
 }
