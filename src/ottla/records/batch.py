@@ -335,60 +335,134 @@ def records_of(data: bytes, start: int = 0, limit: int = UNPACK_LIMIT) -> list[R
 
 
 def _decode(data: bytes, start: i64, end: i64, header: BatchHeader, records: list[Record]) -> None:
-    """Append the records between `start` and `end`. One piece, because each field's end is the next one's start."""
+    """Append the records between `start` and `end`.
+
+    One piece of straight-line code: each field's end is the next one's start, and the loop is hot compiled and interpreted.
+    Varints of one and two bytes are read in place. A field may reach beyond its record into the next one; that is found at the record's
+    end, which the two then disagree about, or where the data ends.
+    """
     pos: i64 = start
+    b: i64
+    c: i64
     v: i64
+    delta: i64
+    timestamp: i64
+    stop: i64
     left: i64 = header.count
     append_time = header.attributes & LOG_APPEND_TIME != 0
     max_timestamp: i64 = header.max_timestamp
     base_timestamp: i64 = header.base_timestamp
     base_offset: i64 = header.base_offset
-    while left > 0:
-        left -= 1
-        v, pos = read_varint(data, pos, end)
-        if pos < 0 or v < 0 or v > end - pos:
-            raise CorruptRecords("record length beyond its batch")
-        stop: i64 = pos + v
-        timestamp: i64
-        delta: i64
-        size: i64
-        timestamp, pos = read_varlong(data, pos + 1, stop)
-        if pos < 0:
-            raise CorruptRecords("record cut short")
-        delta, pos = read_varint(data, pos, stop)
-        if pos < 0:
-            raise CorruptRecords("record cut short")
-        size, pos = read_varint(data, pos, stop)
-        if pos < 0 or size > stop - pos:
-            raise CorruptRecords("record key beyond its record")
-        key: bytes | None = None
-        if size >= 0:
-            key = data[pos : pos + size]
-            pos += size
-        size, pos = read_varint(data, pos, stop)
-        if pos < 0 or size > stop - pos:
-            raise CorruptRecords("record value beyond its record")
-        value: bytes | None = None
-        if size >= 0:
-            value = data[pos : pos + size]
-            pos += size
-        headers: list[Header] | None = None
-        if pos + 1 == stop and data[pos] == 0:
-            pos += 1
-        else:
-            headers = []
-            pos = _decode_headers(data, pos, stop, headers)
-        if pos != stop:
-            raise CorruptRecords("record length differs from its content")
-        records.append(
-            Record(
-                wrapped(base_offset, delta),
-                max_timestamp if append_time else wrapped(base_timestamp, timestamp),
-                key,
-                value,
-                headers,
-            )
-        )
+    # Within this distance of zero a sum cannot leave int64.
+    near = -(1 << 61) < base_timestamp < (1 << 61) and -(1 << 61) < base_offset < (1 << 61)
+    try:
+        while left > 0:
+            left -= 1
+            if pos >= end:
+                raise CorruptRecords("fewer records than the batch says")
+            b = data[pos]
+            if b < 0x80:
+                pos += 1
+                v = (b >> 1) ^ -(b & 1)
+            else:
+                c = data[pos + 1]
+                if c < 0x80:
+                    pos += 2
+                    v = (b & 0x7F) | (c << 7)
+                    v = (v >> 1) ^ -(v & 1)
+                else:
+                    v, pos = read_varint(data, pos, end)
+            if pos < 0 or v < 0 or v > end - pos:
+                raise CorruptRecords("record length beyond its batch")
+            stop = pos + v
+            b = data[pos + 1]  # after the attributes, which say nothing
+            if b < 0x80:
+                pos += 2
+                timestamp = (b >> 1) ^ -(b & 1)
+            else:
+                c = data[pos + 2]
+                if c < 0x80:
+                    pos += 3
+                    v = (b & 0x7F) | (c << 7)
+                    timestamp = (v >> 1) ^ -(v & 1)
+                else:
+                    timestamp, pos = read_varlong(data, pos + 1, stop)
+                    if pos < 0:
+                        raise CorruptRecords("record cut short")
+            b = data[pos]
+            if b < 0x80:
+                pos += 1
+                delta = (b >> 1) ^ -(b & 1)
+            else:
+                c = data[pos + 1]
+                if c < 0x80:
+                    pos += 2
+                    v = (b & 0x7F) | (c << 7)
+                    delta = (v >> 1) ^ -(v & 1)
+                else:
+                    delta, pos = read_varint(data, pos, stop)
+                    if pos < 0:
+                        raise CorruptRecords("record cut short")
+            key: bytes | None = None
+            b = data[pos]
+            if b == 1:
+                pos += 1
+            else:
+                if b < 0x80:
+                    pos += 1
+                    v = (b >> 1) ^ -(b & 1)
+                else:
+                    c = data[pos + 1]
+                    if c < 0x80:
+                        pos += 2
+                        v = (b & 0x7F) | (c << 7)
+                        v = (v >> 1) ^ -(v & 1)
+                    else:
+                        v, pos = read_varint(data, pos, stop)
+                if pos < 0 or v > stop - pos:
+                    raise CorruptRecords("record key beyond its record")
+                if v >= 0:
+                    key = data[pos : pos + v]
+                    pos += v
+            value: bytes | None = None
+            b = data[pos]
+            if b == 1:
+                pos += 1
+            else:
+                if b < 0x80:
+                    pos += 1
+                    v = (b >> 1) ^ -(b & 1)
+                else:
+                    c = data[pos + 1]
+                    if c < 0x80:
+                        pos += 2
+                        v = (b & 0x7F) | (c << 7)
+                        v = (v >> 1) ^ -(v & 1)
+                    else:
+                        v, pos = read_varint(data, pos, stop)
+                if pos < 0 or v > stop - pos:
+                    raise CorruptRecords("record value beyond its record")
+                if v >= 0:
+                    value = data[pos : pos + v]
+                    pos += v
+            headers: list[Header] | None = None
+            if data[pos] == 0:
+                pos += 1
+            else:
+                headers = []
+                pos = _decode_headers(data, pos, stop, headers)
+            if pos != stop:
+                raise CorruptRecords("record length differs from its content")
+            if append_time:
+                timestamp = max_timestamp
+            elif near and -(1 << 61) < timestamp < (1 << 61):
+                timestamp += base_timestamp
+            else:
+                timestamp = wrapped(base_timestamp, timestamp)
+            delta = delta + base_offset if near else wrapped(base_offset, delta)
+            records.append(Record(delta, timestamp, key, value, headers))
+    except IndexError:
+        raise CorruptRecords("record cut short") from None
     if pos != end:
         raise CorruptRecords("bytes remain after the last record")
 

@@ -5,6 +5,8 @@ The hot paths never make these: produce validation walks bytes, the data source 
 
 from typing import final
 
+from mypy_extensions import i64
+
 Header = tuple[str, bytes | None]
 
 
@@ -15,13 +17,12 @@ class Record:
     offset     absolute offset in the partition
     timestamp  ms since the epoch, -1 for none
     key, value None is null
-    headers    in order; a name may repeat (KIP-82)
     """
 
     def __init__(
         self,
-        offset: int,
-        timestamp: int,
+        offset: i64,
+        timestamp: i64,
         key: bytes | None,
         value: bytes | None,
         headers: list[Header] | None = None,
@@ -30,7 +31,14 @@ class Record:
         self.timestamp = timestamp
         self.key = key
         self.value = value
-        self.headers: list[Header] = [] if headers is None else headers
+        self._headers = headers  # most records have none, and then no list is made
+
+    @property
+    def headers(self) -> list[Header]:
+        """In order; a name may repeat (KIP-82)."""
+        if self._headers is None:
+            self._headers = []
+        return self._headers
 
     def __repr__(self) -> str:
         return f"Record({self.offset}, {self.timestamp}, {self.key!r}, {self.value!r}, {self.headers!r})"
