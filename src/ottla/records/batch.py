@@ -338,8 +338,8 @@ def _decode(data: bytes, start: i64, end: i64, header: BatchHeader, records: lis
     """Append the records between `start` and `end`.
 
     One piece of straight-line code: each field's end is the next one's start, and the loop is hot compiled and interpreted.
-    Varints of one and two bytes are read in place. A field may reach beyond its record into the next one; that is found at the record's
-    end, which the two then disagree about, or where the data ends.
+    Varints of one and two bytes are read in place. A field may reach beyond its record into the next one; that is found at
+    the record's end, which the two then disagree about, or where the data ends.
     """
     pos: i64 = start
     b: i64
