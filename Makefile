@@ -1,5 +1,5 @@
 # Every target is one script under scripts/, which can be run as well without make.
-.PHONY: demo test check conformance-kafka bench soak format setup
+.PHONY: demo test check conformance-kafka bench soak wheel format setup
 
 setup:
 	scripts/setup
@@ -15,5 +15,7 @@ bench:
 	scripts/bench
 soak:
 	scripts/soak
+wheel:
+	scripts/wheel
 format:
 	scripts/format

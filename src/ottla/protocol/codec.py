@@ -18,6 +18,7 @@ ignorable, as Kafka does.
 
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from ottla.protocol.schema import Array, Bool, Field, Message, Primitive, Records, String, Struct
@@ -193,6 +194,24 @@ def _fixed_format(declared: Field) -> str:
     return declared.type.format if isinstance(declared.type, Primitive) else ""
 
 
+_FEW: Final = 8
+
+
+@cache
+def _few(letter: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
+    """Functions that read 0, 1, 2... numbers: most arrays are short, and to look a function up is faster than a format."""
+    return tuple(struct.Struct(f">{count}{letter}").unpack_from for count in range(_FEW))
+
+
+def _has_length(declared: Field) -> bool:
+    """Whether the field begins with a length or count."""
+    return isinstance(declared.type, Array) or (isinstance(declared.type, Primitive) and not declared.type.format)
+
+
+def _length_format(kind: Any) -> str:
+    return "h" if kind is String else "i"
+
+
 class _Reading(_Source):
     """Writes decoders. The generated code walks `data` with the local `p`."""
 
@@ -224,11 +243,23 @@ class _Reading(_Source):
                 _fixed_format(run[-1]) and index + len(run) < len(present) and _fixed_format(present[index + len(run)])
             ):
                 run.append(present[index + len(run)])
-            if _fixed_format(run[0]):
-                self.fixed(depth, [target(f) for f in run], "".join(_fixed_format(f) for f in run))
-            else:
-                self.value(depth, run[0], target(run[0]))
             index += len(run)
+            if not _fixed_format(run[0]):
+                self.value(depth, run[0], target(run[0]))
+                continue
+            targets, formats = [target(f) for f in run], "".join(_fixed_format(f) for f in run)
+            if index == len(present) or not _has_length(present[index]):
+                self.fixed(depth, targets, formats)
+                continue
+            # The length of what follows is read in the same call.
+            following = present[index]
+            index += 1
+            n = self.name("n")
+            compact = self.compact(following)
+            self.fixed(depth, [*targets, n], formats + ("B" if compact else _length_format(following.type)))
+            if compact:
+                self.long_length(depth, n)
+            self.value(depth, following, target(following), n)
         tagged = self.tagged(cls.FIELDS)
         for declared in cls.FIELDS:
             if declared not in present:
@@ -256,28 +287,34 @@ class _Reading(_Source):
         unpack = self.bind(layout.unpack_from, "u")
         self.line(depth, f"{', '.join(targets)}, = {unpack}(data, p); p += {layout.size}")
 
-    def length(self, depth: int, compact: bool, wide: bool) -> str:
+    def length(self, depth: int, compact: bool, kind: Any) -> str:
         """Code that reads a length or count into a new local; -1 stands for null."""
         n = self.name("n")
         if compact:
             self.line(depth, f"{n} = data[p]; p += 1")
-            self.line(depth, f"if {n} > 127: {n}, p = uvarint_at(data, p - 1)")
-            self.line(depth, f"{n} -= 1")
+            self.long_length(depth, n)
         else:
-            self.fixed(depth, [n], "i" if wide else "h")
+            self.fixed(depth, [n], _length_format(kind))
         return n
 
-    def value(self, depth: int, declared: Field, target: str) -> None:
-        """Code that reads one field that has no fixed size (or a single one) into `target`."""
+    def long_length(self, depth: int, n: str) -> None:
+        """Code that makes a compact length of its first byte, which is read."""
+        self.line(depth, f"if {n} > 127: {n}, p = uvarint_at(data, p - 1)")
+        self.line(depth, f"{n} -= 1")
+
+    def value(self, depth: int, declared: Field, target: str, n: str = "") -> None:
+        """Code that reads one field that has no fixed size (or a single one) into `target`; `n` is the local that has its
+        length already.
+        """
         nullable = self.version in declared.nullable
         compact = self.compact(declared)
         kind = declared.type
         if isinstance(kind, Array):
-            self.array(depth, kind.element, target, nullable, compact)
+            self.array(depth, kind.element, target, nullable, compact, n)
         elif isinstance(kind, Primitive) and kind.format:
             self.fixed(depth, [target], kind.format)
         elif isinstance(kind, Primitive):
-            self.blob(depth, kind, target, nullable, compact)
+            self.blob(depth, kind, target, nullable, compact, n)
         elif nullable:
             self.line(depth, "p += 1")
             self.line(depth, "if data[p - 1] > 127:")
@@ -287,8 +324,8 @@ class _Reading(_Source):
         else:
             self.line(depth, f"{target} = {self.struct(depth, kind)}")
 
-    def blob(self, depth: int, kind: Primitive, target: str, nullable: bool, compact: bool) -> None:
-        n = self.length(depth, compact, wide=kind is not String)
+    def blob(self, depth: int, kind: Primitive, target: str, nullable: bool, compact: bool, n: str = "") -> None:
+        n = n or self.length(depth, compact, kind)
         self.line(depth, f"if {n} < 0:")
         if nullable:
             self.line(depth + 1, f"if {n} < -1: raise PeerError({_NEGATIVE!r})")
@@ -304,8 +341,8 @@ class _Reading(_Source):
             self.line(depth + 1, f"{target} = data[p:p + {n}]")
         self.line(depth + 1, f"p += {n}")
 
-    def array(self, depth: int, element: Any, target: str, nullable: bool, compact: bool) -> None:
-        n = self.length(depth, compact, wide=True)
+    def array(self, depth: int, element: Any, target: str, nullable: bool, compact: bool, n: str = "") -> None:
+        n = n or self.length(depth, compact, Array)
         self.line(depth, f"if {n} < 0:")
         if nullable:
             self.line(depth + 1, f"if {n} < -1: raise PeerError({_NEGATIVE!r})")
@@ -323,7 +360,9 @@ class _Reading(_Source):
             if element.size == 16:
                 self.line(inner, f"{target} = [data[q:q + 16] for q in range(p, p + {n} * 16, 16)]")
             else:
-                self.line(inner, f"{target} = list({unpack}('>%d{letter}' % {n}, data, p)) if {n} else []")
+                few = self.bind(_few(letter))
+                self.line(inner, f"if {n} < {_FEW}: {target} = list({few}[{n}](data, p))")
+                self.line(inner, f"else: {target} = list({unpack}('>%d{letter}' % {n}, data, p))")
             self.line(inner, f"p += {n} * {element.size}")
             return
         items, add = self.name("l"), self.name("a")

@@ -69,7 +69,7 @@ def test_what_kafka_python_writes_is_taken(magic: int, codec: int) -> None:
     for record in some_records():
         builder.append(record.timestamp, record.key, record.value)
     builder.close()
-    data = builder.buffer()
+    data = bytes(builder.buffer())
     rebuilt = rebuild(data, 0, len(data), LIMIT, LIMIT)
     assert rebuilt.error_code == NONE
     wanted = some_records()
