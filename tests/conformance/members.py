@@ -1,7 +1,7 @@
 """Members of classic groups, spoken for over a socket: what the tests of the group APIs share."""
 
-import uuid
 import time
+import uuid
 from typing import Any
 
 from ottla.protocol.errors import MEMBER_ID_REQUIRED, NONE, name_of
