@@ -454,6 +454,9 @@ class _Writing(_Source):
             index += len(run)
         if self.flexible:
             self.tags(depth, cls, tagged, source)
+        else:
+            message = f"unknown tagged fields of {cls.__name__} cannot travel in version {self.version}"
+            self.line(depth, f"if {source}.unknown_tags: raise UnsupportedField({message!r})")
 
     def refuse(self, depth: int, cls: type[Struct], declared: Field, source: str) -> None:
         test = self.differs(declared, source)
@@ -464,7 +467,8 @@ class _Writing(_Source):
         """An expression that is true when the value at `source` is not the default."""
         default = declared.default_value()
         if isinstance(default, list):
-            return source
+            nullable = declared.nullable.first <= declared.nullable.last
+            return f"{source} is None or {source}" if nullable else source
         name = self.bind(default)
         return f"{source} is not {name} and {source} != {name}"
 

@@ -93,10 +93,7 @@ class ClientConnection:
             correlation_id=correlation_id,
             client_id=self.client_id,
         )
-        head_version = api.request_header_version(version)
-        if head_version == 0:
-            header.client_id = ""
-        head = bytes(4) + codec.encode(header, head_version)
+        head = bytes(4) + codec.encode(header, api.request_header_version(version))
         pieces = codec.encode_pieces(request, version, head)
         first: bytes = pieces[0]
         pieces[0] = _SIZE.pack(sum(map(len, pieces)) - 4) + first[4:]

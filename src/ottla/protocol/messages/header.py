@@ -12,7 +12,7 @@ class RequestHeader(Message):
     request_api_key: int = field(Int16)
     request_api_version: int = field(Int16)
     correlation_id: int = field(Int32)
-    client_id: str | None = field(String, versions="1+", nullable="1+", never_flexible=True)
+    client_id: str | None = field(String, versions="1+", nullable="1+", ignorable=True, never_flexible=True)
 
 
 @message(versions="0-1", flexible="1+")

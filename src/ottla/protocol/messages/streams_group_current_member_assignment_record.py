@@ -12,7 +12,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message):
 class TaskIds(Struct):
     subtopology_id: str = field(String)
     partitions: list[int] = field(Array(Int32))
-    assignment_epochs: list[int] | None = field(Array(Int32), nullable="0+", tag=0, default=None)
+    assignment_epochs: list[int] | None = field(Array(Int32), nullable="0+", tag=0)
 
 
 @message(api=22, versions="0", flexible="0+")

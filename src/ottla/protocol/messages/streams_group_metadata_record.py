@@ -19,7 +19,7 @@ class StreamsGroupMetadataValue(Message):
     metadata_hash: int = field(Int64)
     validated_topology_epoch: int = field(Int32, tag=0, default=-1)
     last_assignment_configs: list[LastAssignmentConfig] | None = field(
-        Array(LastAssignmentConfig), nullable="0+", tag=1, default=None
+        Array(LastAssignmentConfig), nullable="0+", tag=1
     )
     stored_description_topology_epoch: int = field(Int32, tag=2, default=-1)
     failed_description_topology_epoch: int = field(Int32, tag=3, default=-1)
