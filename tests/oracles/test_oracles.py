@@ -1,0 +1,126 @@
+"""Messages by chance, written here and read by others, and back: bytes and values must be the same.
+
+`--soak N` throws N times as many; `--seed` repeats what a failed test printed.
+"""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.protocol import codec
+from ottla.protocol.schema import Message
+from tests.oracles import values
+from tests.oracles.coverage import asked, recorded
+from tests.oracles.dice import MessageDice, declared_messages
+from tests.oracles.oracles import KAFKA, KIO, ORACLES, Answer, Missing, Oracle, Peers
+
+ROUNDS = 2
+MESSAGES = declared_messages()
+COVERAGE = recorded()
+
+
+def pairs(oracles: tuple[str, ...]) -> list[object]:
+    """Every (oracle, message) that coverage.json holds."""
+    return [
+        pytest.param(name, message, *span, id=f"{name}-{message}".replace(" ", "-"))
+        for name in oracles
+        for message, span in COVERAGE[name].items()
+    ]
+
+
+@pytest.fixture(scope="session")
+def peers() -> Iterator[Peers]:
+    started = Peers()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def dice_seed(request: pytest.FixtureRequest) -> int:
+    given = request.config.getoption("--seed")
+    seed = random.randrange(1 << 32) if given is None else int(given)
+    print(f"--seed {seed}")  # noqa: T201  (shown when the test fails)
+    return seed
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    return ROUNDS * int(request.config.getoption("--soak"))
+
+
+def started(peers: Peers, name: str) -> Oracle:
+    try:
+        return peers.oracle(name)
+    except Missing as why:
+        pytest.skip(str(why))
+
+
+def checked(oracle: Oracle, message: Message, version: int) -> Answer:
+    """Ask for a round trip of `message` and compare both ways."""
+    cls = type(message)
+    data = codec.encode(message, version)
+    answer = oracle.rewrite(cls.__name__, version, version, data)
+    assert answer.refused == ""
+    assert answer.data.hex() == data.hex(), f"{message} in version {version}"
+    assert codec.decode(cls, version, answer.data) == (message, len(data))
+    return answer
+
+
+def written(message: Message, version: int) -> tuple[str, bool]:
+    """The bytes in hex, and whether `version` cannot carry the values."""
+    try:
+        return codec.encode(message, version).hex(), False
+    except codec.UnsupportedField:
+        return "", True
+
+
+@pytest.mark.parametrize("name", ORACLES, ids=lambda name: name.replace(" ", "-"))
+def test_the_recorded_coverage_is_what_the_oracle_knows(peers: Peers, name: str) -> None:
+    assert asked(started(peers, name)) == COVERAGE[name]
+
+
+@pytest.mark.parametrize(("name", "message", "first", "last"), pairs(KAFKA))
+def test_kafka_reads_and_writes_the_same(
+    peers: Peers, dice_seed: int, rounds: int, name: str, message: str, first: int, last: int
+) -> None:
+    oracle = started(peers, name)
+    dice = MessageDice(random.Random(dice_seed))
+    for version in range(first, last + 1):
+        for _ in range(rounds):
+            thrown = dice.message(MESSAGES[message], version)
+            told = checked(oracle, thrown, version).values
+            if told is not None:
+                assert values.from_java(thrown, version, told, newest=name == KAFKA[0]) == []
+
+
+@pytest.mark.parametrize(("name", "message", "first", "last"), pairs(KAFKA))
+def test_kafka_refuses_the_same_values_in_other_versions(
+    peers: Peers, dice_seed: int, rounds: int, name: str, message: str, first: int, last: int
+) -> None:
+    """Read in one version, written in another: the same bytes, or both say that the version cannot carry them."""
+    oracle = started(peers, name)
+    rng = random.Random(dice_seed)
+    dice = MessageDice(rng, defaults=0.8)
+    for version in range(first, last + 1):
+        for _ in range(rounds):
+            other = rng.randint(first, last)
+            thrown = dice.message(MESSAGES[message], version)
+            data = codec.encode(thrown, version)
+            answer = oracle.rewrite(message, version, other, data)
+            assert (answer.data.hex(), bool(answer.refused)) == written(thrown, other), (
+                f"{thrown} from version {version} to {other}: {answer.refused}"
+            )
+
+
+@pytest.mark.parametrize(("name", "message", "first", "last"), pairs(KIO))
+def test_kio_reads_and_writes_the_same(
+    peers: Peers, dice_seed: int, rounds: int, name: str, message: str, first: int, last: int
+) -> None:
+    oracle = started(peers, name)
+    dice = MessageDice(random.Random(dice_seed), unknown_tags=False, for_kio=True)
+    for version in range(first, last + 1):
+        for _ in range(rounds):
+            thrown = dice.message(MESSAGES[message], version)
+            told = checked(oracle, thrown, version).values
+            assert values.from_kio(thrown, version, told) == []
