@@ -122,7 +122,8 @@ def broker(directory: Path, log: Path) -> Iterator[str]:
 
 def create_topics(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    wanted = [NewTopic(name, count, 1) for name, count in PARTITIONS.items()]
+    # The flights are of 2013, and by default Kafka's retention, and Ottla's, counts a week from a record's own timestamp.
+    wanted = [NewTopic(name, count, 1, config={"retention.ms": "-1"}) for name, count in PARTITIONS.items()]
     for created in admin.create_topics(wanted).values():
         created.result(20)
 

@@ -168,7 +168,9 @@ def address(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
         host, _, port = given.rpartition(":")
         yield host, int(port)
         return
-    with EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"}) as embedded:
+    # Records of the tests carry old timestamps: retention, as Kafka's, would take them away after half a minute.
+    configs = {"group.initial.rebalance.delay.ms": "0", "log.initial.task.delay.ms": "86400000"}
+    with EmbeddedBroker(configs) as embedded:
         yield embedded.address
 
 

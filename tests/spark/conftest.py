@@ -94,7 +94,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if given:
         yield Cluster(given)
         return
-    with EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"}) as embedded:
+    configs = {"group.initial.rebalance.delay.ms": "0", "log.initial.task.delay.ms": "86400000"}  # old timestamps stay
+    with EmbeddedBroker(configs) as embedded:
         yield Cluster(embedded.bootstrap_servers)
 
 

@@ -11,15 +11,17 @@ import signal
 import sqlite3
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.internal_topics import internal_topic
 from ottla.broker.limits import ConnectionLimits
+from ottla.broker.maintenance import Maintenance
 from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
-from ottla.environment import Cancellable, Clock, Random, SystemClock, SystemRandom, Timers
+from ottla.environment import Clock, Random, SystemClock, SystemRandom, Timers
 from ottla.log.checkpoints import DamagedCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.directory import Identity, LogDirectory, UnusableDirectory, uuid_text
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from ottla.coordinators.runtime import Runtime
 
 _logger = logging.getLogger("ottla.broker")
-_CHECKPOINT_MS: Final = 60_000
 _FETCH_SESSION_EVICTION_MS: Final = 120_000  # Kafka 4 has made min.incremental.fetch.session.eviction.ms a constant
 
 
@@ -64,13 +65,11 @@ class Broker:
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
         self.timers: Timers = LoopTimers(loop)
-        self._checkpointing: Cancellable | None = None
         self._coordination: Coordination | None = None
         self.node_id = config.node_id
         self.bound: list[tuple[Listener, tuple[str, int]]] = []
         self._directories: list[LogDirectory] = []
         self._store: MetadataStore | None = None
-        self._discarded: list[tuple[LogDirectory, Path]] = []
         self._producer_ids = range(0)
         limits = ConnectionLimits(
             config.integer("max.connections"), config.integer("max.connections.per.ip"), config.connections_per_ip
@@ -119,7 +118,7 @@ class Broker:
         except BaseException:
             self._abandon()
             raise
-        self._keep_checkpointing()
+        self._maintenance.begin()
 
     def _open(self) -> None:
         store = DiskStore()
@@ -135,6 +134,14 @@ class Broker:
             lambda: min(self.config.integer("default.replication.factor"), len(self.image.brokers)),
         )
         self.replicas = Replicas(self.node_id, self._directories, self.log_config, self._discard)
+        self._maintenance = Maintenance(
+            self._directories,
+            self.replicas,
+            self.clock,
+            self.timers,
+            self.config.integer("log.initial.task.delay.ms"),
+            self.config.integer("log.retention.check.interval.ms"),
+        )
         self.replicas.load(self.image)
         self.controller.subscribe(self.replicas.apply)
         if OFFSETS_TOPIC in self.image.topics:
@@ -193,11 +200,7 @@ class Broker:
         self.server.close()
         if self._coordination is not None:
             self._coordination.close()
-        if self._checkpointing is not None:
-            self._checkpointing.cancel()
-        for home, path in self._discarded:
-            home.remove_discarded(path)
-        self._discarded.clear()
+        self._maintenance.close()
         for directory in self._directories:
             directory.close()
         if self._store is not None:
@@ -234,24 +237,9 @@ class Broker:
         return producer_id
 
     def _discard(self, home: LogDirectory, path: Path) -> None:
-        """Remove a deleted partition's directory once readers have had file.delete.delay.ms to let go of it."""
-        entry = home, path
-        self._discarded.append(entry)
-
-        def remove() -> None:
-            if entry in self._discarded:
-                self._discarded.remove(entry)
-                home.remove_discarded(path)
-
-        self.timers.call_later(self.config.integer("log.segment.delete.delay.ms"), remove)
-
-    def _keep_checkpointing(self) -> None:
-        def checkpoint() -> None:
-            for directory in self._directories:
-                directory.checkpoint()
-            self._keep_checkpointing()
-
-        self._checkpointing = self.timers.call_later(_CHECKPOINT_MS, checkpoint)
+        """Remove a deleted partition's directory once readers have had time to let go of it."""
+        delay_ms = self.config.integer("log.segment.delete.delay.ms")
+        self._maintenance.remove_later(partial(home.remove_discarded, path), delay_ms)
 
 
 async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> None:

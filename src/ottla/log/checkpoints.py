@@ -70,6 +70,30 @@ class LeaderEpochs:
             self._entries = kept
             self._flush()
 
+    def drop_before(self, start_offset: int) -> None:
+        """The log begins at `start_offset` now: the epoch of that offset begins there, older ones are forgotten."""
+        older = [epoch for epoch, offset in self._entries if offset <= start_offset]
+        kept = [(epoch, offset) for epoch, offset in self._entries if offset > start_offset]
+        if older:
+            kept.insert(0, (older[-1], start_offset))
+        if kept != self._entries:
+            self._entries = kept
+            self._flush()
+
+    def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
+        """The newest epoch up to `epoch` and the offset (exclusive) at which it ends, (-1, -1) when it is not known.
+
+        end_offset  where the log ends. Source: KIP-101, and KIP-279 for epochs in between.
+        """
+        if epoch == -1 or epoch > self.latest:
+            return -1, -1
+        if epoch == self.latest:
+            return epoch, end_offset
+        for number, (begun, offset) in enumerate(self._entries):
+            if begun > epoch:
+                return (self._entries[number - 1][0], offset) if number else (epoch, offset)
+        return -1, -1
+
     def epoch_at(self, offset: int) -> int:
         """The epoch that `offset` was written in, -1 when it is older than what is known."""
         found = -1

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.log.retention import Retention
 from ottla.records.compression import CODEC_NAMES
 from ottla.records.validation import ProduceRules
 
@@ -17,6 +18,9 @@ class LogConfig:
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     flush_messages: int = (1 << 63) - 1
+    retention_ms: int = 604_800_000
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
     cleanup_policy: tuple[str, ...] = ("delete",)
     max_message_bytes: int = 1_048_588
     max_decompressed_bytes: int = 2_147_483_639
@@ -31,6 +35,11 @@ class LogConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", self._rules(zstd_allowed=True))
         object.__setattr__(self, "rules_without_zstd", self._rules(zstd_allowed=False))
+
+    @property
+    def retention(self) -> Retention:
+        """What of a log may go, and when."""
+        return Retention("delete" in self.cleanup_policy, self.retention_ms, self.retention_bytes)
 
     def _rules(self, *, zstd_allowed: bool) -> ProduceRules:
         codecs = {"producer": -1, "uncompressed": 0, **{name: codec for codec, name in enumerate(CODEC_NAMES)}}
@@ -57,6 +66,9 @@ class LogConfig:
             segment_index_bytes=values["segment.index.bytes"],
             index_interval_bytes=values["index.interval.bytes"],
             flush_messages=values["flush.messages"],
+            retention_ms=values["retention.ms"],
+            retention_bytes=values["retention.bytes"],
+            file_delete_delay_ms=values["file.delete.delay.ms"],
             cleanup_policy=tuple(values["cleanup.policy"]),
             max_message_bytes=values["max.message.bytes"],
             max_decompressed_bytes=values["max.decompressed.message.bytes"],

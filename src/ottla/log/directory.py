@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,6 +139,15 @@ class LogDirectory:
     def remove_discarded(self, path: Path) -> None:
         """Take a discarded partition from the disk."""
         shutil.rmtree(path, ignore_errors=True)
+
+    def logs(self) -> Mapping[tuple[str, int], Log]:
+        """The logs that lie here, by topic name and partition."""
+        return self._partitions
+
+    def room(self) -> tuple[int, int]:
+        """Bytes of the volume: in all, and free for this process. Raises OSError."""
+        total, _, free = shutil.disk_usage(self.path)
+        return total, free
 
     def leftovers(self, known: Iterable[tuple[str, int]]) -> list[Path]:
         """Directories of partitions that are deleted or that the metadata does not know."""

@@ -18,6 +18,7 @@ from ottla.log.checkpoints import LeaderEpochs
 from ottla.log.config import LogConfig
 from ottla.log.index import OFFSET_ENTRY_SIZE
 from ottla.log.producers import ProducerStates
+from ottla.log.retention import Candidate, expired
 from ottla.log.segment import DamagedLog, Segment
 from ottla.log.store import Region, Store
 from ottla.protocol.errors import (
@@ -305,6 +306,53 @@ class Log:
             header = read_header(data, position)
             position, offset = header.end, header.next_offset
         return offset
+
+    def delete_records(self, offset: int) -> int:
+        """Nothing below `offset` may be read any more; -1 stands for the high watermark. Returns the log start offset.
+
+        Segments that lie below it go with the next `retain`. Raises OffsetOutOfRange. Source: KIP-107.
+        """
+        wanted = self.high_watermark if offset == -1 else offset
+        if not 0 <= wanted <= self.high_watermark:
+            raise OffsetOutOfRange(f"offset {offset} is not in {self.name}, which ends at {self.high_watermark}")
+        if wanted > self.start_offset:
+            self._begin_at(wanted)
+        return self.start_offset
+
+    def _begin_at(self, offset: int) -> None:
+        self.start_offset = offset
+        self.epochs.drop_before(offset)
+
+    def retain(self, now_ms: int) -> list[Segment]:
+        """Let go of what retention allows; returns segments that are no longer part of the log, for `Segment.remove` once
+        readers have let go of them. Raises StorageError.
+        """
+        segments = self._segments
+        seen = [
+            Candidate(
+                segment.next_offset,
+                segment.size,
+                segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms(),
+            )
+            for segment in segments
+        ]
+        count = expired(seen, self.config.retention, self.start_offset, self.high_watermark, now_ms)
+        if not count:
+            return []
+        gone = segments[:count]
+        try:
+            if count == len(segments):
+                # The name of the new file is what remembers the log end offset from now on: it must be there first.
+                self._roll().log.fileno()
+            del self._segments[:count]
+            for segment in gone:
+                segment.retire()
+                self._store.remove(self.directory / f"{segment.base_offset:020d}.snapshot")
+        except OSError as cause:
+            raise StorageError(f"{self.directory}: {cause.strerror}") from cause
+        if self._segments[0].base_offset > self.start_offset:
+            self._begin_at(self._segments[0].base_offset)
+        return gone
 
     def flush(self) -> None:
         """Put everything on the medium; the recovery point moves to the log end offset. Raises OSError."""

@@ -16,6 +16,7 @@ from ottla.log.store import LogFile, Region, Store
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_of
 from ottla.records.errors import CorruptRecords
 
+DELETED: Final = ".deleted"
 _WALK_BYTES: Final = 8192
 _SCAN_BYTES: Final = 1 << 20
 
@@ -221,6 +222,21 @@ class Segment:
 
     def close(self) -> None:
         self.log.close()
+
+    def retire(self) -> None:
+        """Rename the files to .deleted: readers go on, a start removes what a crash left. Raises OSError."""
+        for path in self.files():
+            renamed = path.with_name(path.name + DELETED)
+            if path == self.path:
+                self.log.move(renamed)
+            elif path.name in self._store.names(self.directory):
+                self._store.rename(path, renamed)
+
+    def remove(self) -> None:
+        """Take retired files from the disk."""
+        self.close()
+        for path in self.files():
+            self._store.remove(path.with_name(path.name + DELETED))
 
     def files(self) -> list[Path]:
         """Every file of the segment that may exist."""

@@ -25,6 +25,9 @@ class LogFile(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def move(self, path: Path) -> None:
+        """Give the file another name; who reads it goes on. Raises OSError."""
+
     def flush(self) -> None:
         """Return when everything is on the medium. Raises OSError."""
 
@@ -110,6 +113,11 @@ class DiskFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self.fileno(), size)
         self.size = size
+
+    def move(self, path: Path) -> None:
+        if self.size or self.path.exists():
+            self.path.replace(path)
+        self.path = path
 
     def flush(self) -> None:
         if self._fd >= 0:

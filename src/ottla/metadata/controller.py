@@ -19,13 +19,16 @@ from ottla.protocol.errors import (
     INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
+    POLICY_VIOLATION,
     TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
 
 _TOPICS: Final = "/topics/"
 _PRODUCER_IDS: Final = "/producer_ids/next"
 _CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = 1000
+MOST_PARTITIONS_AT_ONCE: Final = 10_000
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _MAX_NAME: Final = 249
 
@@ -217,6 +220,46 @@ class Controller:
         if revision is None:
             raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topics[0].name}' already exists.")
         self._publish(revision, {topic.name: topic for topic in topics}, ())
+
+    def grow(self, topic: TopicImage, count: int, assignments: Sequence[Sequence[int]] | None) -> TopicImage:
+        """`topic` with `count` partitions in all; `assignments` are the replicas of each new one, None leaves it to us.
+
+        Only a plan, as `plan` makes one: `change` carries it out. Raises Refused.
+        """
+        have = len(topic.partitions)
+        if count == have:
+            raise Refused(INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+        if count < have:
+            text = f"The topic {topic.name} currently has {have} partition(s); {count} would not be an increase."
+            raise Refused(INVALID_PARTITIONS, text)
+        more = count - have
+        if more > MOST_PARTITIONS_AT_ONCE:
+            raise Refused(POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
+        brokers = sorted(self.image.brokers)
+        if assignments is None:
+            factor = len(topic.partitions[0].replicas)
+            placed = placement.place(more, factor, brokers, self._random.below(len(brokers)))
+        else:
+            if len(assignments) != more:
+                text = (
+                    f"Attempted to add {more} additional partition(s), but only {len(assignments)} assignment(s) "
+                    "were specified."
+                )
+                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            wanted = NewTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
+            placed = self._assigned(wanted, brokers)
+        return topic._replace(partitions=(*topic.partitions, *placed))
+
+    def change(self, topic: TopicImage) -> None:
+        """Put `topic` in the place of the one with its name. Raises Refused when that is gone."""
+        found = self._store.get(_TOPICS + topic.name)
+        revision = None
+        if found is not None:
+            key = _TOPICS + topic.name
+            revision = self._store.change(expect={key: found.revision}, put={key: topic.encoded()})
+        if revision is None:
+            raise Refused(UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        self._publish(revision, {topic.name: topic}, ())
 
     def delete(self, topics: Sequence[TopicImage]) -> None:
         """Delete topics that exist."""

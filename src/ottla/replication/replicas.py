@@ -16,6 +16,7 @@ _logger = logging.getLogger("ottla.replication")
 class Replicas:
     """Partitions by topic name or id and index.
 
+    directories  where partitions lie
     configs  the log config of a topic, worked out from its overrides and the broker's values
     discard  called with the directory of a deleted partition, to be removed after file.delete.delay.ms
     """
@@ -28,7 +29,7 @@ class Replicas:
         discard: Callable[[LogDirectory, Path], None],
     ) -> None:
         self._node_id = node_id
-        self._directories = directories
+        self.directories = directories
         self._configs = configs
         self._discard = discard
         self._by_name: dict[str, dict[int, Partition]] = {}
@@ -44,7 +45,7 @@ class Replicas:
             for index, partition in enumerate(topic.partitions)
             if self._node_id in partition.replicas
         }
-        for directory in self._directories:
+        for directory in self.directories:
             for leftover in directory.leftovers(known):
                 self._discard(directory, leftover)
             for name, index in known:
@@ -85,7 +86,7 @@ class Replicas:
     def _emptiest(self) -> LogDirectory:
         """Where a new partition goes: the directory with the fewest, as in Kafka."""
         homes = list(self._homes.values())
-        return min(self._directories, key=homes.count) if len(self._directories) > 1 else self._directories[0]
+        return min(self.directories, key=homes.count) if len(self.directories) > 1 else self.directories[0]
 
     def _close(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.id, None)

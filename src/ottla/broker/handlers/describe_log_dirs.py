@@ -1,0 +1,49 @@
+"""DescribeLogDirs: what lies in each log directory, and how much room there is (KIP-113, KIP-827).
+
+Behaviour
+    topics null               every partition that lives here
+    unknown topic, partition  left out
+    every directory answers, with or without partitions asked for
+
+Versions
+    3  an error for the whole
+    4  bytes of the volume, in all and free
+    5  whether the directory is cordoned (never here)
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(DescribeLogDirsRequest)
+def describe_log_dirs(request: DescribeLogDirsRequest, broker: "Broker") -> Answer[DescribeLogDirsResponse]:
+    asked = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
+    results = []
+    for directory in broker.replicas.directories:
+        topics: dict[str, list[DescribeLogDirsPartition]] = {}
+        for (topic, index), log in directory.logs().items():
+            if asked is None or index in asked.get(topic, ()):
+                lies = DescribeLogDirsPartition(partition_index=index, partition_size=log.size)
+                topics.setdefault(topic, []).append(lies)
+        total, usable = directory.room()
+        results.append(
+            DescribeLogDirsResult(
+                log_dir=str(directory.path.absolute()),
+                topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()],
+                total_bytes=total,
+                usable_bytes=usable,
+            )
+        )
+    return DescribeLogDirsResponse(results=results)

@@ -1,0 +1,61 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends, so that a reader finds out whether its log was cut (KIP-101, KIP-320).
+
+Behaviour
+    the current epoch             the log end offset
+    an older one                  where the next one begins, with the newest epoch that is not newer than the one asked for
+    -1, or newer than any         -1 and -1, no error
+    the reader's own leader epoch older than ours FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH
+    unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
+
+Versions
+    1  the epoch found
+    2  the leader epoch that the reader knows
+    3  the replica that asks
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+    from ottla.replication.partition import Partition
+
+
+@handles(OffsetForLeaderEpochRequest)
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, broker: "Broker"
+) -> Answer[OffsetForLeaderEpochResponse]:
+    topics = [
+        OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=[
+                _end_of(wanted, broker.replicas.find(topic.topic, wanted.partition)) for wanted in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _end_of(wanted: OffsetForLeaderPartition, partition: "Partition | None") -> EpochEndOffset:
+    if partition is None:
+        return EpochEndOffset(partition=wanted.partition, error_code=UNKNOWN_TOPIC_OR_PARTITION)
+    known, current = wanted.current_leader_epoch, partition.leader_epoch
+    if known >= 0 and known != current:
+        code = FENCED_LEADER_EPOCH if known < current else UNKNOWN_LEADER_EPOCH
+        return EpochEndOffset(partition=wanted.partition, error_code=code)
+    if wanted.leader_epoch == current:  # which begins where the log ends as long as nothing was appended in it
+        epoch, end = current, partition.log.end_offset
+    else:
+        epoch, end = partition.log.epochs.end_of(wanted.leader_epoch, partition.log.end_offset)
+    return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end)

@@ -1,0 +1,91 @@
+"""What a broker does now and then: offsets of all partitions to their checkpoints, old segments off the disk.
+
+What is no longer part of a log stays on the disk for file.delete.delay.ms, because a socket may still be sending from it; a
+stop removes it at once, nobody reads then.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.environment import Cancellable, Clock, Timers
+from ottla.log.directory import LogDirectory
+from ottla.log.log import StorageError
+from ottla.replication.replicas import Replicas
+
+_logger = logging.getLogger("ottla.broker")
+_CHECKPOINT_MS: Final = 60_000
+
+
+class Maintenance:
+    """The broker's housekeeping, by its timers.
+
+    directories            whose checkpoints are written
+    first_retention_ms     log.initial.task.delay.ms
+    retention_interval_ms  log.retention.check.interval.ms
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[LogDirectory],
+        replicas: Replicas,
+        clock: Clock,
+        timers: Timers,
+        first_retention_ms: int,
+        retention_interval_ms: int,
+    ) -> None:
+        self._directories = directories
+        self._replicas = replicas
+        self._clock = clock
+        self._timers = timers
+        self._first_retention_ms = first_retention_ms
+        self._retention_interval_ms = retention_interval_ms
+        self._removals: set[Callable[[], None]] = set()
+        self._due: dict[Callable[[], None], Cancellable] = {}
+
+    def begin(self) -> None:
+        """Start the clockwork."""
+        self._again(self._checkpoint, _CHECKPOINT_MS)
+        self._again(self._retain, self._first_retention_ms)
+
+    def remove_later(self, remove: Callable[[], None], delay_ms: int) -> None:
+        """Call `remove` after `delay_ms`, or at the stop if that comes first."""
+        self._removals.add(remove)
+
+        def due() -> None:
+            if remove in self._removals:
+                self._removals.remove(remove)
+                remove()
+
+        self._timers.call_later(delay_ms, due)
+
+    def close(self) -> None:
+        """No more timers; what waits to be removed is."""
+        for timer in self._due.values():
+            timer.cancel()
+        self._due.clear()
+        for remove in self._removals:
+            remove()
+        self._removals.clear()
+
+    def _again(self, work: Callable[[], None], delay_ms: int) -> None:
+        self._due[work] = self._timers.call_later(delay_ms, work)
+
+    def _checkpoint(self) -> None:
+        for directory in self._directories:
+            directory.checkpoint()
+        self._again(self._checkpoint, _CHECKPOINT_MS)
+
+    def _retain(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for partition in self._replicas.all():
+            log = partition.log
+            try:
+                gone = log.retain(now_ms)
+            except StorageError as cause:
+                _logger.error("%s", cause)
+                continue
+            for segment in gone:
+                _logger.info("%s: segment %d is past its retention", log.name, segment.base_offset)
+                self.remove_later(segment.remove, log.config.file_delete_delay_ms)
+        self._again(self._retain, self._retention_interval_ms)

@@ -1,0 +1,54 @@
+"""Which segments a log may let go of: the decision alone, on what is known of each segment.
+
+Only whole segments go, oldest first, and none that reaches beyond the high watermark. A segment goes for one of three reasons:
+
+    below the start   everything in it lies below the log start offset (DeleteRecords, KIP-107); also in compacted logs
+    too old           its newest record is older than retention.ms; without timestamps the file's own age counts
+    too much          the log is larger than retention.bytes, and stays at least that large without it
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+
+class Candidate(NamedTuple):
+    """A segment as retention sees it: size in bytes, `end_offset` exclusive, `newest_ms` since the epoch."""
+
+    end_offset: int
+    size: int
+    newest_ms: int
+
+
+class Retention(NamedTuple):
+    """retention.ms and retention.bytes, -1 for no limit; `deletes` is whether cleanup.policy contains delete."""
+
+    deletes: bool
+    max_ms: int
+    max_bytes: int
+
+
+def expired(
+    segments: Sequence[Candidate], retention: Retention, start_offset: int, high_watermark: int, now_ms: int
+) -> int:
+    """How many of `segments` (oldest first; the last one is written to) may go. Source: Kafka's UnifiedLog."""
+    newest = len(segments) - 1
+    written = segments if segments[newest].size else segments[:newest]
+    settled = list(takewhile(lambda each: each.end_offset <= high_watermark, written))
+    below = _leading(number < newest and each.end_offset <= start_offset for number, each in enumerate(settled))
+    if not retention.deletes:
+        return below
+    surplus = sum(each.size for each in segments) - retention.max_bytes if retention.max_bytes >= 0 else -1
+    too_much = 0
+    for each in settled:
+        surplus -= each.size
+        if surplus < 0:
+            break
+        too_much += 1
+    too_old = _leading(retention.max_ms >= 0 and now_ms - each.newest_ms > retention.max_ms for each in settled)
+    return max(below, too_much, too_old)
+
+
+def _leading(answers: Iterable[bool]) -> int:
+    """How many are true before the first one that is not."""
+    return sum(1 for _ in takewhile(bool, answers))

@@ -1,0 +1,52 @@
+"""DeleteGroups, over a socket."""
+
+import pytest
+
+from ottla.protocol.errors import name_of
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+from .conftest import Topic, Wire, versions
+from .members import Member, committed, described, new_group
+
+API = DeleteGroupsRequest
+
+
+def commit(wire: Wire, group_id: str, topic: Topic, offset: int = 3) -> None:
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    asked = OffsetCommitRequestTopic(name=topic.name, partitions=[part])
+    wire.send(OffsetCommitRequest(group_id=group_id, topics=[asked]), 8)
+
+
+def delete(wire: Wire, version: int, *names: str) -> dict[str, tuple[str, str | None]]:
+    results = wire.send(DeleteGroupsRequest(groups_names=list(names)), version).results
+    assert len(results) == len(set(names))
+    return {each.group_id: (name_of(each.error_code), each.error_message) for each in results}
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_a_group_that_only_committed_goes_with_its_offsets(broker: Wire, topic: Topic, version: int) -> None:
+    group_id = new_group(broker)
+    commit(broker, group_id, topic)
+    assert committed(broker, group_id, topic.name)[0] == 3
+    assert delete(broker, version, group_id) == {group_id: ("NONE", None)}
+    assert committed(broker, group_id, topic.name)[0] == -1
+    assert delete(broker, version, group_id) == {group_id: ("GROUP_ID_NOT_FOUND", None)}
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_members_and_names_that_nobody_has(broker: Wire, version: int) -> None:
+    member = Member(broker, new_group(broker))
+    member.join()
+    found = delete(broker, version, "nobody", member.group_id, "", "nobody")
+    unknown = ("GROUP_ID_NOT_FOUND", None)
+    assert found == {"nobody": unknown, "": unknown, member.group_id: ("NON_EMPTY_GROUP", None)}
+    assert described(broker, member.group_id).group_state != "Dead"
+
+
+def test_no_groups_are_no_results(broker: Wire) -> None:
+    assert delete(broker, 2) == {}

@@ -1,0 +1,73 @@
+"""DeleteRecords, over a socket."""
+
+import pytest
+
+from ottla.protocol.errors import name_of
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+from .conftest import Topic, TopicFactory, Wire, versions
+from .members import new_group
+from .test_fetch import fetch
+
+API = DeleteRecordsRequest
+
+
+def delete(wire: Wire, topic: str, *wanted: tuple[int, int], version: int = 2) -> list[tuple[int, int, str]]:
+    """(partition, low watermark, error) of each partition."""
+    parts = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in wanted]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=parts)], timeout_ms=5000)
+    (found,) = wire.send(request, version).topics
+    assert found.name == topic
+    return [(part.partition_index, part.low_watermark, name_of(part.error_code)) for part in found.partitions]
+
+
+def earliest(topic: Topic) -> int:
+    wanted = ListOffsetsTopic(name=topic.name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-2)])
+    answer = topic.wire.send(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 5)
+    return int(answer.topics[0].partitions[0].offset)
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_nothing_below_can_be_read(broker: Wire, topic: Topic, version: int) -> None:
+    topic.append(5)
+    topic.append(5)
+    assert delete(broker, topic.name, (0, 3), version=version) == [(0, 3, "NONE")]
+    assert earliest(topic) == 3
+    assert name_of(fetch(topic, 2, 11).error_code) == "OFFSET_OUT_OF_RANGE"
+    assert (fetch(topic, 3, 11).error_code, fetch(topic, 3, 11).log_start_offset) == (0, 3)
+    assert delete(broker, topic.name, (0, 2), version=version) == [(0, 3, "NONE")]
+    assert delete(broker, topic.name, (0, -1), version=version) == [(0, 10, "NONE")]
+    assert earliest(topic) == 10
+    assert topic.append(1) == 10
+
+
+def test_an_empty_partition(broker: Wire, topic: Topic) -> None:
+    assert delete(broker, topic.name, (0, -1)) == [(0, 0, "NONE")]
+    assert delete(broker, topic.name, (0, 0)) == [(0, 0, "NONE")]
+
+
+def test_offsets_out_of_range(broker: Wire, topic: Topic) -> None:
+    topic.append(5)
+    for offset in (6, 1 << 40, -2):
+        assert delete(broker, topic.name, (0, offset)) == [(0, -1, "OFFSET_OUT_OF_RANGE")], offset
+
+
+def test_a_partition_twice_is_the_last_word(broker: Wire, topic: Topic) -> None:
+    topic.append(5)
+    assert delete(broker, topic.name, (0, 4), (0, 2)) == [(0, 2, "NONE")]
+
+
+def test_who_may_not_or_is_not_there(broker: Wire, make_topic: TopicFactory) -> None:
+    topic = make_topic()
+    assert delete(broker, topic.name, (9, 0)) == [(9, -1, "UNKNOWN_TOPIC_OR_PARTITION")]
+    assert delete(broker, "no-such-topic", (0, 0)) == [(0, -1, "UNKNOWN_TOPIC_OR_PARTITION")]
+    compacted = make_topic(cleanup_policy="compact")
+    compacted.append(2)
+    assert delete(broker, compacted.name, (0, 1)) == [(0, -1, "POLICY_VIOLATION")]
+    new_group(broker)  # there is __consumer_offsets now
+    assert delete(broker, "__consumer_offsets", (0, 0)) == [(0, -1, "INVALID_TOPIC_EXCEPTION")]
+
+
+def test_no_topics(broker: Wire) -> None:
+    assert broker.send(DeleteRecordsRequest(topics=[], timeout_ms=1000), 2).topics == []
