@@ -112,7 +112,7 @@ def _lines(store: Store, path: Path) -> list[str]:
     if not text:
         return []
     version, *rest = text.splitlines()
-    if version != "0" or not rest or not rest[0].isdigit() or int(rest[0]) != len(rest) - 1:
+    if version != "0" or not rest or not rest[0].isdecimal() or int(rest[0]) != len(rest) - 1:
         raise DamagedCheckpoint(f"{path}: not a checkpoint of version 0 with as many entries as it says")
     return rest[1:]
 

@@ -17,6 +17,7 @@ from ottla.log.store import Store
 from ottla.records.batch import BatchHeader, crc_ok, scan
 
 _SCAN_BYTES: Final = 4 << 20
+_MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF  # what an index entry can hold
 _logger = logging.getLogger("ottla.log")
 
 
@@ -101,6 +102,8 @@ def _checked(segment: Segment) -> Iterator[tuple[BatchHeader, str | None]]:
                 problem = "the CRC of a batch is wrong"
             elif header.base_offset < next_offset:
                 problem = f"offset {header.base_offset} follows offset {next_offset - 1}"
+            elif not 0 <= header.last_offset - segment.base_offset <= _MAX_RELATIVE_OFFSET:
+                problem = f"offset {header.last_offset} is too far from the first of its segment"
             yield header, problem
             next_offset = header.next_offset
         if found.corrupt is not None:

@@ -45,7 +45,7 @@ class Store(Protocol):
     def names(self, directory: Path) -> list[str]: ...
 
     def read_text(self, path: Path) -> str | None:
-        """The whole text of a small file, None when it is missing."""
+        """The whole text of a small file, None when it is missing; bytes that are no UTF-8 become U+FFFD."""
 
     def replace(self, path: Path, data: bytes) -> None:
         """Write a small file so that a crash leaves the old or the new one: beside it, flushed, renamed."""
@@ -144,7 +144,7 @@ class DiskStore:
 
     def read_text(self, path: Path) -> str | None:
         try:
-            return path.read_text(encoding="utf-8")
+            return path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return None
 

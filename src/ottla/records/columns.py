@@ -367,7 +367,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             size, pos = read_varint(data, pos, stop)
             if pos < 0:
                 raise CorruptRecords("record cut short")
-        if size >= stop - pos:
+        if size >= stop - pos or pos >= stop:
             raise CorruptRecords("record key beyond its record")
         key_start: i64 = pos
         key_length: i64 = size
