@@ -27,9 +27,10 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import Identity, LogDirectory, UnusableDirectory, uuid_text
 from ottla.log.log import StorageError
 from ottla.log.store import DiskStore
+from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, NewTopic, found_cluster, stored_cluster_id
-from ottla.metadata.image import OFFSETS_TOPIC, BrokerImage, Image, TopicImage
+from ottla.metadata.image import OFFSETS_TOPIC, BrokerImage, Delta, Image, TopicImage
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 from ottla.replication.replicas import Replicas
@@ -49,7 +50,7 @@ class CannotStart(Exception):
 class Broker:
     """What handlers work with, and `start` and `stop`.
 
-    config      the values it was started with
+    config      the values in force: given at the start, and altered since
     clock, random, timers  the world, as far as it is needed
     """
 
@@ -71,13 +72,11 @@ class Broker:
         self._directories: list[LogDirectory] = []
         self._store: MetadataStore | None = None
         self._producer_ids = range(0)
-        limits = ConnectionLimits(
-            config.integer("max.connections"), config.integer("max.connections.per.ip"), config.connections_per_ip
-        )
+        self._limits = ConnectionLimits(*_limits_of(config))
         request_bytes, idle_ms = (
             config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
         )
-        self.server = Server(self, loop, request_bytes, limits, idle_ms)
+        self.server = Server(self, loop, request_bytes, self._limits, idle_ms)
         self.sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             _FETCH_SESSION_EVICTION_MS,
@@ -142,8 +141,10 @@ class Broker:
             self.config.integer("log.initial.task.delay.ms"),
             self.config.integer("log.retention.check.interval.ms"),
         )
+        self._take_configs()
         self.replicas.load(self.image)
         self.controller.subscribe(self.replicas.apply)
+        self.controller.subscribe(self._reconfigure)
         if OFFSETS_TOPIC in self.image.topics:
             _ = self.coordination
 
@@ -206,6 +207,19 @@ class Broker:
         if self._store is not None:
             self._store.close()
 
+    def _take_configs(self) -> None:
+        """The configs of this broker as the metadata has them now, over those that it was started with."""
+        image = self.image
+        self.config = self.config.with_dynamic(
+            for_all=image.configs_of(BROKER, ""), for_this=image.configs_of(BROKER, str(self.node_id))
+        )
+        self._limits.change(*_limits_of(self.config))
+
+    def _reconfigure(self, delta: Delta) -> None:
+        if delta.configured in ((BROKER, ""), (BROKER, str(self.node_id))):
+            self._take_configs()
+            self.replicas.reconfigure(delta.image)
+
     def log_config(self, topic: TopicImage) -> LogConfig:
         """A topic's configuration as its logs need it."""
         return LogConfig.of(topic_configs(topic.configs, self.config))
@@ -240,6 +254,10 @@ class Broker:
         """Remove a deleted partition's directory once readers have had time to let go of it."""
         delay_ms = self.config.integer("log.segment.delete.delay.ms")
         self._maintenance.remove_later(partial(home.remove_discarded, path), delay_ms)
+
+
+def _limits_of(config: BrokerConfig) -> tuple[int, int, dict[str, int]]:
+    return config.integer("max.connections"), config.integer("max.connections.per.ip"), config.connections_per_ip
 
 
 async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> None:

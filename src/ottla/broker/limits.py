@@ -15,11 +15,15 @@ class ConnectionLimits:
     __slots__ = ("_by_ip", "_most", "_overrides", "_per_ip", "_total")
 
     def __init__(self, most: int, per_ip: int, overrides: Mapping[str, int]) -> None:
+        self.change(most, per_ip, overrides)
+        self._by_ip: Counter[str] = Counter()
+        self._total = 0
+
+    def change(self, most: int, per_ip: int, overrides: Mapping[str, int]) -> None:
+        """Other limits, for who comes from now on."""
         self._most = most
         self._per_ip = per_ip
         self._overrides = overrides
-        self._by_ip: Counter[str] = Counter()
-        self._total = 0
 
     @property
     def full(self) -> bool:

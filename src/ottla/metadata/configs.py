@@ -12,7 +12,7 @@ Where a value comes from, the first that is set wins:
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from ottla.metadata import config_table as table
 
@@ -350,9 +350,9 @@ class BrokerValues(Values):
         """What the broker was started with."""
         return self.layers[2][1]
 
-    def with_dynamic(self, *, for_all: Texts, for_this: Texts) -> "BrokerValues":
+    def with_dynamic(self, *, for_all: Texts, for_this: Texts) -> Self:
         """The same start-up values under other dynamic ones."""
-        return BrokerValues(self.static, for_all=for_all, for_this=for_this)
+        return type(self)(self.static, for_all=for_all, for_this=for_this)
 
     def _value(self, row: Config) -> Value:
         for _, texts in self.layers:
@@ -479,6 +479,16 @@ def describe_broker(broker: BrokerValues) -> Iterator[Described]:
             synonyms = _broker_synonyms(row.name, broker)
             source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
             yield Described(row, None if row.sensitive else text_of(broker[row.name]), source, synonyms)
+
+
+def describe_broker_defaults(broker: BrokerValues) -> Iterator[Described]:
+    """What is set for all brokers, and nothing else."""
+    source, texts = broker.layers[1]
+    known = configs(Scope.BROKER)
+    for name in texts:
+        if name in known:
+            text = None if known[name].sensitive else text_of(parse(known[name], texts[name]))
+            yield Described(known[name], text, source, [Synonym(name, text, source)])
 
 
 def describe_resource(values: ResourceValues) -> Iterator[Described]:

@@ -3,14 +3,16 @@
 The wording of refusals is Kafka's: people search for it, and tools print it.
 """
 
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.environment import Random
 from ottla.metadata import placement
 from ottla.metadata.configs import InvalidConfig, validate_topic
 from ottla.metadata.image import BrokerImage, Delta, Image, PartitionImage, TopicImage
+from ottla.metadata.refusal import Refused
 from ottla.metadata.store import MetadataStore
 from ottla.protocol.errors import (
     INVALID_CONFIG,
@@ -27,19 +29,11 @@ from ottla.protocol.errors import (
 _TOPICS: Final = "/topics/"
 _PRODUCER_IDS: Final = "/producer_ids/next"
 _CLUSTER_ID: Final = "/cluster/id"
+_CONFIGS: Final = "/configs/"
 PRODUCER_ID_BLOCK: Final = 1000
 MOST_PARTITIONS_AT_ONCE: Final = 10_000
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _MAX_NAME: Final = 249
-
-
-class Refused(Exception):
-    """A request that cannot be granted: the error code and Kafka's sentence."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 class NewTopic(NamedTuple):
@@ -97,7 +91,13 @@ class Controller:
             brokers={broker.node_id: broker},
             topics=topics,
             topics_by_id={topic.id: topic for topic in topics.values()},
+            configs=dict(self._stored_configs()),
         )
+
+    def _stored_configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
+        for entry in self._store.range(_CONFIGS):
+            kind, _, name = entry.key[len(_CONFIGS) :].partition("/")
+            yield (int(kind), name), json.loads(entry.value)
 
     def subscribe(self, listener: Callable[[Delta], None]) -> None:
         """Call `listener` with every delta from now on."""
@@ -261,6 +261,20 @@ class Controller:
             raise Refused(UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         self._publish(revision, {topic.name: topic}, ())
 
+    def configure(self, kind: int, name: str, texts: Mapping[str, str]) -> None:
+        """Give a broker ("" for all of them), group or client-metrics subscription the configs `texts` and no others."""
+        key = f"{_CONFIGS}{kind}/{name}"
+        if texts:
+            revision = self._store.change(put={key: json.dumps(texts, separators=(",", ":")).encode()})
+        else:
+            revision = self._store.change(delete=[key])
+        assert revision is not None  # nothing was expected that could differ
+        configs = {**self.image.configs, (kind, name): dict(texts)}
+        if not texts:
+            del configs[kind, name]
+        self.image = self.image._replace(revision=revision, configs=configs)
+        self._tell(Delta(self.image, (), (), configured=(kind, name)))
+
     def delete(self, topics: Sequence[TopicImage]) -> None:
         """Delete topics that exist."""
         if not topics:
@@ -271,7 +285,9 @@ class Controller:
 
     def _publish(self, revision: int, changed: Mapping[str, TopicImage | None], deleted: Sequence[TopicImage]) -> None:
         self.image = self.image.with_topics(revision, changed)
-        delta = Delta(self.image, tuple(topic for topic in changed.values() if topic is not None), tuple(deleted))
+        self._tell(Delta(self.image, tuple(topic for topic in changed.values() if topic is not None), tuple(deleted)))
+
+    def _tell(self, delta: Delta) -> None:
         for listener in self._listeners:
             listener(delta)
 

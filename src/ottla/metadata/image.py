@@ -5,9 +5,11 @@ Who needs metadata holds an image and never sees it change under its hands; who 
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, "__transaction_state", "__share_group_state"))
 
 
@@ -60,7 +62,9 @@ class BrokerImage(NamedTuple):
 
 
 class Image(NamedTuple):
-    """Everything, at `revision`."""
+    """Everything, at `revision`. `configs` are those of brokers, groups and client-metrics subscriptions, as texts by
+    (resource type, name); a topic has its own.
+    """
 
     revision: int
     cluster_id: str
@@ -68,6 +72,11 @@ class Image(NamedTuple):
     brokers: Mapping[int, BrokerImage]
     topics: Mapping[str, TopicImage]
     topics_by_id: Mapping[bytes, TopicImage]
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = MappingProxyType({})
+
+    def configs_of(self, kind: int, name: str) -> Mapping[str, str]:
+        """The configs that a resource other than a topic has of its own."""
+        return self.configs.get((kind, name), _NOTHING)
 
     def with_topics(self, revision: int, changed: Mapping[str, TopicImage | None]) -> "Image":
         """The next image: `changed` topics replace the old ones, None takes one away."""
@@ -83,8 +92,9 @@ class Image(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """What changed on the way to `image`: topics that came or changed, and those that went."""
+    """What changed on the way to `image`: topics that came or changed, those that went, and the resource whose configs did."""
 
     image: Image
     changed: tuple[TopicImage, ...]
     deleted: tuple[TopicImage, ...]
+    configured: tuple[int, str] | None = None

@@ -61,6 +61,11 @@ class Replicas:
         for topic in delta.changed:
             self._open(topic)
 
+    def reconfigure(self, image: Image) -> None:
+        """The broker's own configs have changed: work out every log's anew."""
+        for topic in image.topics.values():
+            self._open(topic)
+
     def _open(self, topic: TopicImage) -> None:
         config = self._configs(topic)
         partitions = self._by_name.setdefault(topic.name, {})

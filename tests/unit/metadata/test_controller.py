@@ -9,13 +9,13 @@ from ottla.metadata.controller import (
     PRODUCER_ID_BLOCK,
     Controller,
     NewTopic,
-    Refused,
     check_name,
     found_cluster,
     stored_cluster_id,
 )
 from ottla.metadata.image import BrokerImage, Delta, PartitionImage, TopicImage
 from ottla.metadata.placement import place
+from ottla.metadata.refusal import Refused
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.protocol.errors import (
     INVALID_CONFIG,
@@ -89,6 +89,40 @@ def test_deleted_topics_are_gone(store: SqliteStore) -> None:
     assert deltas == [Delta(controller.image, (), (gone,))]
     assert (list(controller.image.topics), gone.id in controller.image.topics_by_id) == (["b"], False)
     assert list(controller_of(store).image.topics) == ["b"]
+
+
+def test_configs_of_brokers_and_groups_survive(store: SqliteStore) -> None:
+    controller = controller_of(store)
+    deltas: list[Delta] = []
+    controller.subscribe(deltas.append)
+    controller.configure(4, "", {"log.retention.ms": "5"})
+    controller.configure(32, "a/b", {"consumer.session.timeout.ms": "50000"})
+    assert [delta.configured for delta in deltas] == [(4, ""), (32, "a/b")]
+    again = controller_of(store)
+    assert (
+        again.image.configs
+        == controller.image.configs
+        == {
+            (4, ""): {"log.retention.ms": "5"},
+            (32, "a/b"): {"consumer.session.timeout.ms": "50000"},
+        }
+    )
+    again.configure(4, "", {})
+    assert controller_of(store).image.configs_of(4, "") == {}
+
+
+def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
+    controller = controller_of(store)
+    topic = controller.plan(wanted(partitions=2), {})
+    controller.create([topic])
+    grown = controller.grow(topic, 4, None)
+    assert grown.partitions[:2] == topic.partitions
+    assert len(grown.partitions) == 4
+    controller.change(grown)
+    assert controller_of(store).image.topics["t"] == grown
+    controller.delete([grown])
+    with pytest.raises(Refused):
+        controller.change(grown)
 
 
 def test_a_slower_controller_is_refused(store: SqliteStore) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.metadata.controller import Refused
+from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.create_partitions import (

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.metadata.configs import describe_resource, topic_configs
-from ottla.metadata.controller import NewTopic, Refused
+from ottla.metadata.controller import NewTopic
 from ottla.metadata.image import TopicImage
+from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST
 from ottla.protocol.messages.create_topics import (

@@ -3,7 +3,8 @@
 Behaviour
     keys null or empty         all configs of the resource; keys without a config are left out
     unknown topic              UNKNOWN_TOPIC_OR_PARTITION; illegal name INVALID_TOPIC_EXCEPTION
-    broker                     "" the defaults of all brokers (none as yet), else this node's id; others INVALID_REQUEST
+    broker                     "" what is set for all brokers, else this node's id; others INVALID_REQUEST
+    broker logger              the levels of this broker's loggers
     passwords                  null
     success                    an empty error message, not a null one, as Kafka 4.4 answers
 
@@ -13,19 +14,25 @@ Versions
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
+from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.metadata.configs import (
     TYPE_IDS,
+    Config,
+    ConfigSource,
     Described,
     describe_broker,
+    describe_broker_defaults,
     describe_client_metrics,
     describe_resource,
     group_configs,
     topic_configs,
 )
-from ottla.metadata.controller import Refused, check_name
+from ottla.metadata.controller import check_name
+from ottla.metadata.refusal import Refused
+from ottla.observability import logs
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.protocol.messages.describe_configs import (
@@ -40,11 +47,6 @@ from ottla.protocol.messages.describe_configs import (
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
-TOPIC: Final = 2
-BROKER: Final = 4
-CLIENT_METRICS: Final = 16
-GROUP: Final = 32
-
 
 @handles(DescribeConfigsRequest)
 def describe_configs(request: DescribeConfigsRequest, broker: "Broker") -> Answer[DescribeConfigsResponse]:
@@ -53,7 +55,7 @@ def describe_configs(request: DescribeConfigsRequest, broker: "Broker") -> Answe
         try:
             described = list(_described(resource, broker))
         except Refused as refused:
-            results.append(_result(resource, refused.code, refused.message, []))
+            results.append(_result(resource, refused.code, refused.message or "", []))
             continue
         keys = set(resource.configuration_keys or ())
         configs = [_config(each, request) for each in described if not keys or each.config.name in keys]
@@ -73,7 +75,7 @@ def _described(resource: DescribeConfigsResource, broker: "Broker") -> Iterable[
             return describe_resource(topic_configs(topic.configs, broker.config))
         case kind if kind == BROKER:
             if name == "":
-                return []
+                return describe_broker_defaults(broker.config)
             if not name.lstrip("-").isdigit():
                 raise Refused(INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
             if int(name) != broker.node_id:
@@ -82,16 +84,33 @@ def _described(resource: DescribeConfigsResource, broker: "Broker") -> Iterable[
                     f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
                 )
             return describe_broker(broker.config)
+        case kind if kind == BROKER_LOGGER:
+            _check_logger_node(name, broker.node_id)
+            return [_logger(*each) for each in logs.levels().items()]
         case kind if kind == GROUP:
             if not name:
                 raise Refused(INVALID_REQUEST, "Group name must not be empty")
-            return describe_resource(group_configs({}, broker.config))
+            return describe_resource(group_configs(broker.image.configs_of(GROUP, name), broker.config))
         case kind if kind == CLIENT_METRICS:
             if not name:
                 raise Refused(INVALID_REQUEST, "Client metrics subscription name must not be empty")
-            return describe_client_metrics({})
+            return describe_client_metrics(broker.image.configs_of(CLIENT_METRICS, name))
         case _:
             raise Refused(INVALID_REQUEST, error(INVALID_REQUEST).message)
+
+
+def _check_logger_node(name: str, own: int) -> None:
+    if not name:
+        raise Refused(INVALID_REQUEST, "Broker id must not be empty")
+    if not name.lstrip("-").isdigit():
+        raise Refused(INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != own:
+        raise Refused(INVALID_REQUEST, f"Unexpected broker id, expected {own} but received {name}")
+
+
+def _logger(name: str, level: str) -> Described:
+    row = Config("", name, "", None, "", "", ())
+    return Described(row, level, ConfigSource.DYNAMIC_BROKER_LOGGER, [])
 
 
 def _config(described: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -105,7 +124,7 @@ def _config(described: Described, request: DescribeConfigsRequest) -> DescribeCo
         config_source=described.source,
         is_sensitive=config.sensitive,
         synonyms=[DescribeConfigsSynonym(name=each.name, value=each.text, source=each.source) for each in synonyms],
-        config_type=TYPE_IDS[config.type],
+        config_type=TYPE_IDS.get(config.type, 0),  # a logger has no type
         documentation="" if request.include_documentation else None,
     )
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
-from ottla.metadata.controller import Refused, check_name
+from ottla.metadata.controller import check_name
 from ottla.metadata.image import TopicImage
+from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.describe_topic_partitions import (

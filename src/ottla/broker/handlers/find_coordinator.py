@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.dispatch import handles
 from ottla.coordinators.partitions import partition_of
-from ottla.metadata.controller import Refused
+from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, error
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

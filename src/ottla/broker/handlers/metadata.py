@@ -24,8 +24,9 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.metadata.controller import NewTopic, Refused, check_name
+from ottla.metadata.controller import NewTopic, check_name
 from ottla.metadata.image import INTERNAL_TOPICS, Image, TopicImage
+from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.metadata import (

@@ -1,0 +1,137 @@
+"""Altering configs on this broker: what AlterConfigs and IncrementalAlterConfigs share. They differ in how a new set is made.
+
+Checks come in Kafka's order: the request as a whole, the resource, then the new set; then the set is stored and everyone
+who subscribed to the metadata acts on it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.metadata.alteration import (
+    APPEND,
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    DELETE,
+    GROUP,
+    SUBTRACT,
+    TOPIC,
+    Edit,
+    check_edits,
+    check_set,
+    edited,
+)
+from ottla.metadata.controller import check_name
+from ottla.metadata.refusal import Refused
+from ottla.observability import logs
+from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+class Alteration(NamedTuple):
+    """What is asked of one resource; `replaces` is AlterConfigs, whose configs are all that the resource will have."""
+
+    kind: int
+    name: str
+    edits: Sequence[Edit]
+    replaces: bool
+
+
+class Outcome(NamedTuple):
+    """The answer for one resource."""
+
+    kind: int
+    name: str
+    error_code: int
+    error_message: str | None
+
+
+def alter(wanted: Sequence[Alteration], broker: "Broker", *, validate_only: bool) -> Iterable[Outcome]:
+    """Alter each resource on its own: one that is refused does not hold up the others."""
+    times = Counter((each.kind, each.name) for each in wanted)
+    for each in wanted:
+        code, message = NONE, None
+        try:
+            if times[each.kind, each.name] > 1:
+                raise Refused(INVALID_REQUEST, "Each resource must appear at most once.")
+            check_edits(each.edits)
+            if each.kind == BROKER_LOGGER and not each.replaces:
+                _alter_loggers(each, broker, validate_only=validate_only)
+            else:
+                _alter(each, broker, validate_only=validate_only)
+        except Refused as refused:
+            code, message = refused.code, refused.message
+        yield Outcome(each.kind, each.name, code, message)
+
+
+def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> None:
+    current = _current(wanted, broker)
+    texts = edited(wanted.kind, _NOTHING if wanted.replaces else current, wanted.edits, broker.config)
+    check_set(wanted.kind, wanted.name, texts, wanted.edits, broker.config)
+    if validate_only or texts == dict(current):
+        return
+    if wanted.kind == TOPIC:
+        broker.controller.change(broker.image.topics[wanted.name]._replace(configs=texts))
+    else:
+        broker.controller.configure(wanted.kind, wanted.name, texts)
+
+
+def _current(wanted: Alteration, broker: "Broker") -> Mapping[str, str]:
+    """The configs that the resource has. Raises Refused for one that cannot have any."""
+    kind, name = wanted.kind, wanted.name
+    if kind == TOPIC:
+        if not name:
+            raise Refused(INVALID_REQUEST, "Default topic resources are not allowed.")
+        check_name(name)
+        topic = broker.image.topics.get(name)
+        if topic is None:
+            raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic.configs
+    if kind == BROKER:
+        if name:
+            _check_node(name, broker, "Unexpected broker id, expected {own}, but received {name}")
+    elif kind == GROUP:
+        if not name:
+            raise Refused(INVALID_REQUEST, "Default group resources are not allowed.")
+    elif kind == CLIENT_METRICS:
+        if not name:
+            raise Refused(INVALID_REQUEST, "Subscription name can't be empty")
+    else:
+        raise Refused(INVALID_REQUEST, f"Unknown resource type {kind}")
+    return broker.image.configs_of(kind, name)
+
+
+def _check_node(name: str, broker: "Broker", otherwise: str) -> None:
+    if not name.lstrip("-").isdigit():
+        raise Refused(INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if int(name) != broker.node_id:
+        raise Refused(INVALID_REQUEST, otherwise.format(own=broker.node_id, name=name))
+
+
+def _alter_loggers(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> None:
+    """Levels of loggers are this process's own: they are not stored, and a restart forgets them (KIP-412)."""
+    _check_node(wanted.name, broker, "Unexpected node id. Expected {own}, but received {name}")
+    known = logs.levels()
+    for edit in wanted.edits:
+        if edit.operation in (APPEND, SUBTRACT):
+            verb = "APPEND" if edit.operation == APPEND else "SUBTRACT"
+            raise Refused(INVALID_REQUEST, f"{verb} operation is not allowed for the BROKER_LOGGER resource")
+        if edit.name not in known:
+            raise Refused(INVALID_CONFIG, f"Logger {edit.name} does not exist!")
+        if edit.operation == DELETE:
+            if edit.name == logs.ROOT:
+                raise Refused(INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
+        elif edit.value not in logs.LEVELS:
+            text = (
+                f"Cannot set the log level of {edit.name} to {edit.value} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(sorted(logs.LEVELS))}"
+            )
+            raise Refused(INVALID_CONFIG, text)
+    if not validate_only:
+        for edit in wanted.edits:
+            logs.set_level(edit.name, None if edit.operation == DELETE else edit.value)

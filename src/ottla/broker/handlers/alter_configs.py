@@ -1,0 +1,44 @@
+"""AlterConfigs: replace all configs of a topic, broker, group or client-metrics subscription; what is not named is gone.
+
+Behaviour
+    as IncrementalAlterConfigs, which came after it (KIP-339), with every config set
+    loggers          INVALID_REQUEST: they cannot be replaced
+    a resource twice INVALID_REQUEST for each; Kafka 4.4 never answers
+
+Versions
+    1  throttled
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.alterations import Alteration, alter
+from ottla.broker.dispatch import handles
+from ottla.metadata.alteration import SET, Edit
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(AlterConfigsRequest)
+def alter_configs(request: AlterConfigsRequest, broker: "Broker") -> Answer[AlterConfigsResponse]:
+    wanted = [
+        Alteration(
+            resource.resource_type,
+            resource.resource_name,
+            [Edit(each.name, SET, each.value) for each in resource.configs],
+            replaces=True,
+        )
+        for resource in request.resources
+    ]
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+            for kind, name, code, message in alter(wanted, broker, validate_only=request.validate_only)
+        ]
+    )

@@ -1,0 +1,46 @@
+"""IncrementalAlterConfigs: change single configs of topics, brokers, loggers, groups, client-metrics subscriptions (KIP-339).
+
+Behaviour
+    set, delete, append, subtract   lists only for the last two; a topic's list begins with the value in force
+    a config twice, a null value    INVALID_REQUEST for the resource; a resource twice: for each of them
+    one bad config                  nothing of the resource changes; the others do
+    a broker's fixed configs        INVALID_REQUEST "Cannot update these configs dynamically"; unknown ones are kept unseen
+    loggers                         levels of this process, forgotten at a restart
+    validate only                   everything is checked, nothing changes
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.alterations import Alteration, alter
+from ottla.broker.dispatch import handles
+from ottla.metadata.alteration import Edit
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(IncrementalAlterConfigsRequest)
+def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, broker: "Broker"
+) -> Answer[IncrementalAlterConfigsResponse]:
+    wanted = [
+        Alteration(
+            resource.resource_type,
+            resource.resource_name,
+            [Edit(each.name, each.config_operation, each.value) for each in resource.configs],
+            replaces=False,
+        )
+        for resource in request.resources
+    ]
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+            for kind, name, code, message in alter(wanted, broker, validate_only=request.validate_only)
+        ]
+    )

@@ -1,0 +1,52 @@
+"""ListConfigResources: which resources have, or can have, configs (KIP-1142; version 0 is ListClientMetricsResources).
+
+Behaviour
+    topics, brokers, loggers      all there are
+    groups, client metrics        those that have configs of their own
+    an unknown type               UNSUPPORTED_VERSION, and nothing else
+
+Versions
+    0  client-metrics subscriptions only
+    1  types; none named are all
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import UNSUPPORTED_VERSION
+from ottla.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(ListConfigResourcesRequest)
+def list_config_resources(request: ListConfigResourcesRequest, broker: "Broker") -> Answer[ListConfigResourcesResponse]:
+    image = broker.image
+    nodes = [str(node) for node in image.brokers]
+    names = {
+        TOPIC: list(image.topics),
+        BROKER: nodes,
+        BROKER_LOGGER: nodes,
+        CLIENT_METRICS: [name for kind, name in image.configs if kind == CLIENT_METRICS],
+        GROUP: [name for kind, name in image.configs if kind == GROUP],
+    }
+    kinds = set(request.resource_types) or set(names)
+    if request.context.version == 0:
+        kinds = {CLIENT_METRICS}
+    if kinds - names.keys():
+        return ListConfigResourcesResponse(error_code=UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in names
+            if kind in kinds
+            for name in names[kind]
+        ]
+    )

@@ -1,0 +1,161 @@
+"""What becomes of a resource's configs when somebody alters them: the decision, with Kafka's codes and words.
+
+    incremental   edits of single configs: set, delete, append to a list, subtract from it (KIP-339)
+    replacing     the whole set at once, as AlterConfigs does it: what is not named is gone
+
+Both end in the same place: the new set is checked as a whole, and nothing of it is taken unless all of it may be.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ottla.metadata import config_table as table
+from ottla.metadata.configs import (
+    BrokerValues,
+    InvalidConfig,
+    Scope,
+    Texts,
+    configs,
+    parse,
+    text_of,
+    topic_configs,
+    validate_group,
+    validate_topic,
+)
+from ottla.metadata.refusal import Refused
+from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_SERVER_ERROR
+
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+"""Resource types as the protocol numbers them."""
+
+_SCOPES: Final[Mapping[int, str]] = {TOPIC: Scope.TOPIC, BROKER: Scope.BROKER, GROUP: Scope.GROUP}
+_METRICS_INTERVAL_MS: Final = (100, 3_600_000)
+_METRICS_MATCHES: Final = frozenset(
+    (
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    )
+)
+
+
+class Edit(NamedTuple):
+    """One config of an alteration; `operation` is SET for AlterConfigs."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def check_edits(edits: Sequence[Edit]) -> None:
+    """Raise Refused for what is wrong whatever the resource is."""
+    if len({edit.name for edit in edits}) < len(edits):
+        raise Refused(INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [edit.name for edit in edits if edit.value is None and edit.operation != DELETE]
+    if nulls:
+        raise Refused(INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+
+
+def edited(kind: int, current: Texts, edits: Sequence[Edit], broker: BrokerValues) -> dict[str, str]:
+    """`current` after `edits`. Raises Refused for an operation that the config does not know."""
+    texts = dict(current)
+    for edit in edits:
+        if edit.operation == DELETE:
+            texts.pop(edit.name, None)
+        elif edit.operation == SET:
+            texts[edit.name] = edit.value or ""
+        elif edit.operation in (APPEND, SUBTRACT):
+            texts[edit.name] = _list_edited(kind, texts, edit, broker)
+        else:
+            raise Refused(UNKNOWN_SERVER_ERROR, None)
+    return texts
+
+
+def _list_edited(kind: int, texts: Texts, edit: Edit, broker: BrokerValues) -> str:
+    row = configs(_SCOPES[kind]).get(edit.name) if kind in _SCOPES else None
+    if row is None or row.type != table.LIST:
+        verb = "APPEND" if edit.operation == APPEND else "SUBTRACT"
+        raise Refused(INVALID_CONFIG, f"Can't {verb} to key {edit.name} because its type is not LIST.")
+    text = texts.get(edit.name)
+    if text is None:
+        text = text_of((topic_configs(texts, broker) if kind == TOPIC else broker)[edit.name]) or ""
+    have = [each.strip() for each in text.split(",") if each.strip()]
+    named = [each.strip() for each in (edit.value or "").split(",") if each.strip()]
+    if edit.operation == APPEND:
+        have += [each for each in named if each not in have]
+    else:
+        have = [each for each in have if each not in named]
+    return ",".join(have)
+
+
+def check_set(kind: int, name: str, texts: Texts, edits: Sequence[Edit], broker: BrokerValues) -> None:
+    """Raise Refused unless the resource may have the configs `texts`, to which `edits` led."""
+    if kind == BROKER:
+        _check_broker(name, edits)
+    elif kind == CLIENT_METRICS:
+        _check_client_metrics(texts)
+    else:
+        try:
+            if kind == TOPIC:
+                validate_topic(texts)
+            else:
+                validate_group(texts, broker)
+        except InvalidConfig as cause:
+            raise Refused(INVALID_CONFIG, str(cause)) from None
+
+
+def _check_broker(name: str, edits: Sequence[Edit]) -> None:
+    """Which configs may change while a broker runs (KIP-226); one that nobody knows is kept for who may know it."""
+    known = configs(Scope.BROKER)
+    rows = [(known[edit.name], edit) for edit in edits if edit.name in known]
+    fixed = [row.name for row, _ in rows if row.update == table.READ_ONLY]
+    if fixed:
+        raise Refused(INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    own = [row.name for row, _ in rows if row.update == table.PER_BROKER]
+    if own and not name:
+        text = f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(own)}]"
+        raise Refused(INVALID_REQUEST, text)
+    for row, edit in rows:
+        if edit.operation == SET:
+            try:
+                parse(row, edit.value)
+            except InvalidConfig as cause:
+                raise Refused(INVALID_REQUEST, str(cause)) from None
+
+
+def _check_client_metrics(texts: Texts) -> None:
+    """A subscription's interval, and patterns `selector=regular expression` (KIP-714)."""
+    for name, text in texts.items():
+        if name not in configs(Scope.CLIENT_METRICS):
+            raise Refused(INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
+        if name == "interval.ms":
+            least, most = _METRICS_INTERVAL_MS
+            if not text.lstrip("-").isdigit() or not least <= int(text) <= most:
+                why = f"interval must be between {least} and {most} (1 hour)"
+                raise Refused(INVALID_REQUEST, f"Invalid value {text} for interval.ms, {why}")
+        elif name == "match":
+            for pattern in filter(None, (each.strip() for each in text.split(","))):
+                _check_match(pattern)
+
+
+def _check_match(pattern: str) -> None:
+    selector, equals, expression = (part.strip() for part in pattern.partition("="))
+    try:
+        if not equals or selector not in _METRICS_MATCHES:
+            raise re.error("no selector")
+        re.compile(expression)
+    except re.error:
+        raise Refused(INVALID_CONFIG, f"Illegal client matching pattern: {pattern}") from None

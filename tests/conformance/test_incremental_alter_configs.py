@@ -1,0 +1,342 @@
+"""IncrementalAlterConfigs, AlterConfigs and ListConfigResources. Apache Kafka takes a moment to act, which is waited for."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.metadata.alteration import (
+    APPEND,
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    DELETE,
+    GROUP,
+    SET,
+    SUBTRACT,
+    TOPIC,
+)
+from ottla.protocol.errors import name_of
+from ottla.protocol.messages import alter_configs, incremental_alter_configs
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from ottla.records.batch import build
+from ottla.records.record import Record
+
+from .conftest import Topic, TopicFactory, Wire, versions
+from .members import wait_for
+
+API = IncrementalAlterConfigsRequest
+Edits = list[tuple[str, int, str | None]]
+Outcome = tuple[str, str | None]
+OK = ("NONE", None)
+
+
+def incremental(
+    wire: Wire, *resources: tuple[int, str, Edits], version: int = 1, validate_only: bool = False
+) -> list[Outcome]:
+    wanted = [
+        incremental_alter_configs.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[
+                incremental_alter_configs.AlterableConfig(name=config, config_operation=operation, value=value)
+                for config, operation, value in edits
+            ],
+        )
+        for kind, name, edits in resources
+    ]
+    answer = wire.send(IncrementalAlterConfigsRequest(resources=wanted, validate_only=validate_only), version)
+    named = [(each.resource_type, each.resource_name) for each in answer.responses]
+    assert named == [(kind, name) for kind, name, _ in resources]
+    return [(name_of(each.error_code), each.error_message) for each in answer.responses]
+
+
+def replacing(
+    wire: Wire, kind: int, name: str, configs: dict[str, str | None], *, version: int = 2, **fields: Any
+) -> Outcome:
+    wanted = alter_configs.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[alter_configs.AlterableConfig(name=config, value=value) for config, value in configs.items()],
+    )
+    (found,) = wire.send(AlterConfigsRequest(resources=[wanted], **fields), version).responses
+    return name_of(found.error_code), found.error_message
+
+
+def own(wire: Wire, kind: int, name: str, config: str) -> tuple[str | None, int]:
+    """Value and source of a config."""
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[config])
+    (result,) = wire.send(DescribeConfigsRequest(resources=[resource]), 4).results
+    return next(((each.value, each.config_source) for each in result.configs), (None, -1))
+
+
+def becomes(wire: Wire, kind: int, name: str, config: str, value: str | None, source: int) -> None:
+    wait_for(lambda: own(wire, kind, name, config) == (value, source))
+
+
+def node(wire: Wire) -> str:
+    return str(wire.send(DescribeClusterRequest(), 0).brokers[0].broker_id)
+
+
+@pytest.fixture
+def metrics(broker: Wire) -> Iterator[str]:
+    """The name of a client-metrics subscription, which is gone afterwards."""
+    name = f"sub-{uuid.uuid4().hex[:8]}"
+    yield name
+    edits: Edits = [(config, DELETE, None) for config in ("interval.ms", "metrics", "match")]
+    assert incremental(broker, (CLIENT_METRICS, name, edits)) == [OK]
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_set_and_delete(broker: Wire, topic: Topic, version: int) -> None:
+    assert incremental(broker, (TOPIC, topic.name, [("retention.ms", SET, "1000")]), version=version) == [OK]
+    becomes(broker, TOPIC, topic.name, "retention.ms", "1000", 1)
+    assert incremental(broker, (TOPIC, topic.name, [("retention.ms", DELETE, None)]), version=version) == [OK]
+    becomes(broker, TOPIC, topic.name, "retention.ms", "604800000", 5)
+
+
+def test_what_is_set_acts(broker: Wire, topic: Topic) -> None:
+    topic.append(1)
+    assert incremental(broker, (TOPIC, topic.name, [("max.message.bytes", SET, "100")])) == [OK]
+    becomes(broker, TOPIC, topic.name, "max.message.bytes", "100", 1)
+    large = build([Record(0, 1, b"k", bytes(200))])
+    wait_for(lambda: name_of(topic.produce(large).error_code) == "MESSAGE_TOO_LARGE")
+
+
+def test_lists(broker: Wire, topic: Topic) -> None:
+    for operation, value, expected in (
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+        (SUBTRACT, "compact", ""),
+    ):
+        assert incremental(broker, (TOPIC, topic.name, [("cleanup.policy", operation, value)])) == [OK]
+        becomes(broker, TOPIC, topic.name, "cleanup.policy", expected, 1)
+
+
+@pytest.mark.parametrize(
+    ("edits", "outcome"),
+    [
+        (
+            [("retention.ms", APPEND, "1")],
+            ("INVALID_CONFIG", "Can't APPEND to key retention.ms because its type is not LIST."),
+        ),
+        (
+            [("retention.ms", SUBTRACT, "1")],
+            ("INVALID_CONFIG", "Can't SUBTRACT to key retention.ms because its type is not LIST."),
+        ),
+        ([("nonsense", SET, "1")], ("INVALID_CONFIG", "Unknown topic config name: nonsense")),
+        ([("nonsense", DELETE, None)], OK),
+        (
+            [("retention.ms", SET, "x")],
+            ("INVALID_CONFIG", "Invalid value x for configuration retention.ms: Not a number of type LONG"),
+        ),
+        (
+            [("retention.ms", SET, "5"), ("cleanup.policy", SET, "x")],
+            (
+                "INVALID_CONFIG",
+                "Invalid value x for configuration cleanup.policy: String must be one of: compact, delete",
+            ),
+        ),
+        ([("retention.ms", SET, None)], ("INVALID_REQUEST", "Null value not supported for : retention.ms")),
+        ([("cleanup.policy", APPEND, None)], ("INVALID_REQUEST", "Null value not supported for : cleanup.policy")),
+        (
+            [("retention.ms", SET, "1"), ("retention.ms", SET, "2")],
+            ("INVALID_REQUEST", "Error due to duplicate config keys"),
+        ),
+        ([("retention.ms", 9, "1")], ("UNKNOWN_SERVER_ERROR", None)),
+        ([], OK),
+    ],
+)
+def test_edits_of_a_topic(broker: Wire, topic: Topic, edits: Edits, outcome: Outcome) -> None:
+    assert incremental(broker, (TOPIC, topic.name, edits)) == [outcome]
+    assert own(broker, TOPIC, topic.name, "retention.ms") == ("604800000", 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "config", "outcome"),
+    [
+        (TOPIC, "no-such", "retention.ms", ("UNKNOWN_TOPIC_OR_PARTITION", "The topic 'no-such' does not exist.")),
+        (TOPIC, "", "retention.ms", ("INVALID_REQUEST", "Default topic resources are not allowed.")),
+        (
+            TOPIC,
+            "a b",
+            "retention.ms",
+            (
+                "INVALID_TOPIC_EXCEPTION",
+                "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+            ),
+        ),
+        (0, "x", "retention.ms", ("INVALID_REQUEST", "Unknown resource type 0")),
+        (99, "x", "retention.ms", ("INVALID_REQUEST", "Unknown resource type 99")),
+        (BROKER, "x", "log.retention.ms", ("INVALID_REQUEST", "Node id must be an integer, but it is: x")),
+        (GROUP, "", "consumer.session.timeout.ms", ("INVALID_REQUEST", "Default group resources are not allowed.")),
+        (CLIENT_METRICS, "", "interval.ms", ("INVALID_REQUEST", "Subscription name can't be empty")),
+        (BROKER_LOGGER, "", "root", ("INVALID_REQUEST", "Node id must be an integer, but it is: ")),
+    ],
+)
+def test_resources_that_have_no_configs(broker: Wire, kind: int, name: str, config: str, outcome: Outcome) -> None:
+    assert incremental(broker, (kind, name, [(config, SET, "50000")])) == [outcome]
+
+
+def test_each_resource_is_on_its_own_and_once(broker: Wire, topic: Topic) -> None:
+    edit: Edits = [("retention.ms", SET, "99")]
+    unknown = ("UNKNOWN_TOPIC_OR_PARTITION", "The topic 'no-such' does not exist.")
+    assert incremental(broker, (TOPIC, topic.name, edit), (TOPIC, "no-such", edit)) == [OK, unknown]
+    becomes(broker, TOPIC, topic.name, "retention.ms", "99", 1)
+    twice = ("INVALID_REQUEST", "Each resource must appear at most once.")
+    assert incremental(broker, (TOPIC, topic.name, edit), (TOPIC, topic.name, edit)) == [twice, twice]
+    assert incremental(broker) == []
+
+
+def test_validate_only(broker: Wire, topic: Topic) -> None:
+    good: Edits = [("retention.ms", SET, "77")]
+    bad: Edits = [("retention.ms", SET, "x")]
+    assert incremental(broker, (TOPIC, topic.name, good), validate_only=True) == [OK]
+    assert incremental(broker, (TOPIC, topic.name, bad), validate_only=True)[0][0] == "INVALID_CONFIG"
+    assert own(broker, TOPIC, topic.name, "retention.ms") == ("604800000", 5)
+
+
+def test_brokers(broker: Wire, topic: Topic) -> None:
+    this = node(broker)
+    assert incremental(broker, (BROKER, "", [("log.retention.ms", SET, "123456")])) == [OK]
+    becomes(broker, BROKER, "", "log.retention.ms", "123456", 3)
+    becomes(broker, BROKER, this, "log.retention.ms", "123456", 3)
+    becomes(broker, TOPIC, topic.name, "retention.ms", "123456", 3)
+    assert incremental(broker, (BROKER, this, [("log.retention.ms", SET, "223456")])) == [OK]
+    becomes(broker, BROKER, this, "log.retention.ms", "223456", 2)
+    edit: Edits = [("log.retention.ms", DELETE, None)]
+    assert incremental(broker, (BROKER, this, edit), (BROKER, "", edit)) == [OK, OK]
+    becomes(broker, TOPIC, topic.name, "retention.ms", "604800000", 5)
+
+
+def test_what_a_broker_refuses(broker: Wire) -> None:
+    this = node(broker)
+    for name, config, value, text in (
+        (this, "node.id", "3", "Cannot update these configs dynamically: [node.id]"),
+        (
+            "",
+            "listeners",
+            "PLAINTEXT://:1",
+            "Cannot update these configs at default cluster level, broker id must be specified: [listeners]",
+        ),
+        (
+            this,
+            "log.retention.ms",
+            "x",
+            "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
+        ),
+        ("", "num.io.threads", "0", "Invalid value 0 for configuration num.io.threads: Value must be at least 1"),
+        ("77", "log.retention.ms", "5", f"Unexpected broker id, expected {this}, but received 77"),
+    ):
+        assert incremental(broker, (BROKER, name, [(config, SET, value)])) == [("INVALID_REQUEST", text)]
+    assert incremental(broker, (BROKER, this, [("nonsense", SET, "3")])) == [OK]
+    assert own(broker, BROKER, this, "nonsense") == (None, -1)
+    assert incremental(broker, (BROKER, this, [("nonsense", DELETE, None)])) == [OK]
+
+
+def test_loggers(broker: Wire) -> None:
+    this = node(broker)
+
+    def alter(name: str, operation: int, level: str | None, resource: str = this) -> Outcome:
+        return incremental(broker, (BROKER_LOGGER, resource, [(name, operation, level)]))[0]
+
+    before, source = own(broker, BROKER_LOGGER, this, "root")
+    assert source == 6
+    assert alter("root", SET, "DEBUG") == OK
+    becomes(broker, BROKER_LOGGER, this, "root", "DEBUG", 6)
+    assert alter("root", SET, before) == OK
+    valid = "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
+    text = f"Cannot set the log level of root to debug as it is not a supported log level. {valid}"
+    assert alter("root", SET, "debug") == ("INVALID_CONFIG", text)
+    assert alter("no.such.one", SET, "INFO") == ("INVALID_CONFIG", "Logger no.such.one does not exist!")
+    removing = ("INVALID_REQUEST", "Removing the log level of the root logger is not allowed")
+    assert alter("root", DELETE, None) == removing
+    for verb, operation in (("APPEND", APPEND), ("SUBTRACT", SUBTRACT)):
+        text = f"{verb} operation is not allowed for the BROKER_LOGGER resource"
+        assert alter("root", operation, "INFO") == ("INVALID_REQUEST", text)
+    text = f"Unexpected node id. Expected {this}, but received 9"
+    assert alter("root", SET, "INFO", "9") == ("INVALID_REQUEST", text)
+
+
+def test_client_metrics(broker: Wire, metrics: str) -> None:
+    edits: Edits = [("interval.ms", SET, "1000"), ("metrics", SET, "a.,b."), ("match", SET, "client_id=x.*")]
+    assert incremental(broker, (CLIENT_METRICS, metrics, edits)) == [OK]
+    becomes(broker, CLIENT_METRICS, metrics, "interval.ms", "1000", 7)
+    assert own(broker, CLIENT_METRICS, metrics, "metrics") == ("a.,b.", 7)
+    text = "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+    for edit, outcome in (
+        (("interval.ms", SET, "1"), ("INVALID_REQUEST", text)),
+        (("nonsense", SET, "1"), ("INVALID_REQUEST", "Unknown client metrics configuration: nonsense")),
+        (("match", SET, "nope"), ("INVALID_CONFIG", "Illegal client matching pattern: nope")),
+        (
+            ("metrics", APPEND, "c."),
+            ("INVALID_CONFIG", "Can't APPEND to key metrics because its type is not LIST."),
+        ),
+    ):
+        assert incremental(broker, (CLIENT_METRICS, metrics, [edit])) == [outcome]
+
+
+def test_groups(broker: Wire) -> None:
+    name, config = f"g-{uuid.uuid4().hex[:8]}", "consumer.session.timeout.ms"
+    assert incremental(broker, (GROUP, name, [(config, SET, "50000")])) == [OK]
+    becomes(broker, GROUP, name, config, "50000", 8)
+    text = "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive."
+    assert incremental(broker, (GROUP, name, [(config, SET, "5")])) == [("INVALID_CONFIG", text)]
+    unknown = ("INVALID_CONFIG", "Unknown group config name: nonsense")
+    assert incremental(broker, (GROUP, name, [("nonsense", SET, "5")])) == [unknown]
+    assert incremental(broker, (GROUP, name, [(config, DELETE, None)])) == [OK]
+    becomes(broker, GROUP, name, config, "45000", 5)
+
+
+@pytest.mark.api(request=AlterConfigsRequest)
+@pytest.mark.parametrize("version", versions(AlterConfigsRequest))
+def test_replacing(broker: Wire, topic: Topic, version: int) -> None:
+    configs: dict[str, str | None] = {"retention.ms": "1000", "cleanup.policy": "compact"}
+    assert replacing(broker, TOPIC, topic.name, configs, version=version) == OK
+    becomes(broker, TOPIC, topic.name, "retention.ms", "1000", 1)
+    assert replacing(broker, TOPIC, topic.name, {"segment.bytes": "2000000"}, version=version) == OK
+    becomes(broker, TOPIC, topic.name, "segment.bytes", "2000000", 1)
+    assert own(broker, TOPIC, topic.name, "retention.ms") == ("604800000", 5)
+    assert replacing(broker, TOPIC, topic.name, {}, version=version, validate_only=True) == OK
+    assert own(broker, TOPIC, topic.name, "segment.bytes")[0] == "2000000"
+
+
+def test_what_is_not_replaced(broker: Wire, topic: Topic) -> None:
+    null = ("INVALID_REQUEST", "Null value not supported for : segment.bytes")
+    assert replacing(broker, TOPIC, topic.name, {"segment.bytes": None}) == null
+    unknown = ("INVALID_CONFIG", "Unknown topic config name: nonsense")
+    assert replacing(broker, TOPIC, topic.name, {"nonsense": "1"}) == unknown
+    absent = ("UNKNOWN_TOPIC_OR_PARTITION", "The topic 'no-such' does not exist.")
+    assert replacing(broker, TOPIC, "no-such", {}) == absent
+    assert replacing(broker, BROKER_LOGGER, "1", {"root": "INFO"}) == ("INVALID_REQUEST", "Unknown resource type 8")
+    fixed = ("INVALID_REQUEST", "Cannot update these configs dynamically: [node.id]")
+    assert replacing(broker, BROKER, node(broker), {"node.id": "3"}) == fixed
+
+
+@pytest.mark.api(request=ListConfigResourcesRequest)
+@pytest.mark.parametrize("version", versions(ListConfigResourcesRequest))
+def test_who_has_configs(broker: Wire, make_topic: TopicFactory, metrics: str, version: int) -> None:
+    topic, this = make_topic(), node(broker)
+    assert incremental(broker, (CLIENT_METRICS, metrics, [("interval.ms", SET, "1000")])) == [OK]
+
+    def listed(*kinds: int) -> set[tuple[int, str]]:
+        answer = broker.send(ListConfigResourcesRequest(resource_types=list(kinds)), version)
+        assert answer.error_code == 0
+        return {(each.resource_type, each.resource_name) for each in answer.config_resources}
+
+    if version == 0:
+        wait_for(lambda: (CLIENT_METRICS, metrics) in listed())
+        assert {kind for kind, _ in listed()} == {CLIENT_METRICS}
+        return
+    expected = {(TOPIC, topic.name), (BROKER, this), (BROKER_LOGGER, this), (CLIENT_METRICS, metrics)}
+    wait_for(lambda: expected <= listed())
+    assert listed(BROKER) == {(BROKER, this)}
+    assert listed(GROUP) == set()
+    unknown = broker.send(ListConfigResourcesRequest(resource_types=[TOPIC, 99]), version)
+    assert (name_of(unknown.error_code), unknown.config_resources) == ("UNSUPPORTED_VERSION", [])
