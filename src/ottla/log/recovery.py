@@ -17,7 +17,6 @@ from ottla.log.store import Store
 from ottla.records.batch import BatchHeader, crc_ok, scan
 
 _SCAN_BYTES: Final = 4 << 20
-_MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF  # what an index entry can hold
 _logger = logging.getLogger("ottla.log")
 
 
@@ -92,7 +91,6 @@ def scan_segment(segment: Segment, interval: int) -> str | None:
 def _checked(segment: Segment) -> Iterator[tuple[BatchHeader, str | None]]:
     """Every batch of a segment, with what is wrong with it."""
     position, want = 0, _SCAN_BYTES
-    next_offset = segment.base_offset
     while position < segment.size:
         data = segment.log.read(position, want)
         found = scan(data)
@@ -100,12 +98,9 @@ def _checked(segment: Segment) -> Iterator[tuple[BatchHeader, str | None]]:
             problem = None
             if not crc_ok(data, header):
                 problem = "the CRC of a batch is wrong"
-            elif header.base_offset < next_offset:
-                problem = f"offset {header.base_offset} follows offset {next_offset - 1}"
-            elif not 0 <= header.last_offset - segment.base_offset <= _MAX_RELATIVE_OFFSET:
-                problem = f"offset {header.last_offset} is too far from the first of its segment"
+            elif not segment.follows(header):
+                problem = f"offset {header.base_offset} follows offset {segment.next_offset - 1}"
             yield header, problem
-            next_offset = header.next_offset
         if found.corrupt is not None:
             yield BatchHeader(), found.corrupt
             return

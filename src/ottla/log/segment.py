@@ -19,6 +19,7 @@ from ottla.records.errors import CorruptRecords
 DELETED: Final = ".deleted"
 _WALK_BYTES: Final = 8192
 _SCAN_BYTES: Final = 1 << 20
+_MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF  # an int32 in the indexes
 
 
 class DamagedLog(Exception):
@@ -198,7 +199,7 @@ class Segment:
         return self.path.stat().st_mtime_ns // 1_000_000 if self.path.exists() else 0
 
     def load_end(self) -> None:
-        """Find out where an intact segment ends: the newest index entries, then the headers after them."""
+        """Find out where an intact segment ends: the newest index entries, then the headers after them. Raises DamagedLog."""
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
         for header in self.walk(0):
             self.first_timestamp = header.max_timestamp
@@ -206,6 +207,8 @@ class Segment:
         start = self.index.last_position()
         since = 0
         for header in self.walk(start):
+            if not self.follows(header):
+                raise DamagedLog(f"{self.path} at position {header.start}: offset {header.base_offset} does not follow")
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
             self.next_offset = header.last_offset + 1
@@ -213,6 +216,10 @@ class Segment:
             self._recent_positions.append(header.start)
             since += header.end - header.start
         self._since_index = since
+
+    def follows(self, header: BatchHeader) -> bool:
+        """Whether a batch may stand at the end of the segment: offsets ascend, and an index entry can hold them."""
+        return self.next_offset <= header.base_offset <= header.last_offset <= self.base_offset + _MAX_RELATIVE_OFFSET
 
     def seal(self) -> None:
         """Write the indexes: the segment is rolled, or the broker stops cleanly."""
