@@ -1,0 +1,89 @@
+"""pykafka 2.8: the last release of a client that was given up in 2018."""
+
+import time
+
+from pykafka import KafkaClient  # type: ignore[import-not-found]  # in an environment of its own
+from pykafka.common import CompressionType, OffsetType  # type: ignore[import-not-found]
+from pykafka.exceptions import UnknownTopicOrPartition  # type: ignore[import-not-found]
+
+from tests.interop.clients.contract import Record, equal, records, same, step, task
+
+_PATIENCE_S = 30
+_CODECS = {"none": CompressionType.NONE, "gzip": CompressionType.GZIP, "snappy": CompressionType.SNAPPY}
+
+
+def produce(topic: object, numbers: range, codec: str) -> None:
+    with topic.get_producer(compression=_CODECS[codec], linger_ms=50, min_queued_messages=50) as producer:  # type: ignore[attr-defined]
+        for key, value in records(numbers):
+            producer.produce(value, partition_key=key)
+
+
+def take(source: object, count: int) -> list[Record]:
+    """`count` records, and one that follows them, which should not be there."""
+    found: list[Record] = []
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(found) < count and time.monotonic() < deadline:
+        _one(source, found)
+    _one(source, found)
+    return found
+
+
+def _one(source: object, found: list[Record]) -> None:
+    message = source.consume()  # type: ignore[attr-defined]  # None after consumer_timeout_ms
+    if message is not None:
+        found.append((message.partition_key, message.value))
+
+
+def created(client: KafkaClient, name: bytes) -> object:
+    """The topic, which asking for it creates.
+
+    pykafka expects the first answer to be LEADER_NOT_AVAILABLE; brokers without ZooKeeper say UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return client.topics[name]
+        except UnknownTopicOrPartition:
+            if time.monotonic() > deadline:
+                raise
+
+
+def main() -> None:
+    given = task()
+    client = KafkaClient(hosts=given.bootstrap, broker_version=given.settings["version"])
+    topic = created(client, given.topic.encode())
+    for codec, numbers in given.shares:
+        with step(f"produce {codec}"):
+            produce(topic, numbers, codec)
+    with step("fetch"):
+        source = topic.get_simple_consumer(consumer_timeout_ms=1000)
+        same(take(source, len(given.first)), given.first)
+        source.stop()
+    with step("offsets"):
+        equal(topic.earliest_available_offsets()[0].offset[0], 0)
+        equal(topic.latest_available_offsets()[0].offset[0], len(given.first))
+    with step("commit"):
+        source = topic.get_simple_consumer(f"{given.group}-alone".encode(), consumer_timeout_ms=500)
+        take(source, 10)
+        source.commit_offsets()
+        # pykafka remembers the last record that was read, and commits the one after it.
+        equal([held.offset for _, held in source.fetch_offsets()], [11])
+        source.stop()
+    if "group" not in given.lacks:
+        for name, numbers in (("group", given.first), ("resume", given.more)):
+            with step(name):
+                if name == "resume":
+                    produce(topic, numbers, "none")
+                member = topic.get_balanced_consumer(
+                    given.group.encode(),
+                    managed=True,
+                    consumer_timeout_ms=1000,
+                    auto_offset_reset=OffsetType.EARLIEST,
+                )
+                same(take(member, len(numbers)), numbers)
+                member.commit_offsets()
+                member.stop()
+
+
+if __name__ == "__main__":
+    main()
