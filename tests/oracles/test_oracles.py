@@ -4,7 +4,7 @@
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import pytest
 
@@ -20,12 +20,17 @@ MESSAGES = declared_messages()
 COVERAGE = recorded()
 
 
-def pairs(oracles: tuple[str, ...]) -> list[object]:
+# Messages whose tagged fields came into versions that a release has already: as unknown ones they cannot be left out.
+LATER_TAGS = {("Kafka 3.9.1", "OffsetCommitValue")}
+
+
+def pairs(oracles: tuple[str, ...], without: Container[tuple[str, str]] = ()) -> list[object]:
     """Every (oracle, message) that coverage.json holds."""
     return [
         pytest.param(name, message, *span, id=f"{name}-{message}".replace(" ", "-"))
         for name in oracles
         for message, span in COVERAGE[name].items()
+        if (name, message) not in without
     ]
 
 
@@ -94,7 +99,7 @@ def test_kafka_reads_and_writes_the_same(
                 assert values.from_java(thrown, version, told, newest=name == KAFKA[0]) == []
 
 
-@pytest.mark.parametrize(("name", "message", "first", "last"), pairs(KAFKA))
+@pytest.mark.parametrize(("name", "message", "first", "last"), pairs(KAFKA, LATER_TAGS))
 def test_kafka_refuses_the_same_values_in_other_versions(
     peers: Peers, dice_seed: int, rounds: int, name: str, message: str, first: int, last: int
 ) -> None:

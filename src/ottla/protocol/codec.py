@@ -302,9 +302,11 @@ class _Reading(_Source):
         self.line(depth, f"if {n} > 127: {n}, p = uvarint_at(data, p - 1)")
         self.line(depth, f"{n} -= 1")
 
-    def value(self, depth: int, declared: Field, target: str, n: str = "") -> None:
+    def value(self, depth: int, declared: Field, target: str, n: str = "", *, tagged: bool = False) -> None:
         """Code that reads one field that has no fixed size (or a single one) into `target`; `n` is the local that has its
         length already.
+
+        A nullable struct begins with a byte, -1 for null; as a tagged field with a varint, 0 for null, as Kafka writes it.
         """
         nullable = self.version in declared.nullable
         compact = self.compact(declared)
@@ -316,8 +318,13 @@ class _Reading(_Source):
         elif isinstance(kind, Primitive):
             self.blob(depth, kind, target, nullable, compact, n)
         elif nullable:
-            self.line(depth, "p += 1")
-            self.line(depth, "if data[p - 1] > 127:")
+            if tagged:
+                n = self.name("n")
+                self.line(depth, f"{n}, p = uvarint_at(data, p)")
+                self.line(depth, f"if {n} == 0:")
+            else:
+                self.line(depth, "p += 1")
+                self.line(depth, "if data[p - 1] > 127:")
             self.line(depth + 1, f"{target} = None")
             self.line(depth, "else:")
             self.line(depth + 1, f"{target} = {self.struct(depth + 1, kind)}")
@@ -404,7 +411,7 @@ class _Reading(_Source):
         word = "if"
         for declared in tagged:
             self.line(inner + 1, f"{word} {tag} == {declared.tag}:")
-            self.value(inner + 2, declared, target(declared))
+            self.value(inner + 2, declared, target(declared), tagged=True)
             self.line(inner + 2, f"if p != {end}: raise PeerError('a tagged field is not as long as it says')")
             word = "elif"
         if made:
@@ -491,6 +498,7 @@ class _Writing(_Source):
     def value(self, depth: int, cls: type[Struct], declared: Field, source: str, write: str) -> None:
         nullable = self.version in declared.nullable
         compact = self.compact(declared)
+        tagged = write != "w"
         kind = declared.type
         v = self.name()
         self.line(depth, f"{v} = {source}")
@@ -501,7 +509,7 @@ class _Writing(_Source):
         if nullable and isinstance(kind, (Primitive, Array)):
             self.null(depth + 1, compact, kind is not String, write)
         elif nullable:
-            self.line(depth + 1, f"{write}({bytes([0xFF])!r})")
+            self.line(depth + 1, f"{write}({bytes([0x00 if tagged else 0xFF])!r})")
         else:
             message = f"{cls.__name__}.{declared.name} may not be null in version {self.version}"
             self.line(depth + 1, f"raise UnsupportedField({message!r})")

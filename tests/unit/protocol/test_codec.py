@@ -10,6 +10,7 @@ from ottla.protocol.messages.consumer_group_current_member_assignment_record imp
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
 )
+from ottla.protocol.messages.consumer_group_member_metadata_record import ConsumerGroupMemberMetadataValue
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -71,6 +72,15 @@ def test_null_and_empty_are_different_in_a_tagged_list() -> None:
     data = codec.encode(value_of(partitions), 0)
     assert data.hex().endswith("000101000100" + "00")
     assert codec.decode(ConsumerGroupCurrentMemberAssignmentValue, 0, data)[0] == value_of(partitions)
+
+
+def test_a_tagged_struct_that_is_null_is_a_zero() -> None:
+    """The bytes are what Kafka's ConsumerGroupMemberMetadataValue 4.4.0 writes, without and with null."""
+    value = ConsumerGroupMemberMetadataValue(instance_id="", rack_id="", subscribed_topic_regex="", server_assignor="")
+    assert codec.encode(value, 0).hex() == "010101010101ffffffff0100"
+    value.classic_member_metadata = None
+    assert codec.encode(value, 0).hex() == "010101010101ffffffff0101000100"
+    assert codec.decode(ConsumerGroupMemberMetadataValue, 0, codec.encode(value, 0))[0] == value
 
 
 def value_of(partitions: TopicPartitions) -> ConsumerGroupCurrentMemberAssignmentValue:

@@ -29,6 +29,4 @@ class ConsumerGroupMemberMetadataValue(Message):
     subscribed_topic_regex: str | None = field(String, nullable="0+")
     rebalance_timeout_ms: int = field(Int32, default=-1)
     server_assignor: str | None = field(String, nullable="0+")
-    classic_member_metadata: ClassicMemberMetadata | None = field(
-        ClassicMemberMetadata, nullable="0+", tag=0, default=None
-    )
+    classic_member_metadata: ClassicMemberMetadata | None = field(ClassicMemberMetadata, nullable="0+", tag=0)
