@@ -86,7 +86,6 @@ def message(cls: type[Message], version: int, data: bytes, position: int = 0) ->
     try:
         assert codec.decode_positions(cls, version, data, position)[1] == end
     except PeerError:
-        # Text that is no UTF-8 is refused in both; nothing else may differ.
         assert read is None
     if read is not None:
         written = codec.encode(read, version)

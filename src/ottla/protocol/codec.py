@@ -33,14 +33,17 @@ class UnsupportedField(ValueError):
     """A message holds a value that the version it is to be encoded in cannot carry."""
 
 
-_MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError, OverflowError, MemoryError)
+_MALFORMED: Final = (struct.error, IndexError, OverflowError, MemoryError)
 _NEGATIVE: Final = "a length or count is negative where null is not allowed"
 
 
 def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[S, int]:
     """The message of `cls` that begins at `position`, and the position after it. Raises PeerError."""
     try:
-        value, end = (_DECODERS.get((cls, version)) or decoder(cls, version))(data, position)
+        try:
+            value, end = (_DECODERS.get((cls, version)) or decoder(cls, version))(data, position)
+        except UnicodeDecodeError:
+            value, end = _lenient(cls, version, objects=True)(data, position)
     except _MALFORMED as cause:
         raise PeerError(f"malformed {cls.__name__} version {version}: {cause}") from None
     if end > len(data):
@@ -51,7 +54,10 @@ def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[
 def decode_positions(cls: type[Struct], version: int, data: bytes, position: int = 0) -> tuple[tuple[Any, ...], int]:
     """As `decode`, but nested tuples in declaration order and (start, end) for records. Raises PeerError."""
     try:
-        value, end = (_POSITIONS.get((cls, version)) or positions(cls, version))(data, position)
+        try:
+            value, end = (_POSITIONS.get((cls, version)) or positions(cls, version))(data, position)
+        except UnicodeDecodeError:
+            value, end = _lenient(cls, version, objects=False)(data, position)
     except _MALFORMED as cause:
         raise PeerError(f"malformed {cls.__name__} version {version}: {cause}") from None
     if end > len(data):
@@ -104,6 +110,7 @@ def carries_records(cls: type[Struct]) -> bool:
 _DECODERS: dict[tuple[type[Struct], int], Decoder] = {}
 _POSITIONS: dict[tuple[type[Struct], int], Decoder] = {}
 _ENCODERS: dict[tuple[type[Struct], int], Encoder] = {}
+_LENIENT: dict[tuple[type[Struct], int, bool], Decoder] = {}
 
 
 def decoder(cls: type[Struct], version: int) -> Decoder:
@@ -119,6 +126,15 @@ def positions(cls: type[Struct], version: int) -> Decoder:
     made = _POSITIONS.get((cls, version))
     if made is None:
         made = _POSITIONS[cls, version] = _Reading(_checked(cls, version), version, objects=False).function(cls)
+    return made
+
+
+def _lenient(cls: type[Struct], version: int, *, objects: bool) -> Decoder:
+    """The reader for a message with text that is no UTF-8: like Java, it reads U+FFFD for it. Made when one comes."""
+    made = _LENIENT.get((cls, version, objects))
+    if made is None:
+        reading = _Reading(_checked(cls, version), version, objects=objects, lenient=True)
+        made = _LENIENT[cls, version, objects] = reading.function(cls)
     return made
 
 
@@ -215,9 +231,10 @@ def _length_format(kind: Any) -> str:
 class _Reading(_Source):
     """Writes decoders. The generated code walks `data` with the local `p`."""
 
-    def __init__(self, flexible: bool, version: int, *, objects: bool) -> None:
+    def __init__(self, flexible: bool, version: int, *, objects: bool, lenient: bool = False) -> None:
         super().__init__(flexible, version)
         self.objects = objects
+        self.decoding = "decode('utf-8', 'replace')" if lenient else "decode()"
 
     def function(self, cls: type[Struct]) -> Decoder:
         result = self.struct(1, cls)
@@ -335,13 +352,12 @@ class _Reading(_Source):
         n = n or self.length(depth, compact, kind)
         self.line(depth, f"if {n} < 0:")
         if nullable:
-            self.line(depth + 1, f"if {n} < -1: raise PeerError({_NEGATIVE!r})")
             self.line(depth + 1, f"{target} = None")
         else:
             self.line(depth + 1, f"raise PeerError({_NEGATIVE!r})")
         self.line(depth, "else:")
         if kind is String:
-            self.line(depth + 1, f"{target} = data[p:p + {n}].decode()")
+            self.line(depth + 1, f"{target} = data[p:p + {n}].{self.decoding}")
         elif kind is Records and not self.objects:
             self.line(depth + 1, f"{target} = (p, p + {n})")
         else:
@@ -352,7 +368,6 @@ class _Reading(_Source):
         n = n or self.length(depth, compact, Array)
         self.line(depth, f"if {n} < 0:")
         if nullable:
-            self.line(depth + 1, f"if {n} < -1: raise PeerError({_NEGATIVE!r})")
             self.line(depth + 1, f"{target} = None")
         else:
             self.line(depth + 1, f"raise PeerError({_NEGATIVE!r})")

@@ -14,7 +14,7 @@ class PeerError(Exception):
 
 
 def read_uvarint(data: bytes, position: i64) -> tuple[int, int]:
-    """An unsigned LEB128 number of at most five bytes and the position after it. Raises PeerError."""
+    """An unsigned LEB128 number below 2^31 and the position after it. Raises PeerError."""
     value: i64 = 0
     shift: i64 = 0
     end: i64 = len(data)
@@ -25,9 +25,11 @@ def read_uvarint(data: bytes, position: i64) -> tuple[int, int]:
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if value >= 0x80000000:
+                break
             return value, position
         shift += 7
-    raise PeerError("a varint is longer than five bytes")
+    raise PeerError("a varint is longer than 31 bits")
 
 
 def write_uvarint(value: int) -> bytes:

@@ -112,6 +112,29 @@ def test_a_broken_tagged_section_is_refused(section: str) -> None:
         codec.decode(HeartbeatRequest, 4, data)
 
 
+def test_text_that_is_no_utf_8_is_read_as_java_reads_it() -> None:
+    data = bytes.fromhex("0003 67ff68 00000005 0001 6d")
+    request, end = codec.decode(HeartbeatRequest, 0, data)
+    assert (request.group_id, request.member_id, end) == ("g\ufffdh", "m", len(data))
+    assert codec.decode_positions(HeartbeatRequest, 0, data)[0][0] == "g\ufffdh"
+    with pytest.raises(PeerError):
+        codec.decode(HeartbeatRequest, 0, data[:-1])
+
+
+def test_any_negative_length_is_null_where_null_is_allowed() -> None:
+    assert codec.decode(HeartbeatRequest, 3, bytes.fromhex("000167 00000005 00016d fffe"))[0].group_instance_id is None
+    with pytest.raises(PeerError):
+        codec.decode(HeartbeatRequest, 3, bytes.fromhex("fffe 00000005 00016d ffff"))
+
+
+def test_a_varint_is_at_most_an_int32() -> None:
+    data = codec.encode(HeartbeatRequest(group_id="g"), 4)[:-1]
+    kept, _ = codec.decode(HeartbeatRequest, 4, data + bytes.fromhex("01ffffffff0700"))
+    assert kept.unknown_tags == {0x7FFFFFFF: b""}
+    with pytest.raises(PeerError, match="31 bits"):
+        codec.decode(HeartbeatRequest, 4, data + bytes.fromhex("01ffffffff0800"))
+
+
 def test_a_lying_count_is_refused_before_memory_is_taken() -> None:
     with pytest.raises(PeerError):
         codec.decode(MetadataRequest, 0, bytes.fromhex("7fffffff"))
