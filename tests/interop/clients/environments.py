@@ -81,6 +81,10 @@ def _dependency(coordinate: str) -> str:
     )
 
 
+# The snappy of Kafka 0.8.0 defines its classes through a protected method of the class loader.
+_JVM = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "--add-opens", "java.base/java.lang=ALL-UNNAMED"]
+
+
 @dataclass(frozen=True)
 class Jars:
     """Java sources compiled against released jars; the first source has `main`."""
@@ -103,7 +107,7 @@ class Jars:
             classes.mkdir(parents=True, exist_ok=True)
             _run(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), *map(str, sources)], classes)
             (classes / ".complete").touch()
-        return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*", self.sources[0]]
+        return ["java", *_JVM, "-cp", f"{classes}:{jars}/*", self.sources[0]]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Observer:
         self.used: dict[int, set[int]] = defaultdict(set)
         self._loop = asyncio.new_event_loop()
         self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         self._thread = threading.Thread(target=self._loop.run_forever, name="observer", daemon=True)
         self._thread.start()
 

@@ -1,12 +1,44 @@
-"""The table in docs/clients.md."""
+"""The page docs/clients.md: what every client did, and which API versions they used while they did it."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.broker.handlers import SERVED
+from ottla.protocol import api
 from ottla.protocol.api import APIS
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
+_HEAD = """# Clients
+
+Ottla serves every protocol version from Kafka 0.8 to 4.4, and these clients show it: fifteen years of them do the same steps against a broker
+behind a proxy that writes down which API versions they use. This page is made by `make interop`, which fetches the clients
+with Maven, pip, Go and npm.
+
+Every client, as far as it knows how,
+
+- **admin** creates a topic with three partitions, looks at it and deletes it,
+- **produces** 100 records with keys, arbitrary bytes and null values (empty ones where the client is older than null values) with each compression named,
+- **fetches** them all and compares them byte for byte,
+- **offsets** asks for the earliest and the latest,
+- **commits** an offset without being a member of a group, and reads it back,
+- **group**: joins one, reads everything, commits and leaves; a second member resumes there and gets only what is new.
+
+Afterwards a modern client (confluent-kafka) reads back what the client wrote, and the broker's log is looked at: each batch has to be compressed as
+the client was told to. ✓ is passed, ✗ failed, – is what the client does not have, with the reason below.
+
+## Results
+
+"""
+_STEPS = ["admin", "fetch", "offsets", "commit", "group"]
+_SHOWN = [
+    ("Produce", api.PRODUCE),
+    ("Fetch", api.FETCH),
+    ("ListOffsets", api.LIST_OFFSETS),
+    ("Metadata", api.METADATA),
+    ("OffsetCommit", api.OFFSET_COMMIT),
+    ("JoinGroup", api.JOIN_GROUP),
+]
+_MARKS = {"pass": "✓", "fail": "✗", "skip": "–"}
 
 
 @dataclass(frozen=True)
@@ -18,6 +50,95 @@ class Row:
     reasons: dict[str, str]
     used: dict[int, set[int]]
 
+    def mark(self, step: str) -> str:
+        """`group` is both of its steps."""
+        if step == "group" and "fail" in (self.results.get("group"), self.results.get("resume")):
+            return _MARKS["fail"]
+        return _MARKS[self.results.get(step, "skip")]
+
+    def produced(self) -> str:
+        """The compressions that it produced with; one that failed is crossed out."""
+        told = {step.partition(" ")[2]: result for step, result in self.results.items() if step.startswith("produce ")}
+        return " ".join(codec if result == "pass" else f"~~{codec}~~" for codec, result in told.items()) or "–"
+
+    def all_well(self) -> str:
+        if "all" in self.results:
+            return "skipped"
+        return _MARKS["fail" if "fail" in self.results.values() else "pass"]
+
+
+def numbers(versions: set[int]) -> str:
+    """{0, 1, 2, 5} is "0-2, 5"."""
+    runs: list[list[int]] = []
+    for version in sorted(versions):
+        if runs and runs[-1][-1] == version - 1:
+            runs[-1].append(version)
+        else:
+            runs.append([version])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _results(rows: list[Row]) -> str:
+    header = ["client", "produces", *_STEPS, "read back", "result"]
+    return _table(
+        header,
+        [
+            [row.client, row.produced(), *map(row.mark, _STEPS), row.mark("read back"), row.all_well()]
+            for row in rows
+        ],
+    )
+
+
+def _versions(rows: list[Row]) -> str:
+    return _table(
+        ["client", *[name for name, _ in _SHOWN]],
+        [[row.client, *[numbers(row.used.get(key, set())) for _, key in _SHOWN]] for row in rows if row.used],
+    )
+
+
+def _coverage(rows: list[Row]) -> str:
+    lines = []
+    for key, served in sorted(SERVED.items()):
+        used = {version for row in rows for version in row.used.get(key, ())}
+        every = set(range(served.versions.first, served.versions.last + 1))
+        lines.append([APIS[key].name, numbers(every), numbers(used & every), numbers(every - used)])
+    return _table(["API", "served", "used by a client above", "by none of them"], lines)
+
+
+def _reasons(rows: list[Row], result: str) -> list[str]:
+    """One line per reason, with the clients and steps that it holds for."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        for step, told in row.results.items():
+            if told == result:
+                reason = row.reasons.get(step, "no reason told")
+                found.setdefault(reason, {}).setdefault(row.client, []).append("everything" if step == "all" else step)
+    lines = []
+    for reason, clients in found.items():
+        steps = list(dict.fromkeys(step for those in clients.values() for step in those))
+        lines.append(f"- {', '.join(steps)}: {reason} ({'; '.join(clients)})\n")
+    return lines
+
 
 def write(rows: list[Row]) -> None:
-    PAGE.write_text("", encoding="utf-8")
+    """Write the whole page."""
+    failed = _reasons(rows, "fail")
+    parts = [
+        _HEAD,
+        _results(rows),
+        *(["\n## What failed\n\n", *failed] if failed else []),
+        "\n## What a client does not have\n\n",
+        *_reasons(rows, "skip"),
+        "\n## The versions that each of them used\n\n",
+        "As the proxy saw them; most clients settle on the newest that they and the broker know.\n\n",
+        _versions(rows),
+        "\n## The versions that any of them used\n\n",
+        "What no client above speaks is held by the conformance tests, which run through every version of every API that is served.\n\n",
+        _coverage(rows),
+    ]
+    PAGE.write_text("".join(parts), encoding="utf-8")

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ottla.testing import EmbeddedBroker
 from tests.interop.clients import page
@@ -29,6 +31,10 @@ from tests.interop.clients.python.confluent import read_all
 from tests.interop.clients.tiers import TIERS, Tier
 
 _TIME_LIMIT_S = 120
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+"""By the number in a batch's attributes."""
+_BATCH_HEAD = struct.Struct(">qiibIh")  # base offset, length of what follows, leader epoch, magic, CRC, attributes
+_BATCH_LENGTH_FROM = 12
 
 
 @dataclass
@@ -53,18 +59,16 @@ class Outcome:
 
 
 @contextmanager
-def _observed_broker(observed: dict[int, set[int]]) -> Iterator[str]:
-    """A broker behind an observer; its bootstrap address."""
+def _observed_broker() -> Iterator[tuple[Observer, Path]]:
+    """A broker behind an observer, whose address clients are told; and the broker's directory."""
     observer = Observer()
-    address = f"127.0.0.1:{observer.port}"
-    configs = {"advertised.listeners": f"PLAINTEXT://{address}", "group.initial.rebalance.delay.ms": "0"}
+    configs = {"advertised.listeners": f"PLAINTEXT://{observer.address}", "group.initial.rebalance.delay.ms": "0"}
     try:
         with EmbeddedBroker(configs) as broker:
             observer.upstream = broker.address
-            yield address
+            yield observer, broker.data_dir
     finally:
         observer.close()
-        observed.update(observer.used)
 
 
 def _expected_steps(tier: Tier) -> list[str]:
@@ -113,6 +117,23 @@ def _read_back(outcome: Outcome, bootstrap: str, topic: str) -> None:
         outcome.set("read back", "pass")
 
 
+def _compressions(outcome: Outcome, log: Path) -> None:
+    """Each batch in the log is compressed as the client was told to: no client fell back silently."""
+    codecs = outcome.tier.codecs.split(",")
+    found = [set[str]() for _ in codecs]
+    for segment in sorted(log.glob("*.log")):
+        data, at = segment.read_bytes(), 0
+        while at + _BATCH_HEAD.size <= len(data):
+            base_offset, length, _, _, _, attributes = _BATCH_HEAD.unpack_from(data, at)
+            if length == 0:
+                break  # space kept in reserve
+            if base_offset < SHARE * len(codecs):
+                found[base_offset // SHARE].add(CODECS[attributes & 0b111])
+            at += length + _BATCH_LENGTH_FROM
+    wrong = [f"{codec} is stored as {' and '.join(sorted(those))}" for codec, those in zip(codecs, found, strict=True) if those != {codec}]
+    outcome.set("compressed", "fail" if wrong else "pass", "; ".join(wrong))
+
+
 def run(tier: Tier, broker: str | None) -> Outcome:
     """Prepare the tier's environment and let its program do its steps."""
     outcome = Outcome(tier)
@@ -128,10 +149,11 @@ def run(tier: Tier, broker: str | None) -> Outcome:
         _run_program(command, outcome, broker, topic)
         _read_back(outcome, broker, topic)
     else:
-        with _observed_broker(outcome.used) as bootstrap:
-            _run_program(command, outcome, bootstrap, topic)
-            outcome.used = {key: set(versions) for key, versions in outcome.used.items()}
-            _read_back(outcome, bootstrap, topic)
+        with _observed_broker() as (observer, data_dir):
+            _run_program(command, outcome, observer.address, topic)
+            outcome.used = {key: set(versions) for key, versions in observer.used.items()}
+            _read_back(outcome, observer.address, topic)
+            _compressions(outcome, data_dir / f"{topic}-0")
     sys.stdout.write(f"  {time.monotonic() - begun:.1f} s\n")
     return outcome
 

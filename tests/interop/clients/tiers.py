@@ -193,7 +193,7 @@ TIERS = [
     ),
     Tier("aiokafka", "aiokafka", Locked("with_aiokafka")),
     *map(_confluent, ("0.8.0", "0.8.2", "0.9.0", "0.10.0", "newest")),
-    *map(_sarama, ("0.8.2.2", "0.10.2.0", "1.0.0.0", "2.8.0", "4.0.0")),
+    *map(_sarama, ("0.8.2.2", "0.10.2.0", "1.0.0", "2.8.0", "4.0.0")),
     Tier("franz-go", "franz-go 1.22.2", GoModule("franz")),
     Tier("kafkajs", "kafkajs 2.2.4", NodePackage(), _OLDEST),
 ]
