@@ -282,7 +282,8 @@ class _Reading(_Source):
             if declared not in present:
                 self.default(depth, declared, target(declared))
         if self.flexible:
-            self.tags(depth, tagged, target, made if self.objects else "")
+            elsewhere = {f.tag for f in cls.FIELDS if f.tag >= 0} - {f.tag for f in tagged}
+            self.tags(depth, tagged, sorted(elsewhere), target, made if self.objects else "")
         elif self.objects:
             self.line(depth, f"{made}.unknown_tags = None")
         if self.objects:
@@ -403,8 +404,13 @@ class _Reading(_Source):
         self.line(inner + 1, "if p > len(data): raise PeerError('an array runs past the frame')")
         self.line(inner, f"{target} = {items}")
 
-    def tags(self, depth: int, tagged: list[Field], target: Callable[[Field], str], made: str) -> None:
-        """Code that reads the tagged section: known tags into their fields, unknown ones kept (KIP-482)."""
+    def tags(
+        self, depth: int, tagged: list[Field], elsewhere: list[int], target: Callable[[Field], str], made: str
+    ) -> None:
+        """Code that reads the tagged section: known tags into their fields, unknown ones kept (KIP-482).
+
+        Tags that only other versions know, `elsewhere`, are refused, as in Kafka.
+        """
         if made:
             self.line(depth, f"{made}.unknown_tags = None")
         n = self.name("n")
@@ -429,6 +435,10 @@ class _Reading(_Source):
             self.value(inner + 2, declared, target(declared), tagged=True)
             self.line(inner + 2, f"if p != {end}: raise PeerError('a tagged field is not as long as it says')")
             word = "elif"
+        if elsewhere:
+            self.line(inner + 1, f"{word} {tag} in {tuple(elsewhere)}:")
+            self.line(inner + 2, f"raise PeerError(f'tag {{{tag}}} is not valid in version {self.version}')")
+            word = "elif"
         if made:
             keep = [
                 f"if {made}.unknown_tags is None: {made}.unknown_tags = {{}}",
@@ -436,7 +446,7 @@ class _Reading(_Source):
             ]
         else:
             keep = ["pass"]
-        if tagged:
+        if word == "elif":
             self.line(inner + 1, "else:")
             for text in keep:
                 self.line(inner + 2, text)

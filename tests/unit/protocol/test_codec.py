@@ -6,6 +6,7 @@ import pytest
 from tests.oracles.dice import MessageDice, declared_messages
 
 from ottla.protocol import codec
+from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
@@ -133,6 +134,14 @@ def test_a_varint_is_at_most_an_int32() -> None:
     assert kept.unknown_tags == {0x7FFFFFFF: b""}
     with pytest.raises(PeerError, match="31 bits"):
         codec.decode(HeartbeatRequest, 4, data + bytes.fromhex("01ffffffff0800"))
+
+
+def test_a_tag_that_only_another_version_knows_is_refused() -> None:
+    """As Kafka 4.4.0 does: the log directories of a heartbeat came with version 1."""
+    data = codec.encode(BrokerHeartbeatRequest(), 0)[:-1] + bytes.fromhex("01000101")
+    with pytest.raises(PeerError, match="tag 0 is not valid in version 0"):
+        codec.decode(BrokerHeartbeatRequest, 0, data)
+    assert codec.decode(BrokerHeartbeatRequest, 1, data)[0].offline_log_dirs == []
 
 
 def test_a_lying_count_is_refused_before_memory_is_taken() -> None:
