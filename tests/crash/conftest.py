@@ -47,10 +47,10 @@ class Process:
         self.wires.append(wire)
         return wire
 
-    def kill(self) -> None:
-        """kill -9."""
+    def kill(self) -> str:
+        """kill -9; what it wrote to standard error."""
         self._process.kill()
-        self.finish()
+        return self.finish()
 
     def stop(self) -> str:
         """SIGTERM; what it wrote to standard error. It must end well."""

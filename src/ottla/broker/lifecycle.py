@@ -140,6 +140,7 @@ class Broker:
             self.timers,
             self.config.integer("log.initial.task.delay.ms"),
             self.config.integer("log.retention.check.interval.ms"),
+            self.config.integer("log.cleaner.backoff.ms") if self.config.flag("log.cleaner.enable") else -1,
         )
         self._take_configs()
         self.replicas.load(self.image)

@@ -1,16 +1,19 @@
-"""What a broker does now and then: offsets of all partitions to their checkpoints, old segments off the disk.
+"""What a broker does now and then: offsets of all partitions to their checkpoints, old segments off the disk, compaction.
 
 What is no longer part of a log stays on the disk for file.delete.delay.ms, because a socket may still be sending from it; a
-stop removes it at once, nobody reads then.
+stop removes it at once, nobody reads then. One log at a time is compacted, the dirtiest first, a step a turn of the loop:
+what a step costs is what a request may have to wait.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from ottla.environment import Cancellable, Clock, Timers
 from ottla.log.directory import LogDirectory
-from ottla.log.log import StorageError
+from ottla.log.log import Log, StorageError
+from ottla.log.segment import Segment
 from ottla.replication.replicas import Replicas
 
 _logger = logging.getLogger("ottla.broker")
@@ -23,6 +26,7 @@ class Maintenance:
     directories            whose checkpoints are written
     first_retention_ms     log.initial.task.delay.ms
     retention_interval_ms  log.retention.check.interval.ms
+    cleaner_backoff_ms     log.cleaner.backoff.ms: the pause when nothing is to be compacted; below zero nothing ever is
     """
 
     def __init__(
@@ -33,6 +37,7 @@ class Maintenance:
         timers: Timers,
         first_retention_ms: int,
         retention_interval_ms: int,
+        cleaner_backoff_ms: int,
     ) -> None:
         self._directories = directories
         self._replicas = replicas
@@ -40,6 +45,7 @@ class Maintenance:
         self._timers = timers
         self._first_retention_ms = first_retention_ms
         self._retention_interval_ms = retention_interval_ms
+        self._cleaner_backoff_ms = cleaner_backoff_ms
         self._removals: set[Callable[[], None]] = set()
         self._due: dict[Callable[[], None], Cancellable] = {}
 
@@ -47,6 +53,8 @@ class Maintenance:
         """Start the clockwork."""
         self._again(self._checkpoint, _CHECKPOINT_MS)
         self._again(self._retain, self._first_retention_ms)
+        if self._cleaner_backoff_ms >= 0:
+            self._again(self._clean, self._first_retention_ms)
 
     def remove_later(self, remove: Callable[[], None], delay_ms: int) -> None:
         """Call `remove` after `delay_ms`, or at the stop if that comes first."""
@@ -69,7 +77,11 @@ class Maintenance:
         self._removals.clear()
 
     def _again(self, work: Callable[[], None], delay_ms: int) -> None:
-        self._due[work] = self._timers.call_later(delay_ms, work)
+        def due() -> None:
+            del self._due[work]
+            work()
+
+        self._due[work] = self._timers.call_later(delay_ms, due)
 
     def _checkpoint(self) -> None:
         for directory in self._directories:
@@ -89,3 +101,27 @@ class Maintenance:
                 _logger.info("%s: segment %d is past its retention", log.name, segment.base_offset)
                 self.remove_later(segment.remove, log.config.file_delete_delay_ms)
         self._again(self._retain, self._retention_interval_ms)
+
+    def _clean(self) -> None:
+        """Begin with the dirtiest log, if one is dirty enough."""
+        now_ms = self._clock.wall_ms()
+        logs = [partition.log for partition in self._replicas.all() if partition.log.config.is_compacted]
+        dirtiest = max(logs, key=lambda log: log.dirtiness(now_ms), default=None)
+        if dirtiest is None or not dirtiest.dirtiness(now_ms):
+            self._again(self._clean, self._cleaner_backoff_ms)
+            return
+        self._step(dirtiest, dirtiest.compact(now_ms))
+
+    def _step(self, log: Log, steps: Iterator[list[Segment]]) -> None:
+        try:
+            gone = next(steps, None)
+        except StorageError as cause:
+            _logger.error("cannot compact %s: %s", log.name, cause)
+            self._again(self._clean, self._cleaner_backoff_ms)
+            return
+        if gone is None:
+            self._again(self._clean, 0)
+            return
+        for segment in gone:
+            self.remove_later(segment.remove, log.config.file_delete_delay_ms)
+        self._again(partial(self._step, log, steps), 0)

@@ -21,6 +21,10 @@ class LogConfig:
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = (1 << 63) - 1
+    delete_retention_ms: int = 86_400_000
     cleanup_policy: tuple[str, ...] = ("delete",)
     max_message_bytes: int = 1_048_588
     max_decompressed_bytes: int = 2_147_483_639
@@ -37,6 +41,11 @@ class LogConfig:
         object.__setattr__(self, "rules_without_zstd", self._rules(zstd_allowed=False))
 
     @property
+    def is_compacted(self) -> bool:
+        """Whether cleanup.policy contains compact."""
+        return "compact" in self.cleanup_policy
+
+    @property
     def retention(self) -> Retention:
         """What of a log may go, and when."""
         return Retention("delete" in self.cleanup_policy, self.retention_ms, self.retention_bytes)
@@ -44,7 +53,7 @@ class LogConfig:
     def _rules(self, *, zstd_allowed: bool) -> ProduceRules:
         codecs = {"producer": -1, "uncompressed": 0, **{name: codec for codec, name in enumerate(CODEC_NAMES)}}
         return ProduceRules(
-            compacted="compact" in self.cleanup_policy,
+            compacted=self.is_compacted,
             log_append_time=self.timestamp_type == "LogAppendTime",
             before_max_ms=self.timestamp_before_max_ms,
             after_max_ms=self.timestamp_after_max_ms,
@@ -69,6 +78,10 @@ class LogConfig:
             retention_ms=values["retention.ms"],
             retention_bytes=values["retention.bytes"],
             file_delete_delay_ms=values["file.delete.delay.ms"],
+            min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
+            min_compaction_lag_ms=values["min.compaction.lag.ms"],
+            max_compaction_lag_ms=values["max.compaction.lag.ms"],
+            delete_retention_ms=values["delete.retention.ms"],
             cleanup_policy=tuple(values["cleanup.policy"]),
             max_message_bytes=values["max.message.bytes"],
             max_decompressed_bytes=values["max.decompressed.message.bytes"],

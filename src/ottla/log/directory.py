@@ -72,11 +72,13 @@ class LogDirectory:
         self._recovery_points = OffsetCheckpoint(store, path / "recovery-point-offset-checkpoint")
         self._start_offsets = OffsetCheckpoint(store, path / "log-start-offset-checkpoint")
         self._high_watermarks = OffsetCheckpoint(store, path / "replication-offset-checkpoint")
+        self._clean_offsets = OffsetCheckpoint(store, path / "cleaner-offset-checkpoint")
         clean_marker = path / ".kafka_cleanshutdown"
         self.stopped_cleanly = clean_marker.exists()
         clean_marker.unlink(missing_ok=True)
         self._known_recovery_points = self._recovery_points.read()
         self._known_start_offsets = self._start_offsets.read()
+        self._known_clean_offsets = self._clean_offsets.read()
         self._partitions: dict[tuple[str, int], Log] = {}
 
     def identity(self) -> Identity | None:
@@ -124,6 +126,7 @@ class LogDirectory:
         start = self._known_start_offsets.get(key, 0)
         point = self._known_recovery_points.get(key, 0)
         log = Log(self._store, directory, config, recovery_point=point, log_start_offset=start)
+        log.clean_until = min(max(log.start_offset, self._known_clean_offsets.get(key, 0)), log.end_offset)
         self._partitions[key] = log
         return log
 
@@ -165,6 +168,7 @@ class LogDirectory:
         self._recovery_points.write({key: log.recovery_point for key, log in logs.items()})
         self._start_offsets.write({key: log.start_offset for key, log in logs.items() if log.start_offset})
         self._high_watermarks.write({key: log.high_watermark for key, log in logs.items()})
+        self._clean_offsets.write({key: log.clean_until for key, log in logs.items() if log.config.is_compacted})
 
     def close(self) -> None:
         """A clean stop: every log is flushed and its indexes written, then the marker is set."""

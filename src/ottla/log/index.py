@@ -88,6 +88,13 @@ class OffsetIndex:
         del self._loaded()[at:]
         del self._positions[at:]
 
+    def move(self, path: Path) -> None:
+        """The file, if it was ever written, has another name from now on. Raises OSError."""
+        self._loaded()
+        if self._path.name in self._store.names(self._path.parent):
+            self._store.rename(self._path, path)
+        self._path = path
+
     def write(self) -> None:
         """Put the file in its place."""
         offsets = self._loaded()
@@ -152,6 +159,13 @@ class TimeIndex:
         at = bisect_left(self._offsets, offset - self._base) if self._loaded() else 0
         del self._loaded()[at:]
         del self._offsets[at:]
+
+    def move(self, path: Path) -> None:
+        """The file, if it was ever written, has another name from now on. Raises OSError."""
+        self._loaded()
+        if self._path.name in self._store.names(self._path.parent):
+            self._store.rename(self._path, path)
+        self._path = path
 
     def write(self) -> None:
         """Put the file in its place."""

@@ -10,16 +10,18 @@ Offsets of a log, from left to right:
 The log does not know replicas: whoever leads or follows it moves the high watermark.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from ottla.log import recovery
 from ottla.log.checkpoints import LeaderEpochs
+from ottla.log.compaction import Pass, Rules
 from ottla.log.config import LogConfig
 from ottla.log.index import OFFSET_ENTRY_SIZE
 from ottla.log.producers import ProducerStates
 from ottla.log.retention import Candidate, expired
-from ottla.log.segment import DamagedLog, Segment
+from ottla.log.segment import DELETED, SWAP, DamagedLog, Segment
 from ottla.log.store import Region, Store
 from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
@@ -85,11 +87,11 @@ class Log:
         self.directory = directory
         self.name = directory.name
         self.config = config
-        found = recovery.load_segments(store, directory)
-        if not found:
-            found = [Segment(store, directory, log_start_offset)]
-            found[0].start_empty()
         try:
+            found = recovery.load_segments(store, directory)
+            if not found:
+                found = [Segment(store, directory, log_start_offset)]
+                found[0].start_empty()
             self._segments = recovery.recover(store, found, recovery_point, config.index_interval_bytes)
             self._active = self._segments[-1]
             self.producers: ProducerStates = recovery.load_producers(
@@ -104,6 +106,10 @@ class Log:
         self.epochs = LeaderEpochs(store, directory / "leader-epoch-checkpoint")
         self.epochs.truncate(self.end_offset)
         self._unflushed = 0
+        self.clean_until = self.start_offset
+        self.is_damaged = False
+        self._compacting = False
+        self._closed = False
 
     @property
     def last_stable_offset(self) -> int:
@@ -230,8 +236,15 @@ class Log:
             while offset < segment.base_offset:
                 at -= 1
                 segment = self._segments[at]
-            end = segment.size if limit_offset >= segment.next_offset else segment.position_of(limit_offset)
-            return segment.read(segment.position_of(offset), max_bytes, end, whole_first=whole_first)
+            while True:
+                end = segment.size if limit_offset >= segment.next_offset else segment.position_of(limit_offset)
+                region = segment.read(segment.position_of(offset), max_bytes, end, whole_first=whole_first)
+                at += 1
+                if region is not None or at == len(self._segments) or self._segments[at].base_offset >= limit_offset:
+                    return region
+                if max_bytes <= 0 and not whole_first:
+                    return None
+                segment = self._segments[at]  # compaction left nothing from this offset to the end of the one before
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
 
@@ -336,6 +349,8 @@ class Log:
             )
             for segment in segments
         ]
+        if self._compacting:
+            return []
         count = expired(seen, self.config.retention, self.start_offset, self.high_watermark, now_ms)
         if not count:
             return []
@@ -346,13 +361,84 @@ class Log:
                 self._roll().log.fileno()
             del self._segments[:count]
             for segment in gone:
-                segment.retire()
+                segment.move_to(DELETED)
                 self._store.remove(self.directory / f"{segment.base_offset:020d}.snapshot")
         except OSError as cause:
             raise StorageError(f"{self.directory}: {cause.strerror}") from cause
         if self._segments[0].base_offset > self.start_offset:
             self._begin_at(self._segments[0].base_offset)
         return gone
+
+    def dirtiness(self, now_ms: int) -> float:
+        """How much of what could be compacted was written since the last time: from 0 to 1, 0 when it is not worth it yet.
+
+        It is when it reaches min.cleanable.dirty.ratio, or when a record has waited for max.compaction.lag.ms.
+        """
+        config = self.config
+        if not config.is_compacted or self._compacting or self.is_damaged:
+            return 0.0
+        ready = self._compactable(now_ms)
+        dirty = sum(segment.size for segment in ready if segment.next_offset > self.clean_until)
+        if not dirty:
+            return 0.0
+        ratio = dirty / sum(segment.size for segment in ready)
+        oldest = next(segment for segment in ready if segment.next_offset > self.clean_until)
+        waited = now_ms - (oldest.first_timestamp or now_ms)
+        return ratio if ratio >= config.min_cleanable_dirty_ratio or waited > config.max_compaction_lag_ms else 0.0
+
+    def _compactable(self, now_ms: int) -> list[Segment]:
+        """Segments that are no longer written to, committed, and older than min.compaction.lag.ms."""
+        lag = self.config.min_compaction_lag_ms
+        found = []
+        for segment in self._segments[:-1]:
+            if segment.next_offset > self.high_watermark or (lag > 0 and segment.max_timestamp > now_ms - lag):
+                break
+            found.append(segment)
+        return found
+
+    def compact(self, now_ms: int) -> Iterator[list[Segment]]:
+        """Compact what can be. Yields after each step, at the end with the segments that are no longer part of the log, for
+        `Segment.remove`. Raises StorageError; the log is then as it was, and is not compacted again until it is reopened
+        when its bytes are damaged.
+        """
+        config = self.config
+        rules = Rules(config.segment_bytes, config.index_interval_bytes, config.delete_retention_ms)
+        work = Pass(
+            self._store,
+            self.directory,
+            self._compactable(now_ms),
+            self.clean_until,
+            rules,
+            self.producers.last_offsets(),
+            now_ms,
+        )
+        self._compacting = True
+        try:
+            for _ in work.steps():
+                yield []
+            if self._closed:
+                return
+            decided, work.replaced = work.replaced, []  # from here on there is nothing to abandon
+            gone: list[Segment] = []
+            for old, fresh in decided:
+                self._swap(old, fresh)
+                gone += old
+            self.clean_until = work.end
+        except (OSError, DamagedLog) as cause:
+            self.is_damaged = self.is_damaged or isinstance(cause, DamagedLog)
+            raise StorageError(str(cause)) from cause
+        finally:
+            self._compacting = False
+            work.abandon()
+        yield gone
+
+    def _swap(self, old: list[Segment], fresh: Segment) -> None:
+        fresh.move_to(SWAP)
+        for segment in old:
+            segment.move_to(DELETED)
+        fresh.move_to("")
+        at = self._segments.index(old[0])
+        self._segments[at : at + len(old)] = [fresh]
 
     def flush(self) -> None:
         """Put everything on the medium; the recovery point moves to the log end offset. Raises OSError."""
@@ -363,6 +449,7 @@ class Log:
 
     def close(self, *, clean: bool = True) -> None:
         """Stop. A clean stop flushes, writes indexes and the producers' snapshot, so that the next start scans nothing."""
+        self._closed = True
         if clean:
             self.flush()
             self._active.seal()

@@ -96,6 +96,10 @@ class ProducerStates:
             SequencedBatch(header.base_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
         )
 
+    def last_offsets(self) -> dict[int, int]:
+        """The last offset of each producer, by producer id."""
+        return {pid: producer.batches[-1].last_offset for pid, producer in self._producers.items() if producer.batches}
+
     def expire(self, before_ms: int) -> None:
         """Forget producers whose last batch is older than `before_ms` (producer.id.expiration.ms)."""
         self._producers = {

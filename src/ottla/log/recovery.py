@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.log.producers import DamagedSnapshot, ProducerStates
-from ottla.log.segment import DamagedLog, Segment
+from ottla.log.segment import CLEANED, DELETED, SWAP, DamagedLog, Segment
 from ottla.log.store import Store
 from ottla.records.batch import BatchHeader, crc_ok, scan
 
@@ -21,14 +21,39 @@ _logger = logging.getLogger("ottla.log")
 
 
 def load_segments(store: Store, directory: Path) -> list[Segment]:
-    """The segments of a partition directory by base offset; leftovers of deletions are removed."""
+    """The segments of a partition directory by base offset.
+
+    Leftovers of deletions and of compactions that were not decided are removed; one that was (its .log file is a .swap) is
+    carried through. Raises DamagedLog.
+    """
+    names = store.names(directory)
+    for name in names:
+        if name.endswith(f".log{SWAP}"):
+            _carry_through(store, directory, int(name[:20]))
     bases = []
     for name in store.names(directory):
-        if name.endswith((".deleted", ".cleaned", ".tmp")):
+        if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):
             store.remove(directory / name)
         elif name.endswith(".log") and name[:-4].isdigit():
             bases.append(int(name[:-4]))
     return [Segment(store, directory, base) for base in sorted(bases)]
+
+
+def _carry_through(store: Store, directory: Path, base: int) -> None:
+    """Put a swap segment in the place of those that it was made from."""
+    fresh = Segment(store, directory, base, SWAP)
+    last = base
+    for header in fresh.walk(0):
+        last = header.last_offset
+    for name in store.names(directory):
+        if (
+            name[:20].isdigit()
+            and name[20:] in (".log", ".index", ".timeindex", ".txnindex")
+            and base <= int(name[:20]) <= last
+        ):
+            store.remove(directory / name)
+    fresh.move_to("")
+    fresh.close()
 
 
 def recover(store: Store, segments: list[Segment], recovery_point: int, interval: int) -> list[Segment]:
@@ -56,6 +81,8 @@ def recover(store: Store, segments: list[Segment], recovery_point: int, interval
                 _remove(store, lost)
             break
         segment.seal()
+        if not is_last:
+            segment.next_offset = end  # what compaction left may end earlier
     return kept
 
 

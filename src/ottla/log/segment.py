@@ -16,6 +16,8 @@ from ottla.log.store import LogFile, Region, Store
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_of
 from ottla.records.errors import CorruptRecords
 
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
 _WALK_BYTES: Final = 8192
 _SCAN_BYTES: Final = 1 << 20
@@ -30,10 +32,12 @@ class Segment:
     """Batches from `base_offset` (inclusive) to `next_offset` (exclusive)."""
 
     __slots__ = (
-        "_recent_offsets",
+        "_recent_ends",
+        "_recent_from",
         "_recent_positions",
         "_since_index",
         "_store",
+        "_suffix",
         "base_offset",
         "directory",
         "first_timestamp",
@@ -45,20 +49,21 @@ class Segment:
         "time_index",
     )
 
-    def __init__(self, store: Store, directory: Path, base_offset: int) -> None:
-        name = f"{base_offset:020d}"
+    def __init__(self, store: Store, directory: Path, base_offset: int, suffix: str = "") -> None:
         self._store = store
+        self._suffix = suffix
         self.directory = directory
         self.base_offset = base_offset
-        self.log: LogFile = store.open(directory / f"{name}.log")
-        self.index = OffsetIndex(store, directory / f"{name}.index", base_offset)
-        self.time_index = TimeIndex(store, directory / f"{name}.timeindex", base_offset)
+        self.log: LogFile = store.open(self.path)
+        self.index = OffsetIndex(store, self._named(".index"), base_offset)
+        self.time_index = TimeIndex(store, self._named(".timeindex"), base_offset)
         self.next_offset = base_offset
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
         self._since_index = 0
-        self._recent_offsets: list[int] = []
+        self._recent_ends: list[int] = []
+        self._recent_from = base_offset
         self._recent_positions: list[int] = []
 
     @property
@@ -69,7 +74,10 @@ class Segment:
     @property
     def path(self) -> Path:
         """The .log file."""
-        return self.directory / f"{self.base_offset:020d}.log"
+        return self._named(".log")
+
+    def _named(self, kind: str) -> Path:
+        return self.directory / f"{self.base_offset:020d}{kind}{self._suffix}"
 
     def start_empty(self) -> None:
         """Begin a new segment, or forget what is known of it and of its indexes before a scan."""
@@ -80,7 +88,7 @@ class Segment:
         self.max_timestamp_offset = self.base_offset
         self.first_timestamp = None
         self._since_index = 0
-        self._recent_offsets = []
+        self._recent_ends = []
         self._recent_positions = []
 
     def append(
@@ -103,18 +111,21 @@ class Segment:
             self.index.append(last, position)
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
             self._since_index = 0
-            self._recent_offsets = []
+            self._recent_ends = []
             self._recent_positions = []
-        self._recent_offsets.append(first)
+        if not self._recent_ends:
+            self._recent_from = first
+        self._recent_ends.append(last + 1)
         self._recent_positions.append(position)
         self._since_index += size
         self.next_offset = last + 1
 
     def position_of(self, offset: int) -> int:
         """Where the batch begins that holds `offset`, or the first one after it. Raises DamagedLog."""
-        recent = self._recent_offsets
-        if recent and offset >= recent[0]:
-            return self._recent_positions[bisect_right(recent, offset) - 1]
+        recent = self._recent_ends
+        if recent and offset >= self._recent_from:
+            at = bisect_right(recent, offset)  # ends are exclusive: the first batch that reaches beyond the offset
+            return self._recent_positions[at] if at < len(recent) else self.log.size
         for header in self.walk(self.index.position_before(offset)):
             if header.last_offset >= offset:
                 return header.start
@@ -212,7 +223,9 @@ class Segment:
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
             self.next_offset = header.last_offset + 1
-            self._recent_offsets.append(header.base_offset)
+            if not self._recent_ends:
+                self._recent_from = header.base_offset
+            self._recent_ends.append(header.next_offset)
             self._recent_positions.append(header.start)
             since += header.end - header.start
         self._since_index = since
@@ -230,21 +243,22 @@ class Segment:
     def close(self) -> None:
         self.log.close()
 
-    def retire(self) -> None:
-        """Rename the files to .deleted: readers go on, a start removes what a crash left. Raises OSError."""
-        for path in self.files():
-            renamed = path.with_name(path.name + DELETED)
-            if path == self.path:
-                self.log.move(renamed)
-            elif path.name in self._store.names(self.directory):
-                self._store.rename(path, renamed)
+    def move_to(self, suffix: str) -> None:
+        """Rename the files, the .log last: who reads it goes on. Raises OSError.
+
+        suffix  CLEANED, SWAP, DELETED, or nothing for a segment of the log
+        """
+        self._suffix = suffix
+        self.index.move(self._named(".index"))
+        self.time_index.move(self._named(".timeindex"))
+        self.log.move(self._named(".log"))
 
     def remove(self) -> None:
-        """Take retired files from the disk."""
+        """Take the files from the disk."""
         self.close()
         for path in self.files():
-            self._store.remove(path.with_name(path.name + DELETED))
+            self._store.remove(path)
 
     def files(self) -> list[Path]:
         """Every file of the segment that may exist."""
-        return [self.path.with_suffix(suffix) for suffix in (".log", ".index", ".timeindex", ".txnindex")]
+        return [self._named(kind) for kind in (".log", ".index", ".timeindex", ".txnindex")]

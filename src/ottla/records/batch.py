@@ -53,6 +53,7 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+"""The base timestamp says until when the batch's tombstones stay (KIP-534); deltas are from it as ever."""
 
 # Kafka has no bound on what a whole batch may unpack to; this one keeps a decompression bomb from taking the memory.
 UNPACK_LIMIT: Final = 2**31 - 1
@@ -202,23 +203,26 @@ def build(
     timestamp_type: int = 0,
     leader_epoch: int = -1,
     control: bool = False,
+    base_timestamp: int | None = None,
 ) -> bytes:
     """One batch of `records`, whose offsets are absolute and must not fall below `base_offset`.
+
+    Timestamps are written as distances from `base_timestamp`, by default the first record's.
 
     With timestamp_type 1 (LogAppendTime) the newest record's timestamp becomes everyone's. Raises ValueError for an
     unknown codec or offsets out of range.
     """
     out = BytesWriter()
     body = BytesWriter()
-    base_timestamp: i64 = NO_TIMESTAMP
+    base_at: i64 = NO_TIMESTAMP if base_timestamp is None else base_timestamp
     max_timestamp: i64 = NO_TIMESTAMP
     count: i64 = 0
     last_delta: i64 = -1
     base: i64 = base_offset
     for record in records:
         timestamp: i64 = record.timestamp
-        if count == 0:
-            base_timestamp = timestamp
+        if count == 0 and base_timestamp is None:
+            base_at = timestamp
         max_timestamp = max(max_timestamp, timestamp)
         delta: i64 = record.offset
         delta -= base
@@ -227,7 +231,7 @@ def build(
         last_delta = delta
         body.truncate(0)
         body.append(0)
-        write_varint(body, wrapped(timestamp, -base_timestamp))
+        write_varint(body, wrapped(timestamp, -base_at))
         write_varint(body, delta)
         _write_bytes(body, record.key)
         _write_bytes(body, record.value)
@@ -248,7 +252,7 @@ def build(
     header.leader_epoch = leader_epoch
     header.attributes = attributes
     header.last_offset_delta = last_delta
-    header.base_timestamp = base_timestamp
+    header.base_timestamp = base_at
     header.max_timestamp = max_timestamp
     header.producer_id = producer_id
     header.producer_epoch = producer_epoch

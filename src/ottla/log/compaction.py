@@ -1,0 +1,221 @@
+"""Compaction: of every key only its newest record stays; offsets never change (cleanup.policy=compact).
+
+A pass over one log, in small steps between the broker's other work:
+
+    1  map      key -> newest offset, from the records since the last pass up to the segment that is written to
+    2  copy     every segment before that end, batch by batch, without records whose key has a newer one; neighbours that have
+                become small go into one file together. What is written ends in .cleaned
+    3  swap     .cleaned becomes .swap, the old files .deleted, .swap the segment. The .log file's turn comes last, so that
+                a start knows by its name how far a crash let us come (`recovery.load_segments`): .cleaned is thrown away,
+                .swap is carried through
+
+What stays beside the newest records:
+
+    tombstones       for delete.retention.ms after the first pass that saw them. That pass writes the end of this time, the
+                     delete horizon, in place of the batch's base timestamp (KIP-534)
+    empty batches    where a batch was the last of its producer: it carries the producer's sequence
+
+Records without a key, which a compacted topic does not take but may have had before, go. A step reads about 256 KiB.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.log.segment import CLEANED, DamagedLog, Segment
+from ottla.log.store import Store
+from ottla.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    build,
+    crc_ok,
+    read_header,
+    records_of,
+    seal,
+)
+from ottla.records.errors import CorruptRecords
+from ottla.records.record import Record
+
+_STEP_BYTES: Final = 256 << 10
+_MOST_KEYS: Final = 1_000_000
+"""Keys of one pass: the map of a million small keys takes about 150 MB. What comes after them waits for the next pass."""
+
+
+class Rules(NamedTuple):
+    """What a pass needs of the topic's configuration."""
+
+    segment_bytes: int
+    index_interval_bytes: int
+    delete_retention_ms: int
+
+
+class Pass:
+    """One compaction of `segments`, the oldest of a log, none of which is written to any more.
+
+    first_dirty   offset (inclusive) from which on nothing was ever compacted
+    last_offsets  the last offset of each producer that the broker remembers, by producer id
+
+    `steps` does the work; afterwards `replaced` says what to swap and `end` (exclusive) up to where the log is clean.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Path,
+        segments: Sequence[Segment],
+        first_dirty: int,
+        rules: Rules,
+        last_offsets: Mapping[int, int],
+        now_ms: int,
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._segments = segments
+        self._first_dirty = first_dirty
+        self._rules = rules
+        self._last_offsets = last_offsets
+        self._now_ms = now_ms
+        self._newest: dict[bytes, int] = {}
+        self.end = first_dirty
+        self.replaced: list[tuple[list[Segment], Segment]] = []
+
+    def steps(self) -> Iterator[None]:
+        """Do the work, and stop after each step. Raises DamagedLog and OSError; `abandon` then removes what was written."""
+        yield from self._map()
+        for group in self._groups():
+            fresh = Segment(self._store, self._directory, group[0].base_offset, CLEANED)
+            fresh.start_empty()
+            self.replaced.append((group, fresh))
+            fresh.log.fileno()  # a segment that ends up empty is a file too
+            yield from self._copy(group, fresh)
+            fresh.next_offset = group[-1].next_offset
+            fresh.log.flush()
+            fresh.seal()
+
+    def abandon(self) -> None:
+        """Remove what was written so far."""
+        for _, fresh in self.replaced:
+            fresh.remove()
+        self.replaced.clear()
+
+    def _map(self) -> Iterator[None]:
+        newest = self._newest
+        done = 0
+        for segment in self._segments:
+            if segment.next_offset <= self._first_dirty:
+                continue
+            for header, data in _batches(segment, self._first_dirty):
+                if not header.is_control:
+                    for record in _records(segment, header, data):
+                        if record.key is not None:
+                            newest[record.key] = record.offset
+                self.end = header.next_offset
+                if len(newest) >= _MOST_KEYS:
+                    return
+                done += len(data)
+                if done >= _STEP_BYTES:
+                    done = 0
+                    yield
+            self.end = segment.next_offset
+
+    def _groups(self) -> Iterator[list[Segment]]:
+        """Neighbours that fit one segment together, all of what lies before `end`."""
+        group: list[Segment] = []
+        size = 0
+        for segment in self._segments:
+            if segment.base_offset >= self.end:
+                break
+            fits = size + segment.size <= self._rules.segment_bytes
+            if group and not (fits and segment.next_offset - group[0].base_offset <= 0x7FFFFFFF):
+                yield group
+                group, size = [], 0
+            group.append(segment)
+            size += segment.size
+        if group:
+            yield group
+
+    def _copy(self, group: list[Segment], fresh: Segment) -> Iterator[None]:
+        done = 0
+        for segment in group:
+            for header, data in _batches(segment, segment.base_offset):
+                kept = data if header.is_control else self._kept(segment, header, data)
+                if kept is not None:
+                    fresh.append(read_header(kept, 0), header.base_offset, (kept,), self._rules.index_interval_bytes)
+                done += len(data)
+                if done >= _STEP_BYTES:
+                    done = 0
+                    yield
+
+    def _kept(self, segment: Segment, header: BatchHeader, data: bytes) -> bytes | None:
+        """What remains of a batch: all of it as it is, a smaller one, an empty one, or nothing."""
+        records = _records(segment, header, data)
+        horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
+        kept = [record for record in records if self._stays(record, horizon)]
+        fresh_tombstones = horizon is None and any(record.value is None for record in kept)
+        if len(kept) == len(records) and not fresh_tombstones:
+            return data if records or self._carries_sequence(header) else None
+        if kept:
+            if fresh_tombstones:
+                horizon = self._now_ms + self._rules.delete_retention_ms
+            return _rebuilt(header, kept, horizon)
+        return _emptied(header) if self._carries_sequence(header) else None
+
+    def _stays(self, record: Record, horizon: int | None) -> bool:
+        if record.offset >= self.end:
+            return True
+        if record.key is None or self._newest.get(record.key, -1) > record.offset:
+            return False
+        return record.value is not None or horizon is None or self._now_ms < horizon
+
+    def _carries_sequence(self, header: BatchHeader) -> bool:
+        return header.producer_id >= 0 and self._last_offsets.get(header.producer_id) == header.last_offset
+
+
+def _batches(segment: Segment, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Header (positions in `data`) and bytes of every batch that reaches `from_offset`. Raises DamagedLog."""
+    for place in segment.walk(segment.position_of(from_offset)):
+        data = segment.log.read(place.start, place.end - place.start)
+        header = read_header(data, 0)
+        if not crc_ok(data, header):
+            raise DamagedLog(f"{segment.path} at position {place.start}: the CRC of a batch is wrong")
+        yield header, data
+
+
+def _records(segment: Segment, header: BatchHeader, data: bytes) -> list[Record]:
+    if header.count == 0:
+        return []
+    try:
+        return records_of(data)
+    except CorruptRecords as cause:
+        raise DamagedLog(f"{segment.path}, the batch at offset {header.base_offset}: {cause}") from None
+
+
+def _rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytes:
+    """The batch with these records only. Everything that says where it came from stays: offsets, producer, sequence."""
+    made = build(kept, base_offset=header.base_offset, codec=header.compression, base_timestamp=horizon)
+    fresh = read_header(made, 0)
+    fresh.attributes = header.attributes | (DELETE_HORIZON if horizon is not None else 0)
+    if header.timestamp_type:
+        fresh.max_timestamp = header.max_timestamp
+    return seal(_as_before(fresh, header), made[HEADER_SIZE:])
+
+
+def _emptied(header: BatchHeader) -> bytes:
+    """The batch without a record, for its producer's sequence."""
+    made = build([], base_offset=header.base_offset)
+    fresh = read_header(made, 0)
+    fresh.attributes = header.attributes & ~(DELETE_HORIZON | CODEC_MASK)
+    fresh.base_timestamp = fresh.max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)
+    return seal(_as_before(fresh, header), b"")
+
+
+def _as_before(fresh: BatchHeader, header: BatchHeader) -> BatchHeader:
+    fresh.leader_epoch = header.leader_epoch
+    fresh.last_offset_delta = header.last_offset_delta
+    fresh.producer_id = header.producer_id
+    fresh.producer_epoch = header.producer_epoch
+    fresh.base_sequence = header.base_sequence
+    return fresh

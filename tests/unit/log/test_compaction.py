@@ -1,0 +1,253 @@
+"""Compaction: the newest record of every key stays, at its offset, through rolls, restarts and crashes."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.log.config import LogConfig
+from ottla.log.log import Log, StorageError
+from ottla.log.segment import SWAP
+from ottla.log.store import DiskStore
+from ottla.protocol.errors import NONE
+from ottla.records.batch import DELETE_HORIZON, build, scan
+from ottla.records.record import Record
+
+NOW = 1_700_000_000_000
+DAY = 86_400_000
+KEYS = [b"a", b"b", b"c", b"d"]
+
+
+def opened(directory: Path, **config: object) -> Log:
+    directory.mkdir(exist_ok=True)
+    given_ = {"segment_bytes": 400, "min_cleanable_dirty_ratio": 0.01, **config}
+    return Log(DiskStore(), directory, LogConfig(cleanup_policy=("compact",), **given_))  # type: ignore[arg-type]
+
+
+def append(log: Log, *pairs: tuple[bytes, bytes | None], codec: int = 0, **producer: int) -> None:
+    batch = build([Record(at, NOW + at, key, value) for at, (key, value) in enumerate(pairs)], codec=codec, **producer)  # type: ignore[arg-type]
+    assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
+    log.high_watermark = log.end_offset
+
+
+def compact(log: Log, now_ms: int = NOW) -> int:
+    """One pass; returns how many segments it took away."""
+    gone = [segment for step in log.compact(now_ms) for segment in step]
+    for segment in gone:
+        segment.remove()
+    return len(gone)
+
+
+def content(log: Log) -> dict[int, tuple[bytes | None, bytes | None]]:
+    return {record.offset: (record.key, record.value) for record in log.records()}
+
+
+def newest(pairs: list[tuple[bytes, bytes | None]], clean: int) -> dict[int, tuple[bytes, bytes | None]]:
+    """What must be left when the records below `clean` are compacted: they, but for those with a newer one below it."""
+    last = {key: offset for offset, (key, _) in enumerate(pairs) if offset < clean}
+    return {offset: pair for offset, pair in enumerate(pairs) if offset >= clean or last[pair[0]] == offset}
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4], ids=["plain", "gzip", "zstd"])
+def test_the_newest_of_every_key_stays(tmp_path: Path, codec: int) -> None:
+    log = opened(tmp_path / "t-0")
+    pairs: list[tuple[bytes, bytes | None]] = [(KEYS[at % 3], b"%d" % at * 20) for at in range(30)]
+    for at in range(0, 30, 2):
+        append(log, *pairs[at : at + 2], codec=codec)
+    before = log.size
+    assert log.dirtiness(NOW) == 1.0
+    assert compact(log) > 2
+    assert content(log) == newest(pairs, log.clean_until)
+    assert log.size < before
+    assert (log.start_offset, log.end_offset, log.dirtiness(NOW)) == (0, 30, 0.0)
+    log.close()
+    again = Log(DiskStore(), log.directory, log.config, recovery_point=30)
+    assert content(again) == newest(pairs, log.clean_until)
+    append(again, (b"z", b"z"))
+    assert again.end_offset == 31
+    again.close()
+
+
+def test_offsets_in_gaps_are_read_on_from_what_follows(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=200)
+    for at in range(20):
+        append(log, (b"k", b"%d" % at * 30))
+    compact(log)
+    left = sorted(content(log))
+    for offset in range(20):
+        region = log.read(offset, 1 << 20, log.end_offset, whole_first=True)
+        assert region is not None
+        first = min(header.base_offset for header in scan(region.read()).batches)
+        assert first == min(each for each in left if each >= offset)
+    log.close()
+
+
+def test_tombstones_stay_until_their_horizon(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", delete_retention_ms=DAY)
+    append(log, (b"a", b"1"), (b"b", b"1"))
+    append(log, (b"a", None))
+    append(log, *[(b"x", b"." * 100)] * 3)
+    append(log, *[(b"x", b"." * 100)] * 3)
+    compact(log)
+    assert (content(log)[2], 0 in content(log)) == ((b"a", None), False)
+    region = log.read(2, 1 << 20, log.end_offset, whole_first=True)
+    assert region is not None
+    header = scan(region.read()).batches[0]
+    assert (header.attributes & DELETE_HORIZON, header.base_timestamp) == (DELETE_HORIZON, NOW + DAY)
+    (tombstone,) = [record for record in log.records() if record.offset == 2]
+    assert tombstone.timestamp == NOW
+    for now, there in ((NOW + DAY - 1, True), (NOW + DAY, False)):
+        for _ in range(2):
+            append(log, *[(b"x", b"." * 100)] * 3)
+        compact(log, now)
+        assert (2 in content(log)) == there
+    assert content(log)[1] == (b"b", b"1")
+    log.close()
+
+
+def test_the_last_batch_of_a_producer_stays_though_empty(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    append(log, (b"a", b"1"), producer_id=7, producer_epoch=0, base_sequence=0)
+    append(log, (b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=1)
+    for _ in range(4):
+        append(log, *[(b"a", b"." * 100)] * 3)
+    compact(log)
+    region = log.read(0, 1 << 20, log.end_offset, whole_first=True)
+    assert region is not None
+    first = scan(region.read()).batches[0]
+    assert (first.base_offset, first.count, first.producer_id, first.base_sequence) == (1, 0, 7, 1)
+    log.close(clean=False)
+    again = Log(DiskStore(), log.directory, log.config)
+    batch = build([Record(0, NOW, b"a", b"3")], producer_id=7, producer_epoch=0, base_sequence=1)
+    assert again.append(batch, 0, len(batch), 0, NOW).base_offset == 1  # a repeated batch is known
+    again.close()
+
+
+def test_what_is_too_young_waits(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", min_compaction_lag_ms=1000)
+    for _ in range(6):
+        append(log, *[(b"a", b"." * 100)] * 3)
+    assert (log.dirtiness(NOW + 500), log.dirtiness(NOW + 5000)) == (0.0, 1.0)
+    log.close()
+
+
+def test_what_waited_too_long_goes_first(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
+    for _ in range(6):
+        append(log, *[(b"a", b"." * 100)] * 3)
+    compact(log)
+    append(log, *[(b"b", b"." * 100)] * 3)
+    append(log, *[(b"b", b"." * 100)] * 3)
+    assert log.dirtiness(NOW + 500) == 0.0
+    assert 0.0 < log.dirtiness(NOW + 2000) < 1.0
+    log.close()
+
+
+def test_damage_stops_compaction_and_changes_nothing(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    for _ in range(6):
+        append(log, *[(b"a", b"." * 100)] * 3)
+    path = log.directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    names = sorted(each.name for each in log.directory.iterdir())
+    with pytest.raises(StorageError, match=r"00000000000000000000\.log at position 0: the CRC"):
+        compact(log)
+    assert sorted(each.name for each in log.directory.iterdir()) == names
+    assert log.dirtiness(NOW) == 0.0
+    log.close()
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+class MortalStore(DiskStore):
+    """Dies before its n-th rename or removal."""
+
+    def __init__(self) -> None:
+        self.left = -1
+
+    def _maybe_die(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise Crash
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._maybe_die()
+        super().rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        self._maybe_die()
+        super().remove(path)
+
+
+@pytest.mark.parametrize("at", range(1, 40))
+def test_a_crash_at_any_rename_loses_nothing(tmp_path: Path, at: int) -> None:
+    store = MortalStore()
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    config = LogConfig(segment_bytes=400, cleanup_policy=("compact",))
+    log = Log(store, directory, config)
+    pairs: list[tuple[bytes, bytes | None]] = [(KEYS[at % 3], b"%d" % at * 20) for at in range(30)]
+    for number in range(0, 30, 2):
+        append(log, *pairs[number : number + 2])
+    store.left = at
+    try:
+        compact(log)
+    except Crash:
+        log.close(clean=False)
+    else:
+        log.close()
+    store.left = -1
+    again = Log(store, directory, config, recovery_point=log.recovery_point)
+    found = content(again)
+    assert not [name for name in directory.iterdir() if name.suffix in (".cleaned", SWAP, ".deleted")]
+    assert again.end_offset == 30
+    assert newest(pairs, 30).items() <= found.items() <= dict(enumerate(pairs)).items()
+    compact(again)
+    assert content(again) == newest(pairs, again.clean_until)
+    again.close()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 60), st.booleans()), min_size=1, max_size=80), st.data()
+)
+def test_any_history_is_compacted_to_its_newest(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[bytes, int, bool]], data: st.DataObject
+) -> None:
+    log = opened(tmp_path_factory.mktemp("compaction") / "t-0", segment_bytes=data.draw(st.integers(200, 2000)))
+    pairs: list[tuple[bytes, bytes | None]] = []
+    at = 0
+    while at < len(history):
+        count = data.draw(st.integers(1, 4))
+        chunk = [(key, None if dead else b"v" * size) for key, size, dead in history[at : at + count]]
+        append(log, *chunk, codec=data.draw(st.sampled_from([0, 1])))
+        pairs += chunk
+        at += count
+        if data.draw(st.integers(0, 5)) == 0:
+            compact(log)
+            assert content(log) == newest(pairs, log.clean_until)
+    compact(log)
+    assert content(log) == newest(pairs, log.clean_until)
+    log.close()
+    again = Log(DiskStore(), log.directory, log.config, recovery_point=log.end_offset)
+    assert content(again) == newest(pairs, log.clean_until)
+    again.close()
+
+
+def test_an_emptied_segment_keeps_its_place_after_an_unclean_stop(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=400)
+    for number in range(12):
+        append(log, *[(key, b"%d" % number * 30) for key in KEYS])
+    compact(log)
+    assert log.directory.joinpath(f"{0:020d}.log").stat().st_size == 0
+    before = content(log)
+    log.close(clean=False)
+    again = Log(DiskStore(), log.directory, log.config)
+    assert again.retain(NOW) == []
+    assert (again.start_offset, content(again)) == (0, before)
+    again.close()
