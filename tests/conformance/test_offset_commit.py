@@ -20,6 +20,8 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from ottla.testing import EmbeddedBroker
 
 from .conftest import Topic, TopicFactory, Wire, versions
 from .members import Member, committed, described, new_group, stable, wait_for
@@ -63,6 +65,23 @@ def test_version_0_is_stored_with_the_others(broker: Wire, topic: Topic, ottla_o
     group_id = new_group(broker)
     assert codes(broker.send(commit(group_id, topic, 0), 0)) == [(0, NONE)]
     assert committed(broker, group_id, topic.name) == (5, "")
+
+
+@pytest.mark.parametrize("first", ["commit", "fetch"])
+def test_version_0_needs_no_coordinator_to_be_asked_for(ottla_only: None, first: str) -> None:
+    """Kafka 0.8.1 had no FindCoordinator: nothing but these requests can create the offsets topic for its clients."""
+    with EmbeddedBroker() as fresh:
+        wire = Wire(fresh.address, is_kafka=False)
+        topic = TopicFactory(wire)()
+        asked = OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])
+        fetch = OffsetFetchRequest(group_id="of 0.8.1", topics=[asked])
+        if first == "fetch":
+            (found,) = wire.send(fetch, 0).topics[0].partitions
+            assert (found.committed_offset, found.error_code) == (-1, NONE)
+        assert codes(wire.send(commit("of 0.8.1", topic, 0), 0)) == [(0, NONE)]
+        (found,) = wire.send(fetch, 0).topics[0].partitions
+        assert (found.committed_offset, found.error_code) == (5, NONE)
+        wire.close()
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 7])

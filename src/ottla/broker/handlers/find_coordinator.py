@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 _logger = logging.getLogger("ottla.broker")
-_TOPICS: Final = {0: "__consumer_offsets", 1: "__transaction_state", 2: "__share_group_state"}
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_TOPICS: Final = {0: OFFSETS_TOPIC, 1: "__transaction_state", 2: "__share_group_state"}
 _SHARE: Final = 2
 _FIRST_WITH_SHARE: Final = 6
 _FIRST_WITH_SEVERAL: Final = 4
@@ -76,12 +77,8 @@ def _find(key: str, request: FindCoordinatorRequest, broker: "Broker") -> _Found
         return _Found(INVALID_REQUEST)
     if request.key_type == _SHARE and not (request.context.version >= _FIRST_WITH_SHARE and _is_share_key(key)):
         return _Found(INVALID_REQUEST)
-    if name not in broker.image.topics:
-        try:
-            broker.create_internal_topic(name)
-        except Refused as refused:
-            _logger.warning("cannot create %s: %s", name, refused.message)
-            return _Found(COORDINATOR_NOT_AVAILABLE)
+    if not provide_internal_topic(name, broker):
+        return _Found(COORDINATOR_NOT_AVAILABLE)
     image = broker.image
     partitions = image.topics[name].partitions
     node = image.brokers.get(partitions[partition_of(key, len(partitions))].leader)
@@ -89,6 +86,17 @@ def _find(key: str, request: FindCoordinatorRequest, broker: "Broker") -> _Found
         return _Found(COORDINATOR_NOT_AVAILABLE)
     host, port = broker.advertised(request.context.address)
     return _Found(NONE, node.node_id, node.host or host, port if node.port < 0 else node.port)
+
+
+def provide_internal_topic(name: str, broker: "Broker") -> bool:
+    """Create the topic that a coordinator keeps its state in, unless it is there; False where that cannot be."""
+    if name not in broker.image.topics:
+        try:
+            broker.create_internal_topic(name)
+        except Refused as refused:
+            _logger.warning("cannot create %s: %s", name, refused.message)
+            return False
+    return True
 
 
 def _is_share_key(key: str) -> bool:

@@ -12,7 +12,8 @@ Behaviour
     a generation, but no such group     GROUP_ID_NOT_FOUND; before version 9 ILLEGAL_GENERATION
 
 Versions
-    0  no generation or member; once kept in ZooKeeper, here with the others
+    0  no generation or member; once kept in ZooKeeper, here with the others. Kafka 0.8.1, whose clients send it, had no
+       FindCoordinator, so that the offsets topic is created here as well
     1  a timestamp per partition
     2  RetentionTimeMs up to version 4 (KIP-211 took it away)
     6  leader epochs (KIP-320)
@@ -23,6 +24,7 @@ Versions
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
+from ottla.broker.handlers.find_coordinator import OFFSETS_TOPIC, provide_internal_topic
 from ottla.coordinators import offsets
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
@@ -43,6 +45,8 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 
 @handles(OffsetCommitRequest)
 def offset_commit(request: OffsetCommitRequest, broker: "Broker") -> Answer[OffsetCommitResponse]:
+    if request.context.version == 0:
+        provide_internal_topic(OFFSETS_TOPIC, broker)
     refused = [_refused_partitions(topic, request.context.version, broker.image) for topic in request.topics]
     if not any(refused):
         return broker.groups.run(request.group_id, offsets.commit, request)

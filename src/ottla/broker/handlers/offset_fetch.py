@@ -8,6 +8,7 @@ Behaviour
                                               up to 7, on the group from 8 on
 
 Versions
+    0  once from ZooKeeper, here with the others; creates the offsets topic, as OffsetCommit 0 does
     2  null topics, an error of the whole
     5  leader epochs (KIP-320)
     7  require stable (KIP-447): offsets that an open transaction is about to commit
@@ -19,6 +20,7 @@ Versions
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
+from ottla.broker.handlers.find_coordinator import OFFSETS_TOPIC, provide_internal_topic
 from ottla.coordinators import offsets
 from ottla.coordinators.runtime import gather
 from ottla.protocol.answer import Answer
@@ -47,6 +49,8 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 @handles(OffsetFetchRequest)
 def offset_fetch(request: OffsetFetchRequest, broker: "Broker") -> Answer[OffsetFetchResponse]:
     version = request.context.version
+    if version == 0:
+        provide_internal_topic(OFFSETS_TOPIC, broker)
     if version < _FIRST_WITH_GROUPS:
         group = OffsetFetchRequestGroup(group_id=request.group_id, topics=_as_topics(request))
         return gather([_fetched(group, broker)], lambda groups: _single(request, groups[0]))
