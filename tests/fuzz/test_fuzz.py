@@ -16,8 +16,8 @@ from tests.fuzz.targets import TARGETS, run
 from tests.oracles.dice import MessageDice, declared_messages
 
 REGRESSIONS = Path(__file__).parent / "regressions.txt"
-SECONDS = {"log": 2.0, "small_files": 1.0, "marker": 0.3, "snapshot": 0.5}
-SECONDS_OTHERWISE = 1.5
+SECONDS = {"log": 1.5, "small_files": 0.7, "marker": 0.3, "snapshot": 0.5}
+SECONDS_OTHERWISE = 1.0
 SEALED = {"batches", "produced", "for_old_clients", "log"}
 
 
@@ -84,6 +84,6 @@ def test_damaged_messages(name: str, seed: int, soak: int) -> None:
     cls = declared_messages()[name]
     dice = MessageDice(rng)
     for version in range(cls.VERSIONS.first, cls.VERSIONS.last + 1):
-        for _ in range(20 * soak):
+        for _ in range(10 * soak):
             good = codec.encode(dice.message(cls, version), version)
             attempt(f"{name}/{version}", damaged(good, good, rng))
