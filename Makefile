@@ -1,5 +1,5 @@
 # Every target is one script under scripts/, which can be run as well without make.
-.PHONY: demo test check conformance-kafka bench soak wheel format setup
+.PHONY: demo test check conformance-kafka interop bench soak wheel format setup
 
 setup:
 	scripts/setup
@@ -11,6 +11,8 @@ check:
 	scripts/check
 conformance-kafka:
 	scripts/conformance-kafka
+interop:
+	scripts/interop
 bench:
 	scripts/bench
 soak:

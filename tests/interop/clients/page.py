@@ -10,21 +10,24 @@ from ottla.protocol.api import APIS
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 _HEAD = """# Clients
 
-Ottla serves every protocol version from Kafka 0.8 to 4.4, and these clients show it: fifteen years of them do the same steps against a broker
-behind a proxy that writes down which API versions they use. This page is made by `make interop`, which fetches the clients
-with Maven, pip, Go and npm.
+Ottla serves every protocol version from Kafka 0.8 to 4.4. Clients from 2013 to today show it: they do the same steps
+against a broker behind a proxy that writes down which API versions they use. This page is made by `make interop`, which
+fetches the clients with Maven, pip, Go and npm.
 
 Every client, as far as it knows how,
 
-- **admin** creates a topic with three partitions, looks at it and deletes it,
-- **produces** 100 records with keys, arbitrary bytes and null values (empty ones where the client is older than null values) with each compression named,
-- **fetches** them all and compares them byte for byte,
-- **offsets** asks for the earliest and the latest,
-- **commits** an offset without being a member of a group, and reads it back,
+- **admin**: creates a topic with three partitions, looks at it and deletes it;
+- **produces** 100 records with keys, arbitrary bytes and null values (empty ones where the client is older than null
+  values), once for each compression named;
+- **fetch**: reads them all and compares them byte for byte;
+- **offsets**: asks for the earliest and the latest;
+- **commit**: commits an offset without being a member of a group, and reads it back;
 - **group**: joins one, reads everything, commits and leaves; a second member resumes there and gets only what is new.
 
-Afterwards a modern client (confluent-kafka) reads back what the client wrote, and the broker's log is looked at: each batch has to be compressed as
-the client was told to. ✓ is passed, ✗ failed, – is what the client does not have, with the reason below.
+**Read back**: confluent-kafka at its newest reads what the client wrote. **Stored**: each batch in the broker's log is
+compressed as the client was told to; a client that silently sends something else is found out.
+
+✓ is passed, ✗ failed, – is what the client does not have, with the reason below.
 
 ## Results
 
@@ -84,11 +87,18 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def _results(rows: list[Row]) -> str:
-    header = ["client", "produces", *_STEPS, "read back", "result"]
+    header = ["client", "produces", *_STEPS, "read back", "stored", "result"]
     return _table(
         header,
         [
-            [row.client, row.produced(), *map(row.mark, _STEPS), row.mark("read back"), row.all_well()]
+            [
+                row.client,
+                row.produced(),
+                *map(row.mark, _STEPS),
+                row.mark("read back"),
+                row.mark("compressed"),
+                row.all_well(),
+            ]
             for row in rows
         ],
     )
@@ -138,7 +148,7 @@ def write(rows: list[Row]) -> None:
         "As the proxy saw them; most clients settle on the newest that they and the broker know.\n\n",
         _versions(rows),
         "\n## The versions that any of them used\n\n",
-        "What no client above speaks is held by the conformance tests, which run through every version of every API that is served.\n\n",
+        "The conformance tests run through every version of every API that is served, also those that no client above speaks.\n\n",
         _coverage(rows),
     ]
     PAGE.write_text("".join(parts), encoding="utf-8")

@@ -76,12 +76,12 @@ def _expected_steps(tier: Tier) -> list[str]:
     return ["admin", *produce, "fetch", "offsets", "commit", "group", "resume"]
 
 
-def _run_program(command: list[str], outcome: Outcome, bootstrap: str, topic: str) -> None:
+def _run_program(command: list[str], outcome: Outcome, bootstrap: str, topic: str, logs: Path) -> None:
     tier = outcome.tier
     settings = [f"{name}={value}" for name, value in tier.settings.items()]
     lacking = [f"lacks={','.join(tier.lacks)}"] if tier.lacks else []
     arguments = [*command, bootstrap, topic, f"group-{topic}", tier.codecs, *settings, *lacking]
-    with open(CACHE / f"{tier.name}.log", "wb") as log:
+    with open(logs / f"{tier.name}.log", "wb") as log:
         program = subprocess.Popen(
             arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
@@ -130,12 +130,16 @@ def _compressions(outcome: Outcome, log: Path) -> None:
             if base_offset < SHARE * len(codecs):
                 found[base_offset // SHARE].add(CODECS[attributes & 0b111])
             at += length + _BATCH_LENGTH_FROM
-    wrong = [f"{codec} is stored as {' and '.join(sorted(those))}" for codec, those in zip(codecs, found, strict=True) if those != {codec}]
+    wrong = [
+        f"{codec} is stored as {' and '.join(sorted(those))}"
+        for codec, those in zip(codecs, found, strict=True)
+        if those != {codec}
+    ]
     outcome.set("compressed", "fail" if wrong else "pass", "; ".join(wrong))
 
 
-def run(tier: Tier, broker: str | None) -> Outcome:
-    """Prepare the tier's environment and let its program do its steps."""
+def run(tier: Tier, logs: Path, broker: str | None = None) -> Outcome:
+    """Prepare the tier's environment and let its program do its steps; what it says on stderr comes into `logs`."""
     outcome = Outcome(tier)
     sys.stdout.write(f"{tier.name}\n")
     try:
@@ -146,11 +150,11 @@ def run(tier: Tier, broker: str | None) -> Outcome:
     topic = f"interop-{uuid.uuid4().hex[:12]}"
     begun = time.monotonic()
     if broker:
-        _run_program(command, outcome, broker, topic)
+        _run_program(command, outcome, broker, topic, logs)
         _read_back(outcome, broker, topic)
     else:
         with _observed_broker() as (observer, data_dir):
-            _run_program(command, outcome, observer.address, topic)
+            _run_program(command, outcome, observer.address, topic, logs)
             outcome.used = {key: set(versions) for key, versions in observer.used.items()}
             _read_back(outcome, observer.address, topic)
             _compressions(outcome, data_dir / f"{topic}-0")
@@ -169,7 +173,7 @@ def main() -> int:
         sys.stdout.writelines(f"{tier.name}\n" for tier in tiers)
         return 0
     CACHE.mkdir(parents=True, exist_ok=True)
-    outcomes = [run(tier, given.broker) for tier in tiers]
+    outcomes = [run(tier, CACHE, given.broker) for tier in tiers]
     failed = [outcome.tier.name for outcome in outcomes if outcome.failed]
     if not given.only and not given.broker:
         page.write([page.Row(each.tier.client, each.results, each.reasons, each.used) for each in outcomes])

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.interop.clients.contract import Record, Task, equal, records, same, step, task
 
 _PATIENCE_S = 30
-_QUIET_S = 1.0
+_QUIET_S = 0.3
 
 
 def common(given: Task) -> dict[str, Any]:

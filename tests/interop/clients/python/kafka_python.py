@@ -8,7 +8,7 @@ from typing import Any
 warnings.simplefilter("ignore")  # old releases on a new Python
 
 try:
-    import six
+    import six  # type: ignore[import-untyped]
 
     # The copy of six inside kafka-python 1.4 and 2.0 cannot be imported from Python 3.12 on.
     sys.modules["kafka.vendor.six"] = six
@@ -16,11 +16,11 @@ try:
 except ImportError:
     pass  # kafka-python 3 does not need it
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.structs import OffsetAndMetadata
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # noqa: E402  after six
+from kafka.admin import KafkaAdminClient, NewTopic  # noqa: E402
+from kafka.structs import OffsetAndMetadata  # noqa: E402
 
-from tests.interop.clients.contract import Record, Task, equal, records, same, step, task
+from tests.interop.clients.contract import Record, Task, equal, records, same, step, task  # noqa: E402
 
 _PATIENCE_S = 30
 
@@ -66,22 +66,6 @@ def offset_and_metadata(offset: int) -> Any:
     return OffsetAndMetadata(offset, "", *([-1] if len(OffsetAndMetadata._fields) > 2 else []))
 
 
-def connect(source: KafkaConsumer) -> None:
-    """Be connected to the broker before anything asks for the coordinator.
-
-    Forced to 0.8.1, kafka-python takes any broker for the coordinator, and its loop that waits for the connection
-    (ensure_coordinator_ready) never polls the connection: it would turn for ever, on any broker.
-    """
-    client = source._client
-    source.topics()
-    (node,) = (broker.nodeId for broker in client.cluster.brokers())
-    deadline = time.monotonic() + _PATIENCE_S
-    while not client.ready(node):
-        client.poll(timeout_ms=50)
-        if time.monotonic() > deadline:
-            raise TimeoutError("no connection")
-
-
 def admin_step(configs: dict[str, Any], topic: str) -> None:
     admin = KafkaAdminClient(**configs)
     admin.create_topics([NewTopic(topic, 3, 1)])
@@ -99,8 +83,6 @@ def commit_step(configs: dict[str, Any], given: Task) -> None:
     source = consumer(configs, f"{given.group}-alone")
     partition = TopicPartition(given.topic, 0)
     source.assign([partition])
-    if given.settings.get("api_version") == "0.8.1":
-        connect(source)
     source.commit({partition: offset_and_metadata(42)})
     equal(source.committed(partition), 42)
     source.close()

@@ -1,6 +1,7 @@
 """pykafka 2.8: the last release of a client that was given up in 2018."""
 
 import time
+from typing import Any
 
 from pykafka import KafkaClient  # type: ignore[import-not-found]  # in an environment of its own
 from pykafka.common import CompressionType, OffsetType  # type: ignore[import-not-found]
@@ -12,13 +13,13 @@ _PATIENCE_S = 30
 _CODECS = {"none": CompressionType.NONE, "gzip": CompressionType.GZIP, "snappy": CompressionType.SNAPPY}
 
 
-def produce(topic: object, numbers: range, codec: str) -> None:
-    with topic.get_producer(compression=_CODECS[codec], linger_ms=50, min_queued_messages=50) as producer:  # type: ignore[attr-defined]
+def produce(topic: Any, numbers: range, codec: str) -> None:
+    with topic.get_producer(compression=_CODECS[codec], linger_ms=50, min_queued_messages=50) as producer:
         for key, value in records(numbers):
             producer.produce(value, partition_key=key)
 
 
-def take(source: object, count: int) -> list[Record]:
+def take(source: Any, count: int) -> list[Record]:
     """`count` records, and one that follows them, which should not be there."""
     found: list[Record] = []
     deadline = time.monotonic() + _PATIENCE_S
@@ -28,13 +29,13 @@ def take(source: object, count: int) -> list[Record]:
     return found
 
 
-def _one(source: object, found: list[Record]) -> None:
-    message = source.consume()  # type: ignore[attr-defined]  # None after consumer_timeout_ms
+def _one(source: Any, found: list[Record]) -> None:
+    message = source.consume()  # None after consumer_timeout_ms
     if message is not None:
         found.append((message.partition_key, message.value))
 
 
-def created(client: KafkaClient, name: bytes) -> object:
+def created(client: KafkaClient, name: bytes) -> Any:
     """The topic, which asking for it creates.
 
     pykafka expects the first answer to be LEADER_NOT_AVAILABLE; brokers without ZooKeeper say UNKNOWN_TOPIC_OR_PARTITION.
