@@ -141,6 +141,10 @@ class Broker:
             self.config.integer("log.initial.task.delay.ms"),
             self.config.integer("log.retention.check.interval.ms"),
             self.config.integer("log.cleaner.backoff.ms") if self.config.flag("log.cleaner.enable") else -1,
+            (
+                self.config.integer("producer.id.expiration.check.interval.ms"),
+                lambda: self.config.integer("producer.id.expiration.ms"),
+            ),
         )
         self._take_configs()
         self.replicas.load(self.image)

@@ -1,4 +1,5 @@
-"""What a broker does now and then: offsets of all partitions to their checkpoints, old segments off the disk, compaction.
+"""What a broker does now and then: offsets of all partitions to their checkpoints, old segments off the disk, compaction,
+producers that have been silent for too long.
 
 What is no longer part of a log stays on the disk for file.delete.delay.ms, because a socket may still be sending from it; a
 stop removes it at once, nobody reads then. One log at a time is compacted, the dirtiest first, a step a turn of the loop:
@@ -26,6 +27,7 @@ class Maintenance:
     directories            whose checkpoints are written
     first_retention_ms     log.initial.task.delay.ms
     retention_interval_ms  log.retention.check.interval.ms
+    expiry                 producer.id.expiration.check.interval.ms, and producer.id.expiration.ms as it is at the time
     cleaner_backoff_ms     log.cleaner.backoff.ms: the pause when nothing is to be compacted; below zero nothing ever is
     """
 
@@ -38,6 +40,7 @@ class Maintenance:
         first_retention_ms: int,
         retention_interval_ms: int,
         cleaner_backoff_ms: int,
+        expiry: tuple[int, Callable[[], int]],
     ) -> None:
         self._directories = directories
         self._replicas = replicas
@@ -46,6 +49,7 @@ class Maintenance:
         self._first_retention_ms = first_retention_ms
         self._retention_interval_ms = retention_interval_ms
         self._cleaner_backoff_ms = cleaner_backoff_ms
+        self._expiry_interval_ms, self._producer_expiration_ms = expiry
         self._removals: set[Callable[[], None]] = set()
         self._due: dict[Callable[[], None], Cancellable] = {}
 
@@ -53,6 +57,7 @@ class Maintenance:
         """Start the clockwork."""
         self._again(self._checkpoint, _CHECKPOINT_MS)
         self._again(self._retain, self._first_retention_ms)
+        self._again(self._expire_producers, self._expiry_interval_ms)
         if self._cleaner_backoff_ms >= 0:
             self._again(self._clean, self._first_retention_ms)
 
@@ -101,6 +106,12 @@ class Maintenance:
                 _logger.info("%s: segment %d is past its retention", log.name, segment.base_offset)
                 self.remove_later(segment.remove, log.config.file_delete_delay_ms)
         self._again(self._retain, self._retention_interval_ms)
+
+    def _expire_producers(self) -> None:
+        before_ms = self._clock.wall_ms() - self._producer_expiration_ms()
+        for partition in self._replicas.all():
+            partition.log.producers.expire(before_ms)
+        self._again(self._expire_producers, self._expiry_interval_ms)
 
     def _clean(self) -> None:
         """Begin with the dirtiest log, if one is dirty enough."""

@@ -44,6 +44,16 @@ class SequencedBatch(NamedTuple):
     timestamp: int
 
 
+class ActiveProducer(NamedTuple):
+    """What DescribeProducers tells of a producer; the timestamp is that of its newest batch, in ms."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    timestamp: int
+    coordinator_epoch: int
+
+
 class _Producer:
     __slots__ = ("batches", "coordinator_epoch", "epoch", "timestamp")
 
@@ -95,6 +105,19 @@ class ProducerStates:
         producer.batches.append(
             SequencedBatch(header.base_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
         )
+
+    def active(self) -> list[ActiveProducer]:
+        """Every producer that is remembered."""
+        return [
+            ActiveProducer(
+                pid,
+                producer.epoch,
+                producer.batches[-1].last_sequence if producer.batches else -1,
+                producer.timestamp,
+                producer.coordinator_epoch,
+            )
+            for pid, producer in self._producers.items()
+        ]
 
     def last_offsets(self) -> dict[int, int]:
         """The last offset of each producer, by producer id."""

@@ -5,7 +5,7 @@ The wording of refusals is Kafka's: people search for it, and tools print it.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.environment import Random
@@ -59,6 +59,21 @@ def check_name(name: str) -> None:
     else:
         return
     raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
+
+
+def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
+    """Raise Refused unless a partition may have these replicas, given by hand."""
+    if not replicas:
+        text = "The manual partition assignment includes an empty replica list."
+        raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+    if len(set(replicas)) != len(replicas):
+        double = next(node for node in sorted(replicas) if list(replicas).count(node) > 1)
+        text = f"The manual partition assignment includes the broker {double} more than once."
+        raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+    for node in sorted(replicas):
+        if node not in brokers:
+            text = f"The manual partition assignment includes broker {node}, but no such broker is registered."
+            raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
 
 
 class Controller:
@@ -169,17 +184,7 @@ class Controller:
             if replicas is None:
                 text = "partitions should be a consecutive 0-based integer sequence"
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            if not replicas:
-                text = "The manual partition assignment includes an empty replica list."
-                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            if len(set(replicas)) != len(replicas):
-                double = next(node for node in sorted(replicas) if list(replicas).count(node) > 1)
-                text = f"The manual partition assignment includes the broker {double} more than once."
-                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            for node in sorted(replicas):
-                if node not in brokers:
-                    text = f"The manual partition assignment includes broker {node}, but no such broker is registered."
-                    raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            check_replicas(replicas, brokers)
             if placed and len(placed[0].replicas) != len(replicas):
                 text = (
                     f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "

@@ -1,0 +1,63 @@
+"""DescribeProducers: the idempotent producers that a partition remembers (KIP-664).
+
+Behaviour
+    an illegal name               INVALID_TOPIC_EXCEPTION, with a text
+    unknown topic                 UNKNOWN_TOPIC_OR_PARTITION, with a text; an unknown partition of a known topic without
+    silent for long               forgotten (producer.id.expiration.ms); a producer's time is that of its newest batch
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.metadata.controller import check_name
+from ottla.metadata.refusal import Refused
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION, error
+from ottla.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(DescribeProducersRequest)
+def describe_producers(request: DescribeProducersRequest, broker: "Broker") -> Answer[DescribeProducersResponse]:
+    topics = []
+    for topic in request.topics:
+        code, message = NONE, None
+        try:
+            check_name(topic.name)
+            if topic.name not in broker.image.topics:
+                raise Refused(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
+        except Refused as refused:
+            code, message = refused.code, refused.message
+        partitions = [
+            PartitionResponse(partition_index=index, error_code=code, error_message=message)
+            if code != NONE
+            else _described(topic.name, index, broker)
+            for index in topic.partition_indexes
+        ]
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _described(topic: str, index: int, broker: "Broker") -> PartitionResponse:
+    partition = broker.replicas.find(topic, index)
+    if partition is None:
+        return PartitionResponse(partition_index=index, error_code=UNKNOWN_TOPIC_OR_PARTITION)
+    states = [
+        ProducerState(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.timestamp,
+            coordinator_epoch=producer.coordinator_epoch,
+        )
+        for producer in partition.log.producers.active()
+    ]
+    return PartitionResponse(partition_index=index, active_producers=states)

@@ -1,0 +1,57 @@
+"""ElectLeaders: give partitions back to their preferred leader (KIP-183), or to any replica (KIP-460). One broker leads all.
+
+Behaviour
+    a partition that is here     ELECTION_NOT_NEEDED
+    unknown topic, partition     UNKNOWN_TOPIC_OR_PARTITION
+    another election type        INVALID_REQUEST, for each and for the whole
+    topics null                  every topic, without partitions: none needs an election
+
+Versions
+    1  the election type, an error for the whole
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import ELECTION_NOT_NEEDED, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_ELECTION_TYPES: Final = (0, 1)  # preferred, unclean
+
+
+@handles(ElectLeadersRequest)
+def elect_leaders(request: ElectLeadersRequest, broker: "Broker") -> Answer[ElectLeadersResponse]:
+    if request.topic_partitions is None:
+        everything = [ReplicaElectionResult(topic=name) for name in broker.image.topics]
+        return ElectLeadersResponse(replica_election_results=everything)
+    results = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[_result(topic.topic, index, request.election_type, broker) for index in topic.partitions],
+        )
+        for topic in request.topic_partitions
+    ]
+    code = NONE if request.election_type in _ELECTION_TYPES else INVALID_REQUEST
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
+
+
+def _result(topic: str, index: int, election_type: int, broker: "Broker") -> PartitionResult:
+    known = broker.image.topics.get(topic)
+    if election_type not in _ELECTION_TYPES:
+        code, message = INVALID_REQUEST, f"Unknown election type {election_type}"
+    elif known is None:
+        code, message = UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}"
+    elif not 0 <= index < len(known.partitions):
+        code, message = UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{index}"
+    else:
+        code, message = ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+    return PartitionResult(partition_id=index, error_code=code, error_message=message)

@@ -1,0 +1,52 @@
+"""ElectLeaders, over a socket, where one broker leads everything."""
+
+import pytest
+
+from ottla.protocol.errors import name_of
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+
+from .conftest import Topic, Wire, versions
+
+API = ElectLeadersRequest
+
+
+def elected(
+    wire: Wire, version: int, wanted: list[tuple[str, list[int]]] | None, kind: int = 0
+) -> tuple[str, dict[tuple[str, int], tuple[str, str | None]]]:
+    topics = None if wanted is None else [TopicPartitions(topic=name, partitions=parts) for name, parts in wanted]
+    request = ElectLeadersRequest(topic_partitions=topics, timeout_ms=5000)
+    if version >= 1:
+        request.election_type = kind
+    answer = wire.send(request, version)
+    results = {
+        (topic.topic, part.partition_id): (name_of(part.error_code), part.error_message)
+        for topic in answer.replica_election_results
+        for part in topic.partition_result
+    }
+    return name_of(answer.error_code), results
+
+
+@pytest.mark.parametrize("version", versions(API))
+@pytest.mark.parametrize("kind", [0, 1], ids=["preferred", "unclean"])
+def test_nobody_needs_an_election(broker: Wire, topic: Topic, version: int, kind: int) -> None:
+    found = elected(broker, version, [(topic.name, [0, 9]), ("no-such-topic", [0])], kind)
+    assert found == (
+        "NONE",
+        {
+            (topic.name, 0): ("ELECTION_NOT_NEEDED", "Leader election not needed for topic partition."),
+            (topic.name, 9): ("UNKNOWN_TOPIC_OR_PARTITION", f"No such partition as {topic.name}-9"),
+            ("no-such-topic", 0): ("UNKNOWN_TOPIC_OR_PARTITION", "No such topic as no-such-topic"),
+        },
+    )
+
+
+def test_everything_and_nothing(broker: Wire, topic: Topic) -> None:
+    answer = broker.send(ElectLeadersRequest(topic_partitions=None, timeout_ms=5000), 2)
+    assert topic.name in {each.topic for each in answer.replica_election_results}
+    assert elected(broker, 2, None) == ("NONE", {})
+    assert elected(broker, 2, []) == ("NONE", {})
+
+
+def test_another_kind_of_election(broker: Wire, topic: Topic) -> None:
+    unknown = ("INVALID_REQUEST", "Unknown election type 7")
+    assert elected(broker, 2, [(topic.name, [0])], 7) == ("INVALID_REQUEST", {(topic.name, 0): unknown})

@@ -1,0 +1,105 @@
+"""What is done now and then, on a clock that only the test moves."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.broker.maintenance import Maintenance
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.store import DiskStore
+from ottla.records.batch import build
+from ottla.records.record import Record
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+
+
+class World:
+    """Clock and timers in one."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.due: list[tuple[int, Callable[[], None]]] = []
+
+    def wall_ms(self) -> int:
+        return NOW + self.now
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
+        entry = (self.now + delay_ms, callback)
+        self.due.append(entry)
+        return SimpleNamespace(cancel=lambda: self.due.remove(entry) if entry in self.due else None)
+
+    def pass_time(self, ms: int) -> None:
+        until = self.now + ms
+        while self.due and min(self.due, key=lambda entry: entry[0])[0] <= until:
+            entry = min(self.due, key=lambda entry: entry[0])
+            self.due.remove(entry)
+            self.now = entry[0]
+            entry[1]()
+        self.now = until
+
+
+def keeper(world: World, log: Log) -> Maintenance:
+    replicas: Any = SimpleNamespace(all=lambda: [SimpleNamespace(log=log)])
+    return Maintenance([], replicas, world, world, 30_000, 300_000, 15_000, (600_000, lambda: 24 * HOUR))
+
+
+def opened(directory: Path, **config: Any) -> Log:
+    directory.mkdir()
+    return Log(DiskStore(), directory, LogConfig(segment_bytes=400, **config))
+
+
+def append(log: Log, count: int, **producer: int) -> None:
+    for number in range(count):
+        batch = build([Record(0, NOW, b"k", b"%d" % number * 50)], **producer)  # type: ignore[arg-type]
+        assert log.append(batch, 0, len(batch), 0, NOW).error_code == 0
+        log.high_watermark = log.end_offset
+
+
+def test_old_segments_go_and_their_files_a_minute_later(tmp_path: Path) -> None:
+    world, log = World(), opened(tmp_path / "t-0", retention_ms=HOUR)
+    append(log, 10)
+    keep = keeper(world, log)
+    keep.begin()
+    world.pass_time(HOUR)
+    assert log.start_offset == 0
+    world.pass_time(31_000)
+    assert log.start_offset == log.end_offset == 10
+    assert list(log.directory.glob("*.deleted"))
+    world.pass_time(60_000)
+    assert not list(log.directory.glob("*.deleted"))
+    keep.close()
+    assert world.due == []
+    log.close()
+
+
+def test_a_dirty_log_is_compacted_step_by_step(tmp_path: Path) -> None:
+    world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
+    append(log, 10)
+    keep = keeper(world, log)
+    keep.begin()
+    world.pass_time(29_999)
+    assert len(log.records()) == 10
+    world.pass_time(2)
+    assert len(log.records()) < 10
+    keep.close()  # a stop takes what waits to be removed with it
+    assert not list(log.directory.glob("*.deleted"))
+    log.close()
+
+
+def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
+    world, log = World(), opened(tmp_path / "t-0")
+    append(log, 1, producer_id=7, producer_epoch=0, base_sequence=0)
+    keep = keeper(world, log)
+    keep.begin()
+    world.pass_time(23 * HOUR)
+    assert [producer.producer_id for producer in log.producers.active()] == [7]
+    world.pass_time(2 * HOUR)
+    assert log.producers.active() == []
+    keep.close()
+    log.close()
