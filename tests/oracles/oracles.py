@@ -17,7 +17,8 @@ CACHE: Final = Path(os.environ.get("OTTLA_ORACLES_CACHE") or Path.home() / ".cac
 REFERENCE: Final = Path(os.environ.get("OTTLA_REFERENCE_CACHE") or Path.home() / ".cache" / "ottla-reference")
 
 KIO: Final = ("kio 0.6.5", "kio 0.5.0")
-KAFKA: Final = ("Kafka 4.4.0", "Kafka 3.9.1")
+# 4.0.0 is asked about what only 4.0 had (coverage.py).
+KAFKA: Final = ("Kafka 4.4.0", "Kafka 3.9.1", "Kafka 4.0.0")
 ORACLES: Final = KAFKA + KIO
 
 
