@@ -24,8 +24,9 @@ Every client, as far as it knows how,
 - **commit**: commits an offset without being a member of a group, and reads it back;
 - **group**: joins one, reads everything, commits and leaves; a second member resumes there and gets only what is new.
 
-**Read back**: confluent-kafka at its newest reads what the client wrote. **Stored**: each batch in the broker's log is
-compressed as the client was told to; a client that silently sends something else is found out.
+**Read back**: confluent-kafka at its newest reads what the client wrote. **Stored**: each batch of 128
+bytes or more in the broker's log is compressed as the client was told to; a client that silently sends something else is
+found out.
 
 ✓ is passed, ✗ failed, – is what the client does not have, with the reason below.
 
@@ -148,7 +149,7 @@ def write(rows: list[Row]) -> None:
         "As the proxy saw them; most clients settle on the newest that they and the broker know.\n\n",
         _versions(rows),
         "\n## The versions that any of them used\n\n",
-        "The conformance tests run through every version of every API that is served, also those that no client above speaks.\n\n",
+        "The conformance tests run through every version of every API, also those that no client above speaks.\n\n",
         _coverage(rows),
     ]
     PAGE.write_text("".join(parts), encoding="utf-8")
