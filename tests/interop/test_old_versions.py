@@ -3,7 +3,7 @@
 Each produces with every compression of the time, reads back byte for byte, and commits and joins groups where it could.
 """
 
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -32,19 +32,30 @@ def kafka_python(version: str, codecs: str, lacks: dict[str, str]) -> Tier:
     )
 
 
-@pytest.mark.parametrize(
-    ("tier", "produce", "fetch"),
-    [
-        (confluent("0.8.0", "none,snappy", NO_GROUPS | {"commit": "in ZooKeeper"}), {0}, {0}),
-        (confluent("0.9.0", "gzip,lz4", NO_ADMIN), {1}, {1}),
-        (kafka_python("0.8.1", "gzip,snappy", NO_GROUPS), {0}, {0}),
-        (kafka_python("0.10", "none,gzip,snappy,lz4", NO_ADMIN), {2}, {2}),
-        (kafka_python("0.11", "none,gzip,snappy,lz4", NO_ADMIN), {3}, {5}),
-    ],
-    ids=lambda value: value.name if isinstance(value, Tier) else "",
-)
-def test_as_to_an_old_broker(tier: Tier, produce: set[int], fetch: set[int], tmp_path: Path) -> None:
-    outcome = runner.run(tier, tmp_path)
+# Each tier with the versions of Produce and of Fetch that it must be seen to use.
+TIERS = [
+    (confluent("0.8.0", "none,snappy", NO_GROUPS | {"commit": "in ZooKeeper"}), {0}, {0}),
+    (confluent("0.9.0", "gzip,lz4", NO_ADMIN), {1}, {1}),
+    (kafka_python("0.8.1", "gzip,snappy", NO_GROUPS), {0}, {0}),
+    (kafka_python("0.10", "none,gzip,snappy,lz4", NO_ADMIN), {2}, {2}),
+    (kafka_python("0.11", "none,gzip,snappy,lz4", NO_ADMIN), {3}, {5}),
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, runner.Outcome]:
+    """All at once, each with a broker of its own: they wait most of the time."""
+    logs = tmp_path_factory.mktemp("logs")
+    with ThreadPoolExecutor() as threads:
+        done = threads.map(lambda tier: runner.run(tier, logs), [tier for tier, _, _ in TIERS])
+        return {outcome.tier.name: outcome for outcome in done}
+
+
+@pytest.mark.parametrize(("tier", "produce", "fetch"), TIERS, ids=[tier.name for tier, _, _ in TIERS])
+def test_as_to_an_old_broker(
+    outcomes: dict[str, runner.Outcome], tier: Tier, produce: set[int], fetch: set[int]
+) -> None:
+    outcome = outcomes[tier.name]
     assert not outcome.failed, outcome.reasons
     assert (outcome.used[api.PRODUCE], outcome.used[api.FETCH]) == (produce, fetch)
     assert (api.JOIN_GROUP in outcome.used) == ("group" not in tier.lacks)
