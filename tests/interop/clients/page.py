@@ -10,9 +10,9 @@ from ottla.protocol.api import APIS
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 _HEAD = """# Clients
 
-Ottla serves every protocol version from Kafka 0.8 to 4.4. Clients from 2013 to today show it: they do the same steps
-against a broker behind a proxy that writes down which API versions they use. This page is made by `make interop`, which
-fetches the clients with Maven, pip, Go and npm.
+Clients from 2013 to today, from Kafka 0.8.0 to 4.4.0, do the same steps against Ottla, behind a proxy that writes down
+which API versions they use. The last table says which versions that covers, and which it does not. This page is made by
+`make interop`, which fetches the clients with Maven, pip, Go and npm.
 
 Every client, as far as it knows how,
 
@@ -121,6 +121,15 @@ def _coverage(rows: list[Row]) -> str:
     return _table(["API", "served", "used by a client above", "by none of them"], lines)
 
 
+def _grouped(clients: list[str]) -> list[str]:
+    """What differs in the last word alone, in one: "sarama 1, Version 2" and "sarama 1, Version 3"."""
+    groups: dict[str, list[str]] = {}
+    for client in clients:
+        name, _, version = client.rpartition(" ") if ", " in client else (client, "", "")
+        groups.setdefault(name, []).append(version)
+    return [f"{name} {', '.join(versions)}".strip() for name, versions in groups.items()]
+
+
 def _reasons(rows: list[Row], result: str) -> list[str]:
     """One line per reason, with the clients and steps that it holds for."""
     found: dict[str, dict[str, list[str]]] = {}
@@ -132,7 +141,7 @@ def _reasons(rows: list[Row], result: str) -> list[str]:
     lines = []
     for reason, clients in found.items():
         steps = list(dict.fromkeys(step for those in clients.values() for step in those))
-        lines.append(f"- {', '.join(steps)}: {reason} ({'; '.join(clients)})\n")
+        lines.append(f"- {', '.join(steps)}: {reason} ({'; '.join(_grouped(list(clients)))})\n")
     return lines
 
 

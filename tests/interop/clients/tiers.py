@@ -1,6 +1,7 @@
 """Which clients are run, in which versions, with which compressions, and what they do not know."""
 
 from dataclasses import dataclass, field
+from importlib import metadata
 
 from tests.interop.clients.environments import Environment, GoModule, Jars, Locked, NodePackage, Wheels
 
@@ -109,16 +110,17 @@ def _kafka_pythons(release: str, newest: str) -> list[Tier]:
 
 
 def _confluent(version: str) -> Tier:
-    # From 0.10.0 on librdkafka asks for ApiVersions whatever it is told (the observer shows it): that is the newest.
+    # From 0.10.0 on librdkafka asks for ApiVersions whatever it is told, as its documentation says: that is the newest.
     groups = version not in ("0.8.0", "0.8.2")
     lacks: dict[str, str] = {} if groups else {"group": "no groups before 0.9", "resume": "no groups before 0.9"}
     if version == "0.8.0":
         lacks["commit"] = "its offsets live in ZooKeeper"
-    if version < "0.10":
+    if version != "newest":
         lacks["admin"] = "needs ApiVersions"
     return Tier(
         f"confluent-kafka-{version}",
-        "confluent-kafka" + ("" if version == "newest" else f", broker.version.fallback {version}"),
+        f"confluent-kafka {metadata.version('confluent-kafka')}"
+        + ("" if version == "newest" else f", broker.version.fallback {version}"),
         Locked("confluent"),
         _OLDEST if version == "0.8.0" else _BEFORE_ZSTD if version != "newest" else _ALL,
         {} if version == "newest" else {"fallback": version},
@@ -147,7 +149,7 @@ def _sarama(version: str) -> Tier:
 TIERS = [
     Tier(
         "scala-0.8.0",
-        "Kafka 0.8.0: Producer, SimpleConsumer",
+        "Kafka 0.8.0: Producer and SimpleConsumer",
         Jars(("org.apache.kafka:kafka_2.9.2:0.8.0",), ("Simple", "Contract")),
         _OLDEST,
         {"nulls": "no"},
@@ -155,7 +157,7 @@ TIERS = [
     ),
     Tier(
         "scala-0.8.2.2",
-        "Kafka 0.8.2.2: Producer, SimpleConsumer",
+        "Kafka 0.8.2.2: Producer and SimpleConsumer",
         Jars(("org.apache.kafka:kafka_2.10:0.8.2.2",), ("Simple", "Contract", "SimpleOffsets")),
         _BEFORE_ZSTD,
         {"offsets": "yes"},
@@ -180,7 +182,7 @@ TIERS = [
     *_kafka_pythons("2.0.2", "2.5"),
     Tier(
         "kafka-python-locked",
-        "kafka-python, newest",
+        f"kafka-python {metadata.version('kafka-python')}",
         Locked("kafka_python"),
     ),
     Tier(
@@ -199,7 +201,7 @@ TIERS = [
         {"version": "0.9.0"},
         _NO_ADMIN,
     ),
-    Tier("aiokafka", "aiokafka", Locked("with_aiokafka")),
+    Tier("aiokafka", f"aiokafka {metadata.version('aiokafka')}", Locked("with_aiokafka")),
     *map(_confluent, ("0.8.0", "0.8.2", "0.9.0", "newest")),
     *map(_sarama, ("0.8.2.2", "0.10.2.0", "1.0.0", "2.8.0", "4.0.0")),
     Tier("franz-go", "franz-go 1.22.2", GoModule("franz")),
