@@ -4,18 +4,21 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import name_of
+from ottla.protocol.errors import NONE, name_of
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.records.batch import build
+from ottla.records.record import Record
 
 from .conftest import Topic, TopicFactory, Wire, versions
 from .members import wait_for
 
 API = CreatePartitionsRequest
+ONE = build([Record(0, 1_700_000_000_000, b"k", b"v")])
 
 
 def grow(
@@ -49,8 +52,8 @@ def test_more_partitions(broker: Wire, make_topic: TopicFactory, version: int) -
     wait_for(lambda: [part.leader_id >= 0 for part in partitions(topic)] == [True] * 4)
     node = partitions(topic)[0].leader_id
     assert [part.replica_nodes for part in partitions(topic)] == [[node]] * 4
-    wait_for(lambda: name_of(topic.produce(b"", partition=3).error_code) == "INVALID_RECORD")
-    assert topic.append(2, partition=3) == 0
+    wait_for(lambda: topic.produce(ONE, partition=3).error_code == NONE)
+    assert topic.append(2, partition=3) == 1
     assert topic.append(1) == 3
 
 

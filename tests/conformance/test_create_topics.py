@@ -177,7 +177,8 @@ def test_refusals(broker: Wire, wanted: CreatableTopic, code: int, message: str)
 
 
 def test_an_internal_topic_may_be_made_by_hand(broker: Wire) -> None:
-    (result,) = create(broker, plain("__transaction_state", 1))
+    # Only asked whether: with one partition instead of 50 the coordinators of an Apache Kafka would not find theirs.
+    (result,) = create(broker, plain("__transaction_state", 1), validate_only=True)
     assert result.error_code in (NONE, TOPIC_ALREADY_EXISTS)
 
 
