@@ -1,5 +1,8 @@
 """Options that all tests share."""
 
+import random
+import zlib
+
 import pytest
 
 
@@ -14,3 +17,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--soak", metavar="N", type=int, default=1, help="N times as many rounds of the tests that throw dice"
     )
     parser.addoption("--seed", metavar="N", type=int, help="the dice of a test that failed, as it printed them")
+
+
+@pytest.fixture
+def dice_seed(request: pytest.FixtureRequest) -> int:
+    """Where the dice of a test begin: at `--seed`, with `--soak` somewhere new each time, else at the same place, so that a
+    change is judged by what it does and not by chance.
+    """
+    given = request.config.getoption("--seed")
+    if given is not None:
+        seed = int(given)
+    elif request.config.getoption("--soak") > 1:
+        seed = random.randrange(1 << 32)
+    else:
+        seed = zlib.crc32(request.node.name.encode())
+    print(f"--seed {seed}")  # noqa: T201  (shown when the test fails)
+    return seed

@@ -22,14 +22,6 @@ SEALED = {"batches", "produced", "for_old_clients", "log"}
 
 
 @pytest.fixture
-def seed(request: pytest.FixtureRequest) -> int:
-    given = request.config.getoption("--seed")
-    number = random.randrange(1 << 32) if given is None else int(given)
-    print(f"--seed {number}")  # noqa: T201  (shown when the test fails)
-    return number
-
-
-@pytest.fixture
 def soak(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--soak"))
 
@@ -65,8 +57,8 @@ def test_good_inputs_are_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_damaged_bytes(name: str, seed: int, soak: int) -> None:
-    rng = random.Random(seed)
+def test_damaged_bytes(name: str, dice_seed: int, soak: int) -> None:
+    rng = random.Random(dice_seed)
     end = time.monotonic() + soak * SECONDS.get(name, SECONDS_OTHERWISE)
     while time.monotonic() < end:
         if rng.random() < 0.05:
@@ -79,8 +71,8 @@ def test_damaged_bytes(name: str, seed: int, soak: int) -> None:
 
 
 @pytest.mark.parametrize("name", declared_messages())
-def test_damaged_messages(name: str, seed: int, soak: int) -> None:
-    rng = random.Random(seed)
+def test_damaged_messages(name: str, dice_seed: int, soak: int) -> None:
+    rng = random.Random(dice_seed)
     cls = declared_messages()[name]
     dice = MessageDice(rng)
     for version in range(cls.VERSIONS.first, cls.VERSIONS.last + 1):

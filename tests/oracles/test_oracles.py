@@ -17,7 +17,6 @@ from tests.oracles.coverage import asked, recorded
 from tests.oracles.dice import MessageDice, declared_messages
 from tests.oracles.oracles import KAFKA, KIO, ORACLES, Answer, Failed, Missing, Oracle, Peers
 
-ROUNDS = 2
 MESSAGES = declared_messages()
 COVERAGE = recorded()
 
@@ -41,19 +40,6 @@ def peers() -> Iterator[Peers]:
     started = Peers()
     yield started
     started.close()
-
-
-@pytest.fixture
-def dice_seed(request: pytest.FixtureRequest) -> int:
-    given = request.config.getoption("--seed")
-    seed = random.randrange(1 << 32) if given is None else int(given)
-    print(f"--seed {seed}")  # noqa: T201  (shown when the test fails)
-    return seed
-
-
-@pytest.fixture
-def rounds(request: pytest.FixtureRequest) -> int:
-    return ROUNDS * int(request.config.getoption("--soak"))
 
 
 def started(peers: Peers, name: str) -> Oracle:

@@ -20,7 +20,7 @@ from typing import Final
 
 import cramjam
 
-from ottla.records.errors import CorruptRecords
+from ottla.records.errors import BeyondLimit, CorruptRecords
 
 NONE: Final = 0
 GZIP: Final = 1
@@ -65,7 +65,7 @@ def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> 
 
 
 def decompress(codec: int, data: bytes | memoryview, limit: int) -> bytes:
-    """Unpack `data` to at most `limit` bytes. Raises CorruptRecords for bad data, more bytes, or an unknown codec."""
+    """Unpack `data` to at most `limit` bytes. Raises BeyondLimit for more, CorruptRecords for bad data or an unknown codec."""
     view = memoryview(data)
     if codec == NONE:
         if len(view) > limit:
@@ -82,8 +82,8 @@ def decompress(codec: int, data: bytes | memoryview, limit: int) -> bytes:
     raise CorruptRecords(f"unknown compression codec {codec}")
 
 
-def _beyond(limit: int) -> CorruptRecords:
-    return CorruptRecords(f"records unpack to more than {limit} bytes")
+def _beyond(limit: int) -> BeyondLimit:
+    return BeyondLimit(f"records unpack to more than {limit} bytes")
 
 
 def _read_gzip(data: memoryview, limit: int) -> bytes:

@@ -32,7 +32,7 @@ from ottla.protocol.errors import (
 )
 from ottla.records import compression
 from ottla.records.batch import BatchHeader, build, records_of, scan
-from ottla.records.errors import CorruptRecords
+from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.record import Record
 
 _ENTRY: Final = struct.Struct(">qi")
@@ -177,6 +177,8 @@ def _inner(wrapper: Message, limit: int) -> list[Message]:
         raise _Refused(INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
     try:
         plain = _unpack(wrapper.codec, wrapper.magic, wrapper.value, limit)
+    except BeyondLimit as cause:
+        raise _Refused(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
         raise _Refused(UNKNOWN_SERVER_ERROR, str(cause)) from None
     found = list(messages(plain))

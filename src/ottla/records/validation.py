@@ -43,7 +43,7 @@ from ottla.records.batch import (
     wrapped,
 )
 from ottla.records.compression import ZSTD, compress, decompress
-from ottla.records.errors import CorruptRecords
+from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.varints import TOO_LONG, read_varint, read_varlong, varint_size, write_varint
 
 NONE: Final = 0
@@ -196,6 +196,8 @@ def prepare(frame: bytes, start: int, end: int, rules: ProduceRules, now_ms: int
     if codec:
         try:
             section = decompress(codec, memoryview(frame)[begin:stop], max(rules.max_decompressed_bytes, _UNPACK_FLOOR))
+        except BeyondLimit:
+            return result.refuse(INVALID_RECORD)
         except CorruptRecords:
             return result.refuse(UNKNOWN_SERVER_ERROR)
         begin = 0

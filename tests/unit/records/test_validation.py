@@ -265,6 +265,13 @@ def test_one_unpacked_record_may_be_as_large_as_max_decompressed_message_bytes()
     assert check(batch([rec(0, value=b"x" * 2000)]), UNPACK).error_code == NONE, "a plain batch is not unpacked"
 
 
+def test_a_bomb_is_refused_before_it_goes_off() -> None:
+    bomb = batch(
+        [rec(i, value=bytes(900)) for i in range(75_000)], attributes=4
+    )  # 68 MB, where 64 MiB are the least limit
+    assert check(bomb, UNPACK).error_code == INVALID_RECORD
+
+
 def out_of_range(timestamp: int, offset: int, bounds: str = RANGE) -> str:
     return f"Timestamp {timestamp} of message with offset {offset} is out of range. The timestamp should be within {bounds}"
 
