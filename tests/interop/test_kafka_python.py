@@ -3,7 +3,9 @@
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import pytest
 
 with warnings.catch_warnings():
     warnings.filterwarnings(
@@ -11,6 +13,7 @@ with warnings.catch_warnings():
     )  # kafka-python reads its schemas so
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import NewTopic
+    from kafka.errors import KafkaError
 
 from .conftest import CODECS, PARTITIONS, RECORDS, SHARES, Cluster
 
@@ -52,6 +55,9 @@ def consumer(bootstrap: str, group: str, topic: str) -> KafkaConsumer:
     )
 
 
+MEMBERS: list["Member"] = []
+
+
 class Member(threading.Thread):
     """A consumer that polls in a thread of its own: a member that does not poll holds up the rebalance of the others."""
 
@@ -62,7 +68,8 @@ class Member(threading.Thread):
         self.assigned = 0
         self.position = 0
         self._leave = threading.Event()
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
+        MEMBERS.append(self)
         self.start()
 
     def run(self) -> None:
@@ -70,19 +77,33 @@ class Member(threading.Thread):
             while not self._leave.is_set():
                 self.numbers += numbers_of(self.consumer)
                 parts = self.consumer.assignment()
-                self.position = sum(self.consumer.position(part, timeout_ms=10_000) for part in parts)
+                try:
+                    self.position = sum(self.consumer.position(part, timeout_ms=10_000) for part in parts)
+                except KafkaError:  # a rebalance took one of them away in the meantime
+                    continue
                 self.assigned = len(parts)
             self.consumer.commit()
             self.consumer.close()
         except BaseException as failure:  # noqa: BLE001  shown by `leave`
-            self._failure = failure
+            self.failure = failure
 
     def leave(self) -> None:
         """Commit and leave the group."""
+        self.stop()
+        assert self.failure is None
+        assert not self.is_alive()
+
+    def stop(self) -> None:
         self._leave.set()
         self.join(30)
-        assert self._failure is None
-        assert not self.is_alive()
+
+
+@pytest.fixture(autouse=True)
+def _nobody_stays(cluster: Cluster) -> Iterator[None]:
+    yield
+    for member in MEMBERS:
+        member.stop()
+    MEMBERS.clear()
 
 
 def numbers_of(consumer: KafkaConsumer) -> list[int]:
@@ -95,8 +116,9 @@ def numbers_of(consumer: KafkaConsumer) -> list[int]:
 
 
 def wait(until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 45
+    deadline = time.monotonic() + 90
     while not until():
+        assert [member.failure for member in MEMBERS if member.failure is not None] == []
         assert time.monotonic() < deadline
         threading.Event().wait(0.01)
 
