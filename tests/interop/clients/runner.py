@@ -175,6 +175,8 @@ def main() -> int:
     parser.add_argument("--broker", metavar="HOST:PORT", help="a broker that runs already")
     given = parser.parse_args()
     tiers = [tier for tier in TIERS if not given.only or tier.name.startswith(tuple(given.only))]
+    if not tiers:
+        parser.error(f"no tier begins with {' or '.join(given.only)}: --list shows their names")
     if given.list:
         sys.stdout.writelines(f"{tier.name}\n" for tier in tiers)
         return 0
