@@ -240,6 +240,17 @@ def test_what_a_broker_refuses(broker: Wire) -> None:
     assert incremental(broker, (BROKER, this, [("nonsense", DELETE, None)])) == [OK]
 
 
+def test_values_that_only_mean_nothing_are_refused_and_hurt_nobody(broker: Wire) -> None:
+    """Their types allow them: a broker that took them could not answer, or start, any more."""
+    for name, config, value in (
+        ("", "max.connections.per.ip.overrides", "nonsense"),
+        (node(broker), "advertised.listeners", "nonsense"),
+    ):
+        (code, _) = incremental(broker, (BROKER, name, [(config, SET, value)]))[0]
+        assert code == "INVALID_REQUEST", config
+    assert node(broker)
+
+
 def test_loggers(broker: Wire) -> None:
     this = node(broker)
 

@@ -9,6 +9,11 @@ import pytest
 
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.records.batch import build
 from ottla.records.record import Record
 from tests.conformance.conftest import Closed, TopicFactory, Wire
@@ -48,6 +53,18 @@ def test_when_the_broker_is_full_the_next_one_waits_at_the_door(start: Start) ->
         second.receive()
     first.close()
     second.socket().settimeout(30)
+    assert second.receive().error_code == 0
+
+
+def test_a_raised_limit_lets_in_who_waits(start: Start) -> None:
+    broker = start("-o", "max.connections=1")
+    first, second = broker.wire(), broker.wire()
+    assert alive(first)
+    second.send_only(ApiVersionsRequest(), 0)
+    edit = AlterableConfig(name="max.connections", config_operation=0, value="2")
+    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[edit])
+    answer = first.send(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0
     assert second.receive().error_code == 0
 
 

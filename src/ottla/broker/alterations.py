@@ -22,6 +22,7 @@ from ottla.metadata.alteration import (
     check_set,
     edited,
 )
+from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.controller import check_name
 from ottla.metadata.refusal import Refused
 from ottla.observability import logs
@@ -73,12 +74,23 @@ def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> None
     current = _current(wanted, broker)
     texts = edited(wanted.kind, _NOTHING if wanted.replaces else current, wanted.edits, broker.config)
     check_set(wanted.kind, wanted.name, texts, wanted.edits, broker.config)
+    if wanted.kind == BROKER:
+        _check_together(wanted.name, texts, broker)
     if validate_only or texts == dict(current):
         return
     if wanted.kind == TOPIC:
         broker.controller.change(broker.image.topics[wanted.name]._replace(configs=texts))
     else:
         broker.controller.configure(wanted.kind, wanted.name, texts)
+
+
+def _check_together(name: str, texts: Mapping[str, str], broker: "Broker") -> None:
+    """Raise Refused when the broker could not go on with these configs, its own ("" for everybody's) in place of the old."""
+    layers = {node: broker.image.configs_of(BROKER, node) for node in ("", str(broker.node_id))} | {name: texts}
+    try:
+        broker.config.with_dynamic(for_all=layers[""], for_this=layers[str(broker.node_id)]).check()
+    except InvalidConfig as cause:
+        raise Refused(INVALID_REQUEST, str(cause)) from None
 
 
 def _current(wanted: Alteration, broker: "Broker") -> Mapping[str, str]:

@@ -183,6 +183,12 @@ class BrokerConfig(BrokerValues):
             found[host.strip("[]")] = int(count)
         return found
 
+    def check(self) -> None:
+        """Raise InvalidConfig for values that their types allow and that mean nothing."""
+        if not self.listeners:
+            raise InvalidConfig("Invalid value  for configuration listeners: there is no listener for clients")
+        _ = self.advertised_listeners, self.connections_per_ip
+
     def _listeners(self, config: str) -> list[Listener]:
         protocols = dict(
             pair.strip().partition(":")[::2]
@@ -225,7 +231,5 @@ def broker_config(
         file.setdefault("controller.listener.names", "CONTROLLER")
     merged = _checked(file | from_environment(environment or {}) | from_options(options))
     config = BrokerConfig(merged)
-    if not config.listeners:
-        raise InvalidConfig("Invalid value  for configuration listeners: there is no listener for clients")
-    _ = config.advertised_listeners, config.connections_per_ip
+    config.check()
     return config

@@ -219,6 +219,7 @@ class Broker:
             for_all=image.configs_of(BROKER, ""), for_this=image.configs_of(BROKER, str(self.node_id))
         )
         self._limits.change(*_limits_of(self.config))
+        self.server.accept_again()
 
     def _reconfigure(self, delta: Delta) -> None:
         if delta.configured in ((BROKER, ""), (BROKER, str(self.node_id))):

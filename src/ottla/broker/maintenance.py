@@ -90,7 +90,10 @@ class Maintenance:
 
     def _checkpoint(self) -> None:
         for directory in self._directories:
-            directory.checkpoint()
+            try:
+                directory.checkpoint()
+            except OSError as cause:  # the next one may find room again; until then a start scans more
+                _logger.error("cannot write the checkpoints of %s: %s", directory.path, cause)
         self._again(self._checkpoint, _CHECKPOINT_MS)
 
     def _retain(self) -> None:

@@ -347,6 +347,10 @@ class Server:
             return
         self.connections.remove(connection)
         self._limits.leave(connection.peer.rpartition(":")[0])
+        self.accept_again()
+
+    def accept_again(self) -> None:
+        """There may be room again: somebody went, or the limits have changed."""
         if not self._accepting:
             self._accepting = True
             for sock in self._listening:
