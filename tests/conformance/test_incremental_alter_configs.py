@@ -175,6 +175,8 @@ def test_edits_of_a_topic(broker: Wire, topic: Topic, edits: Edits, outcome: Out
         (0, "x", "retention.ms", ("INVALID_REQUEST", "Unknown resource type 0")),
         (99, "x", "retention.ms", ("INVALID_REQUEST", "Unknown resource type 99")),
         (BROKER, "x", "log.retention.ms", ("INVALID_REQUEST", "Node id must be an integer, but it is: x")),
+        (BROKER, "--1", "log.retention.ms", ("INVALID_REQUEST", "Node id must be an integer, but it is: --1")),
+        (BROKER, "\u00b2", "log.retention.ms", ("INVALID_REQUEST", "Node id must be an integer, but it is: \u00b2")),
         (GROUP, "", "consumer.session.timeout.ms", ("INVALID_REQUEST", "Default group resources are not allowed.")),
         (CLIENT_METRICS, "", "interval.ms", ("INVALID_REQUEST", "Subscription name can't be empty")),
         (BROKER_LOGGER, "", "root", ("INVALID_REQUEST", "Node id must be an integer, but it is: ")),

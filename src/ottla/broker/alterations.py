@@ -119,7 +119,7 @@ def _current(wanted: Alteration, broker: "Broker") -> Mapping[str, str]:
 
 
 def _check_node(name: str, broker: "Broker", otherwise: str) -> None:
-    if not name.lstrip("-").isdigit():
+    if not name.removeprefix("-").isdecimal():
         raise Refused(INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     if int(name) != broker.node_id:
         raise Refused(INVALID_REQUEST, otherwise.format(own=broker.node_id, name=name))

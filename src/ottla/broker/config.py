@@ -176,7 +176,7 @@ class BrokerConfig(BrokerValues):
         found: dict[str, int] = {}
         for text in filter(None, map(str.strip, (self.text(config) or "").split(","))):
             host, _, count = text.rpartition(":")
-            if not host or not count.isdigit():
+            if not host or not count.isdecimal():
                 raise InvalidConfig(
                     f"Invalid value {text} for configuration {config}: an override is address:count, as in 10.0.0.7:20"
                 )

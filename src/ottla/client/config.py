@@ -61,7 +61,7 @@ def addresses(text: str) -> tuple[tuple[str, int], ...]:
         host, colon, port = address.rpartition(":")
         if not colon or (":" in host and not (host.startswith("[") and host.endswith("]"))):
             host, port = address, str(DEFAULT_PORT)
-        if not port.isdigit() or not 0 < int(port) < 65536 or not host:
+        if not port.isdecimal() or not 0 < int(port) < 65536 or not host:
             raise ValueError(f"{address!r} is not host:port")
         found.append((host.strip("[]"), int(port)))
     if not found:

@@ -88,7 +88,7 @@ class Log:
         self.name = directory.name
         self.config = config
         try:
-            found = recovery.load_segments(store, directory)
+            found = recovery.load_segments(store, directory, config.index_interval_bytes)
             if not found:
                 found = [Segment(store, directory, log_start_offset)]
                 found[0].start_empty()
@@ -236,15 +236,15 @@ class Log:
             while offset < segment.base_offset:
                 at -= 1
                 segment = self._segments[at]
-            while True:
-                end = segment.size if limit_offset >= segment.next_offset else segment.position_of(limit_offset)
-                region = segment.read(segment.position_of(offset), max_bytes, end, whole_first=whole_first)
+            position = segment.position_of(offset)
+            while position >= segment.size:  # compaction left nothing from this offset to the end of the segment
                 at += 1
-                if region is not None or at == len(self._segments) or self._segments[at].base_offset >= limit_offset:
-                    return region
-                if max_bytes <= 0 and not whole_first:
+                if at == len(self._segments) or self._segments[at].base_offset >= limit_offset:
                     return None
-                segment = self._segments[at]  # compaction left nothing from this offset to the end of the one before
+                segment = self._segments[at]
+                position = segment.position_of(offset)
+            end = segment.size if limit_offset >= segment.next_offset else segment.position_of(limit_offset)
+            return segment.read(position, max_bytes, end, whole_first=whole_first)
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
 

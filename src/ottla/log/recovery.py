@@ -20,7 +20,7 @@ _SCAN_BYTES: Final = 4 << 20
 _logger = logging.getLogger("ottla.log")
 
 
-def load_segments(store: Store, directory: Path) -> list[Segment]:
+def load_segments(store: Store, directory: Path, interval: int) -> list[Segment]:
     """The segments of a partition directory by base offset.
 
     Leftovers of deletions and of compactions that were not decided are removed; one that was (its .log file is a .swap) is
@@ -29,30 +29,36 @@ def load_segments(store: Store, directory: Path) -> list[Segment]:
     names = store.names(directory)
     for name in names:
         if name.endswith(f".log{SWAP}"):
-            _carry_through(store, directory, int(name[:20]))
+            _carry_through(store, directory, int(name[:20]), interval)
     bases = []
     for name in store.names(directory):
         if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):
             store.remove(directory / name)
-        elif name.endswith(".log") and name[:-4].isdigit():
+        elif name.endswith(".log") and name[:-4].isdecimal():
             bases.append(int(name[:-4]))
     return [Segment(store, directory, base) for base in sorted(bases)]
 
 
-def _carry_through(store: Store, directory: Path, base: int) -> None:
-    """Put a swap segment in the place of those that it was made from."""
+def _carry_through(store: Store, directory: Path, base: int, interval: int) -> None:
+    """Put a swap segment in the place of those that it was made from. Its indexes are made again: they may have had their
+    names already, or not.
+    """
     fresh = Segment(store, directory, base, SWAP)
+    fresh.start_empty()
     last = base
     for header in fresh.walk(0):
+        size = header.end - header.start
+        fresh.noted(header.base_offset, header.last_offset, header.max_timestamp, header.start, size, interval)
         last = header.last_offset
     for name in store.names(directory):
         if (
-            name[:20].isdigit()
+            name[:20].isdecimal()
             and name[20:] in (".log", ".index", ".timeindex", ".txnindex")
             and base <= int(name[:20]) <= last
         ):
             store.remove(directory / name)
     fresh.move_to("")
+    fresh.seal()
     fresh.close()
 
 
@@ -149,7 +155,7 @@ def load_producers(store: Store, directory: Path, segments: list[Segment], end_o
     """The producers as of `end_offset` (exclusive): newest usable snapshot, then the batches after it. Raises DamagedLog."""
     states, offset = ProducerStates(), segments[0].base_offset
     for name in sorted(store.names(directory), reverse=True):
-        if not name.endswith(".snapshot") or not name[:-9].isdigit():
+        if not name.endswith(".snapshot") or not name[:-9].isdecimal():
             continue
         at = int(name[:-9])
         if at > end_offset:

@@ -143,7 +143,7 @@ def _check_client_metrics(texts: Texts) -> None:
             raise Refused(INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
         if name == "interval.ms":
             least, most = _METRICS_INTERVAL_MS
-            if not text.lstrip("-").isdigit() or not least <= int(text) <= most:
+            if not text.removeprefix("-").isdecimal() or not least <= int(text) <= most:
                 why = f"interval must be between {least} and {most} (1 hour)"
                 raise Refused(INVALID_REQUEST, f"Invalid value {text} for interval.ms, {why}")
         elif name == "match":

@@ -64,7 +64,7 @@ def parse_positions(text: str, option: str) -> Positions:
         if not isinstance(parts, dict):
             raise InvalidOption(f"{shape}: {topic} has no object of partitions")
         for number, offset in parts.items():
-            if not number.isdigit() or type(offset) is not int or offset < EARLIEST:
+            if not number.isdecimal() or type(offset) is not int or offset < EARLIEST:
                 raise InvalidOption(f'{shape}: "{number}": {json.dumps(offset)} of {topic} is no partition and offset')
             found[TopicPartition(topic, int(number))] = offset
     return found
@@ -116,7 +116,7 @@ def _boundary(
 ) -> Boundary:
     if timestamp in options:
         text = options[timestamp].strip()
-        if not text.isdigit():
+        if not text.isdecimal():
             raise InvalidOption(f"{timestamp} is a number of milliseconds since the epoch, not {text!r}")
         return Boundary(timestamp, time=int(text), or_latest=or_latest)
     if by_timestamp in options:

@@ -155,6 +155,6 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if name not in options:
         return None
     text = options[name].strip()
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise InvalidOption(f"{name} is a positive whole number, not {text!r}")
     return int(text)

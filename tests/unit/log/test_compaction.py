@@ -207,6 +207,10 @@ def test_a_crash_at_any_rename_loses_nothing(tmp_path: Path, at: int) -> None:
     assert not [name for name in directory.iterdir() if name.suffix in (".cleaned", SWAP, ".deleted")]
     assert again.end_offset == 30
     assert newest(pairs, 30).items() <= found.items() <= dict(enumerate(pairs)).items()
+    for offset in found:  # by time: the indexes are there too
+        looked_up = again.offset_at(NOW + offset % 2)
+        assert looked_up is not None
+        assert looked_up[1] == min(each for each in found if each % 2 >= offset % 2)
     compact(again)
     assert content(again) == newest(pairs, again.clean_until)
     again.close()

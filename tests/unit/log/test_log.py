@@ -158,3 +158,16 @@ def test_a_damaged_snapshot_is_rebuilt_from_the_log(tmp_path: Path, caplog: pyte
     assert again.append(batch, 0, len(batch), 0, NOW).base_offset == 0
     assert again.end_offset == 1
     again.close()
+
+
+def test_a_batch_that_does_not_fit_is_not_passed_over(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=600)
+    append(log, size=450)
+    append(log, size=100)
+    append(log, size=100)
+    assert len(segments(log)) > 1
+    assert log.read(0, 300, log.end_offset, whole_first=False) is None
+    region = log.read(0, 300, log.end_offset, whole_first=True)
+    assert region is not None
+    assert region.position == 0
+    log.close()

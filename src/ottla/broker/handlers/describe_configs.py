@@ -76,7 +76,7 @@ def _described(resource: DescribeConfigsResource, broker: "Broker") -> Iterable[
         case kind if kind == BROKER:
             if name == "":
                 return describe_broker_defaults(broker.config)
-            if not name.lstrip("-").isdigit():
+            if not name.removeprefix("-").isdecimal():
                 raise Refused(INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
             if int(name) != broker.node_id:
                 raise Refused(
@@ -102,7 +102,7 @@ def _described(resource: DescribeConfigsResource, broker: "Broker") -> Iterable[
 def _check_logger_node(name: str, own: int) -> None:
     if not name:
         raise Refused(INVALID_REQUEST, "Broker id must not be empty")
-    if not name.lstrip("-").isdigit():
+    if not name.removeprefix("-").isdecimal():
         raise Refused(INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != own:
         raise Refused(INVALID_REQUEST, f"Unexpected broker id, expected {own} but received {name}")
