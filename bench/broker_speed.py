@@ -176,7 +176,7 @@ def main() -> None:
         if not missing:
             sides.append(stack.enter_context(kafka()))
         print("start: " + ", ".join(f"{side.name} {side.started_ms:.0f} ms" for side in sides))
-        time.sleep(1)
+        time.sleep(1)  # idle is what is measured next: let start-up work come to rest
         idle = {side.name: side.resident_mb() for side in sides}
         print("idle memory: " + ", ".join(f"{name} {megabytes:.0f} MB" for name, megabytes in idle.items()), flush=True)
         figures["idle_mb"] = idle

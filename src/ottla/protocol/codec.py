@@ -14,6 +14,9 @@ Bad input. Decoders let the slice and struct errors of Python find truncation, c
 once, at the end, that the walk did not run past the data; all of that comes out as PeerError. No list is allocated ahead of
 its elements, so a lying count costs nothing. Encoders refuse a value in a version that lacks its field unless the field is
 ignorable, as Kafka does.
+
+Reading and writing stand in one file because they are each other's mirror: every rule of the format (lengths, nulls, tagged
+fields) is written down twice, and each is read against its twin.
 """
 
 import struct

@@ -205,7 +205,8 @@ def build(
     control: bool = False,
     base_timestamp: int | None = None,
 ) -> bytes:
-    """One batch of `records`, whose offsets are absolute and must not fall below `base_offset`.
+    """One batch of `records`, whose offsets are absolute and must not fall below `base_offset`. One piece: a loop over the
+    records and the header that it found out about.
 
     Timestamps are written as distances from `base_timestamp`, by default the first record's.
 
