@@ -85,7 +85,8 @@ public class MessageOracle {
         }
 
         private void keep(String path) {
-            boolean generated = path.startsWith("org/apache/kafka/common/message/") || path.contains("/generated/");
+            boolean generated = path.startsWith("org/apache/kafka/common/message/")
+                || path.startsWith("org/apache/kafka/common/metadata/") || path.contains("/generated/");
             if (!generated || !path.endsWith(".class") || path.contains("$") || path.endsWith("JsonConverter.class")) return;
             String simple = path.substring(path.lastIndexOf('/') + 1, path.length() - 6);
             String name = simple.replaceFirst("(Request|Response|Header)Data$", "$1");
