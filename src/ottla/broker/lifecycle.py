@@ -160,7 +160,8 @@ class Broker:
         identities = {directory: directory.identity() for directory in self._directories}
         if not path.exists() and any(identities.values()):
             raise UnusableDirectory(
-                f"{home} has a meta.properties but no metadata.db: it is Apache Kafka's or damaged; give another --data-dir"
+                f"{home} has a meta.properties but no metadata.db: if it is Apache Kafka's, adopt it with "
+                f"`ottla storage import {home}`; else it is damaged: give another --data-dir"
             )
         try:
             home.mkdir(parents=True, exist_ok=True)

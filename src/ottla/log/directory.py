@@ -18,12 +18,17 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.log.checkpoints import OffsetCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.store import Store
+
+
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+METADATA_LOG: Final = "__cluster_metadata-0"
+STRAY: Final = "-stray"
 
 
 class UnusableDirectory(Exception):
@@ -51,6 +56,46 @@ def uuid_bytes(text: str) -> bytes:
     return uuid
 
 
+def _broker_epoch(marker: str | None) -> int:
+    """The epoch in the marker of a clean stop. It is handed on, so that an Apache Kafka which takes its directory back finds
+    the epoch that it left; its controller holds any other for a crash (KIP-966)."""
+    try:
+        return int(json.loads(marker or "{}").get("brokerEpoch", 0))
+    except (ValueError, AttributeError):
+        return 0
+
+
+def lock(path: Path) -> int:
+    """Hold the directory at `path` for one broker alone; closing what is returned gives it up. Raises OSError, and
+    BlockingIOError while another broker has it: Ottla's by flock, Apache Kafka's by the lock of POSIX that Java takes.
+    """
+    held = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as cause:
+        os.close(held)
+        raise BlockingIOError(f"{path} is in use by another broker") from cause
+    return held
+
+
+def read_identity(store: Store, path: Path) -> Identity | None:
+    """What meta.properties in the directory at `path` says, None where there is none. Raises UnusableDirectory."""
+    text = store.read_text(path / "meta.properties")
+    if text is None:
+        return None
+    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    properties = {name.strip(): value.strip() for name, value in pairs}
+    if properties.get("version") != "1":
+        raise UnusableDirectory(
+            f"{path} belongs to an Apache Kafka with ZooKeeper: its topics are not in it; give another --data-dir"
+        )
+    try:
+        return Identity(int(properties["node.id"]), properties["cluster.id"], uuid_bytes(properties["directory.id"]))
+    except (KeyError, ValueError) as cause:
+        raise UnusableDirectory(f"{path}/meta.properties is damaged: {cause}") from None
+
+
 class LogDirectory:
     """One directory with its lock, its identity and its partitions. Raises UnusableDirectory when it cannot be had."""
 
@@ -59,23 +104,18 @@ class LogDirectory:
         self.path = path
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = lock(path)
+        except BlockingIOError as cause:
+            raise UnusableDirectory(f"{cause}: stop it, or give another --data-dir") from None
         except OSError as cause:
             raise UnusableDirectory(f"cannot use {path} as a data directory: {cause.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise UnusableDirectory(
-                f"{path} is in use by another broker: stop it, or give another --data-dir"
-            ) from None
         self._recovery_points = OffsetCheckpoint(store, path / "recovery-point-offset-checkpoint")
         self._start_offsets = OffsetCheckpoint(store, path / "log-start-offset-checkpoint")
         self._high_watermarks = OffsetCheckpoint(store, path / "replication-offset-checkpoint")
         self._clean_offsets = OffsetCheckpoint(store, path / "cleaner-offset-checkpoint")
-        clean_marker = path / ".kafka_cleanshutdown"
-        self.stopped_cleanly = clean_marker.exists()
-        clean_marker.unlink(missing_ok=True)
+        marker = store.read_text(path / CLEAN_SHUTDOWN)
+        self.stopped_cleanly = marker is not None
+        self._broker_epoch = _broker_epoch(marker)
         self._known_recovery_points = self._recovery_points.read()
         self._known_start_offsets = self._start_offsets.read()
         self._known_clean_offsets = self._clean_offsets.read()
@@ -83,21 +123,10 @@ class LogDirectory:
 
     def identity(self) -> Identity | None:
         """Whose directory this is, None for a new one."""
-        text = self._store.read_text(self.path / "meta.properties")
-        if text is None:
-            if (self.path / "__cluster_metadata-0").exists():
-                raise UnusableDirectory(f"{self.path} belongs to Apache Kafka: give Ottla a directory of its own")
-            return None
-        pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
-        properties = {name.strip(): value.strip() for name, value in pairs}
-        if properties.get("version") != "1":
+        found = read_identity(self._store, self.path)
+        if found is None and (self.path / METADATA_LOG).exists():
             raise UnusableDirectory(f"{self.path} belongs to Apache Kafka: give Ottla a directory of its own")
-        try:
-            return Identity(
-                int(properties["node.id"]), properties["cluster.id"], uuid_bytes(properties["directory.id"])
-            )
-        except (KeyError, ValueError) as cause:
-            raise UnusableDirectory(f"{self.path}/meta.properties is damaged: {cause}") from None
+        return found
 
     def claim(self, identity: Identity) -> None:
         """Write meta.properties into a new directory."""
@@ -113,6 +142,10 @@ class LogDirectory:
 
     def open_partition(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
         """The log of a partition, made when it is missing. Raises StorageError, and UnusableDirectory for another's id."""
+        if not self._partitions:
+            (self.path / CLEAN_SHUTDOWN).unlink(
+                missing_ok=True
+            )  # only now: a start that is refused has changed nothing
         directory = self.path / f"{topic}-{partition}"
         directory.mkdir(exist_ok=True)
         metadata = directory / "partition.metadata"
@@ -157,6 +190,8 @@ class LogDirectory:
         names = {f"{topic}-{partition}" for topic, partition in known}
         found = []
         for name in self._store.names(self.path):
+            if name == METADATA_LOG or name.endswith(STRAY):
+                continue  # Apache Kafka's own, when it had this directory before
             directory = self.path / name
             if name.endswith("-delete") or ((directory / "partition.metadata").exists() and name not in names):
                 found.append(directory)
@@ -175,8 +210,8 @@ class LogDirectory:
         for log in self._partitions.values():
             log.close()
         self.checkpoint()
-        marker = json.dumps({"version": 0, "brokerEpoch": 0}, separators=(",", ":"))
-        self._store.replace(self.path / ".kafka_cleanshutdown", marker.encode())
+        marker = json.dumps({"version": 0, "brokerEpoch": self._broker_epoch}, separators=(",", ":"))
+        self._store.replace(self.path / CLEAN_SHUTDOWN, marker.encode())
         self.release()
 
     def release(self) -> None:

@@ -1,5 +1,7 @@
 """A log directory: one owner, one identity, and what it remembers of its partitions."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,42 @@ def test_a_clean_stop_is_seen_once(tmp_path: Path) -> None:
     third = LogDirectory(DiskStore(), tmp_path)
     assert not third.stopped_cleanly
     third.release()
+
+
+def test_a_start_that_comes_to_nothing_leaves_a_clean_stop_clean(tmp_path: Path) -> None:
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":12}')
+    LogDirectory(DiskStore(), tmp_path).release()
+    directory = LogDirectory(DiskStore(), tmp_path)
+    assert directory.stopped_cleanly
+    directory.open_partition("t", 0, ID, LogConfig())
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    directory.close()
+    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":12}'
+
+
+def test_what_belongs_to_apache_kafka_alone_is_no_leftover(tmp_path: Path) -> None:
+    directory = LogDirectory(DiskStore(), tmp_path)
+    for name in ("__cluster_metadata-0", "t-0.0123456789abcdef0123456789abcdef-stray"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "partition.metadata").touch()
+    assert directory.leftovers([]) == []
+    directory.release()
+
+
+def test_a_lock_of_java_is_seen(tmp_path: Path) -> None:
+    """Java locks files by POSIX, which knows nothing of flock, and never against the same process."""
+    code = (
+        "import fcntl, sys; held = open(sys.argv[1], 'r+'); fcntl.lockf(held, fcntl.LOCK_EX); print(flush=True); "
+        "sys.stdin.read()"
+    )
+    (tmp_path / ".lock").touch()
+    command = [sys.executable, "-c", code, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"\n"
+        with pytest.raises(UnusableDirectory, match="in use by another broker"):
+            LogDirectory(DiskStore(), tmp_path)
+    LogDirectory(DiskStore(), tmp_path).release()
 
 
 def test_a_partition_of_another_topic_of_that_name_is_not_taken(tmp_path: Path) -> None:
