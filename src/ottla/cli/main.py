@@ -9,6 +9,7 @@ import click
 
 from ottla import __version__
 from ottla.cli.serve import serve
+from ottla.cli.storage import storage
 
 
 def form() -> str:
@@ -35,3 +36,4 @@ def main() -> None:
 
 
 main.add_command(serve)
+main.add_command(storage)

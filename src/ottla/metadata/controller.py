@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.environment import Random
-from ottla.metadata import placement
+from ottla.metadata import keys, placement
 from ottla.metadata.configs import InvalidConfig, validate_topic
 from ottla.metadata.image import BrokerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.refusal import Refused
@@ -26,10 +26,6 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 
-_TOPICS: Final = "/topics/"
-_PRODUCER_IDS: Final = "/producer_ids/next"
-_CLUSTER_ID: Final = "/cluster/id"
-_CONFIGS: Final = "/configs/"
 PRODUCER_ID_BLOCK: Final = 1000
 MOST_PARTITIONS_AT_ONCE: Final = 10_000
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -96,8 +92,8 @@ class Controller:
         self._default_replicas = default_replicas
         self._listeners: list[Callable[[Delta], None]] = []
         topics = {
-            entry.key[len(_TOPICS) :]: TopicImage.decoded(entry.key[len(_TOPICS) :], entry.value)
-            for entry in store.range(_TOPICS)
+            entry.key[len(keys.TOPICS) :]: TopicImage.decoded(entry.key[len(keys.TOPICS) :], entry.value)
+            for entry in store.range(keys.TOPICS)
         }
         self.image = Image(
             revision=store.revision,
@@ -110,16 +106,15 @@ class Controller:
         )
 
     def _stored_configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
-        for entry in self._store.range(_CONFIGS):
-            kind, _, name = entry.key[len(_CONFIGS) :].partition("/")
-            yield (int(kind), name), json.loads(entry.value)
+        for entry in self._store.range(keys.CONFIGS):
+            yield keys.config_of(entry.key), json.loads(entry.value)
 
     def subscribe(self, listener: Callable[[Delta], None]) -> None:
         """Call `listener` with every delta from now on."""
         self._listeners.append(listener)
 
     def _cluster_id(self) -> str:
-        found = self._store.get(_CLUSTER_ID)
+        found = self._store.get(keys.CLUSTER_ID)
         if found is None:
             raise LookupError("the metadata store has no cluster id")
         return found.value.decode()
@@ -220,8 +215,8 @@ class Controller:
         """Make planned topics, all or none. Raises Refused when another broker was faster."""
         if not topics:
             return
-        keys = {_TOPICS + topic.name: topic.encoded() for topic in topics}
-        revision = self._store.change(expect=dict.fromkeys(keys, 0), put=keys)
+        put = {keys.TOPICS + topic.name: topic.encoded() for topic in topics}
+        revision = self._store.change(expect=dict.fromkeys(put, 0), put=put)
         if revision is None:
             raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topics[0].name}' already exists.")
         self._publish(revision, {topic.name: topic for topic in topics}, ())
@@ -257,10 +252,10 @@ class Controller:
 
     def change(self, topic: TopicImage) -> None:
         """Put `topic` in the place of the one with its name. Raises Refused when that is gone."""
-        found = self._store.get(_TOPICS + topic.name)
+        found = self._store.get(keys.TOPICS + topic.name)
         revision = None
         if found is not None:
-            key = _TOPICS + topic.name
+            key = keys.TOPICS + topic.name
             revision = self._store.change(expect={key: found.revision}, put={key: topic.encoded()})
         if revision is None:
             raise Refused(UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -268,11 +263,9 @@ class Controller:
 
     def configure(self, kind: int, name: str, texts: Mapping[str, str]) -> None:
         """Give a broker ("" for all of them), group or client-metrics subscription the configs `texts` and no others."""
-        key = f"{_CONFIGS}{kind}/{name}"
-        if texts:
-            revision = self._store.change(put={key: json.dumps(texts, separators=(",", ":")).encode()})
-        else:
-            revision = self._store.change(delete=[key])
+        key = keys.config_key(kind, name)
+        put = {key: keys.compact(dict(texts))} if texts else {}
+        revision = self._store.change(put=put, delete=[] if texts else [key])
         assert revision is not None  # nothing was expected that could differ
         configs = {**self.image.configs, (kind, name): dict(texts)}
         if not texts:
@@ -284,7 +277,7 @@ class Controller:
         """Delete topics that exist."""
         if not topics:
             return
-        revision = self._store.change(delete=[_TOPICS + topic.name for topic in topics])
+        revision = self._store.change(delete=[keys.TOPICS + topic.name for topic in topics])
         assert revision is not None  # nothing was expected that could differ
         self._publish(revision, {topic.name: None for topic in topics}, topics)
 
@@ -299,20 +292,20 @@ class Controller:
     def producer_id_block(self) -> int:
         """The first of PRODUCER_ID_BLOCK producer ids that nobody else will ever get."""
         while True:
-            found = self._store.get(_PRODUCER_IDS)
+            found = self._store.get(keys.PRODUCER_IDS)
             first = int(found.value) if found else 0
-            expected = {_PRODUCER_IDS: found.revision if found else 0}
+            expected = {keys.PRODUCER_IDS: found.revision if found else 0}
             after = str(first + PRODUCER_ID_BLOCK).encode()
-            if self._store.change(expect=expected, put={_PRODUCER_IDS: after}) is not None:
+            if self._store.change(expect=expected, put={keys.PRODUCER_IDS: after}) is not None:
                 return first
 
 
 def found_cluster(store: MetadataStore, cluster_id: str) -> None:
     """Give a new store its cluster id; one that has an id keeps it."""
-    store.change(expect={_CLUSTER_ID: 0}, put={_CLUSTER_ID: cluster_id.encode()})
+    store.change(expect={keys.CLUSTER_ID: 0}, put={keys.CLUSTER_ID: cluster_id.encode()})
 
 
 def stored_cluster_id(store: MetadataStore) -> str | None:
     """The cluster id of a store that has one."""
-    found = store.get(_CLUSTER_ID)
+    found = store.get(keys.CLUSTER_ID)
     return found.value.decode() if found else None

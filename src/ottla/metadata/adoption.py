@@ -1,0 +1,312 @@
+"""Adopts a data directory of Apache Kafka (KRaft): its metadata goes into metadata.db, and not one partition file is touched.
+
+Everything is read and checked before anything is written, and what is written is one file that takes its name when it is whole.
+So a directory that is refused, or an adoption that is cut off, leaves Apache Kafka's directory as it was; and because the log
+of its metadata stays where it is, Apache Kafka may have the directory back.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.log.directory import (
+    CLEAN_SHUTDOWN,
+    METADATA_LOG,
+    Identity,
+    UnusableDirectory,
+    lock,
+    read_identity,
+    uuid_bytes,
+)
+from ottla.log.store import DiskStore
+from ottla.metadata import keys
+from ottla.metadata.alteration import BROKER, SET, TOPIC, Edit, check_set
+from ottla.metadata.configs import BrokerValues
+from ottla.metadata.image import PartitionImage, TopicImage
+from ottla.metadata.kraft import KraftMetadata, KraftTopic, UnreadableMetadata
+from ottla.metadata.refusal import Refused
+from ottla.metadata.store.sqlite import SqliteStore
+from ottla.records.batch import HEADER_SIZE, crc_ok, records_of, scan
+from ottla.records.errors import CorruptRecords
+from ottla.records.record import Record
+
+DATABASE: Final = "metadata.db"
+_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_PARTITION: Final = re.compile(r"(.+)-(\d+)")
+_NAMED_AT_MOST: Final = 3
+
+
+class CannotAdopt(Exception):
+    """Why a directory cannot be adopted, in one line, and what to do about it."""
+
+
+class AlreadyAdopted(Exception):
+    """The directory is Ottla's already."""
+
+
+class Adoption(NamedTuple):
+    """What a directory holds, or what of it was taken.
+
+    metadata   Kafka's, as its log says
+    topics     by name, as Ottla keeps them
+    configs    of brokers, groups and client-metrics subscriptions
+    left_out   what was not taken, one sentence each
+    """
+
+    identity: Identity
+    metadata: KraftMetadata
+    topics: Sequence[TopicImage]
+    configs: dict[tuple[int, str], dict[str, str]]
+    left_out: Sequence[str]
+
+
+def adopt(
+    home: Path, log_dirs: Sequence[Path], broker: BrokerValues, *, node_id: int | None = None, dry_run: bool = False
+) -> Adoption:
+    """Take over the directories of a stopped Apache Kafka; with `dry_run` only say what would be taken.
+
+    home      where `__cluster_metadata-0` lies: metadata.log.dir, or the first of the log directories
+    log_dirs  all of log.dirs
+    broker    the configs that Ottla will run with
+    node_id   whose directory it must be; None takes anybody's
+
+    Raises CannotAdopt and AlreadyAdopted.
+    """
+    places = [*log_dirs, *([home] if home not in log_dirs else [])]
+    identity = _identity(home, places)
+    if node_id not in (None, identity.node_id):
+        raise CannotAdopt(f"{home} belongs to node {identity.node_id}, not to node {node_id}: give the right node.id")
+    with _locked(places):
+        _check_unadopted(home)
+        for path in log_dirs:
+            if not (path / CLEAN_SHUTDOWN).exists():
+                raise CannotAdopt(
+                    f"{path} was not left by a clean stop: start Apache Kafka on it and stop it with SIGTERM"
+                )
+        metadata = read_metadata(home)
+        adoption = _judged(metadata, identity, broker)
+        _check_partitions(adoption.topics, log_dirs)
+        if not dry_run:
+            _write(home, adoption)
+    return adoption
+
+
+def _identity(home: Path, places: Sequence[Path]) -> Identity:
+    """Whose directories these are. Raises CannotAdopt when they are not all of one node, or not of Apache Kafka's."""
+    store = DiskStore()
+    found = []
+    for path in places:
+        try:
+            identity = read_identity(store, path)
+        except (UnusableDirectory, OSError) as cause:
+            raise CannotAdopt(str(cause)) from None
+        if identity is None:
+            raise CannotAdopt(f"{path} has no meta.properties: it is no data directory of Apache Kafka")
+        found.append(identity)
+    first = found[0]
+    for path, identity in zip(places, found, strict=True):
+        if identity[:2] != first[:2]:
+            raise CannotAdopt(
+                f"{path} belongs to node {identity.node_id} of cluster {identity.cluster_id}, {places[0]} to node "
+                f"{first.node_id} of cluster {first.cluster_id}: give the log.dirs of one broker"
+            )
+    if not (home / METADATA_LOG).is_dir() and not (home / DATABASE).exists():
+        raise CannotAdopt(
+            f"{home} has no {METADATA_LOG}: give the metadata.log.dir of that Apache Kafka, or its server.properties "
+            "with --config"
+        )
+    return first
+
+
+@contextmanager
+def _locked(places: Sequence[Path]) -> Iterator[None]:
+    """Keep every broker out of the directories for a while. Raises CannotAdopt when one is in there."""
+    with ExitStack() as held:
+        for path in places:
+            try:
+                held.callback(os.close, lock(path))
+            except BlockingIOError as cause:
+                raise CannotAdopt(f"{cause}: stop it first") from None
+            except OSError as cause:
+                raise CannotAdopt(f"cannot use {path}: {cause.strerror}") from None
+        yield
+
+
+def _check_unadopted(home: Path) -> None:
+    if not (home / DATABASE).exists():
+        return
+    store = SqliteStore(home / DATABASE)
+    entry = store.get(keys.ADOPTED)
+    store.close()
+    if entry is None:
+        raise AlreadyAdopted(f"{home} is Ottla's own: there is nothing to import")
+    before = keys.Adopted.decoded(entry.value).offset
+    now = read_metadata(home).offset
+    if now != before:
+        raise CannotAdopt(
+            f"{home} was imported at offset {before} of Kafka's metadata, and Apache Kafka has written up to {now} since: "
+            f"to import it again, move {home / DATABASE} away"
+        )
+    raise AlreadyAdopted(f"{home} is imported already")
+
+
+def read_metadata(home: Path) -> KraftMetadata:
+    """What `__cluster_metadata-0` in `home` comes to. Raises CannotAdopt when it cannot be read."""
+    directory = home / METADATA_LOG
+    metadata = KraftMetadata()
+    try:
+        names = sorted(os.listdir(directory))
+        snapshots = [name for name in names if _SNAPSHOT.fullmatch(name)]
+        files = [directory / name for name in snapshots[-1:]]
+        if snapshots:
+            _replay(metadata, files[0], 0)
+            metadata.offset = int(snapshots[-1][:20])
+        segments = [directory / name for name in names if name.endswith(".log")]
+        for path, following in zip(segments, [*segments[1:], None], strict=True):
+            if following is None or int(following.stem) > metadata.offset:
+                _replay(metadata, path, metadata.offset)
+        if metadata.offset == 0 and (home / "bootstrap.checkpoint").exists():
+            _replay(metadata, home / "bootstrap.checkpoint", 0)  # formatted, and never started
+            metadata.offset = 0
+    except OSError as cause:
+        raise CannotAdopt(f"cannot read {cause.filename}: {cause.strerror}") from None
+    return metadata
+
+
+def _replay(metadata: KraftMetadata, path: Path, from_offset: int) -> None:
+    try:
+        for batch in _batches(path):
+            metadata.replay(record for record in batch if record.offset >= from_offset)
+    except (CorruptRecords, UnreadableMetadata) as cause:
+        raise CannotAdopt(f"{path} cannot be read: {cause}") from None
+
+
+def _batches(path: Path) -> Iterator[list[Record]]:
+    """The data records of a log or snapshot, batch by batch. Raises CorruptRecords for anything but whole batches."""
+    with path.open("rb") as file:
+        while head := file.read(HEADER_SIZE):
+            if len(head) < HEADER_SIZE:
+                raise CorruptRecords(f"a batch is cut short at position {file.tell() - len(head)}")
+            start = file.tell() - HEADER_SIZE
+            data = head + file.read(max(int.from_bytes(head[8:12], "big", signed=True) - HEADER_SIZE + 12, 0))
+            found = scan(data)
+            if not found.batches or not crc_ok(data, found.batches[0]):
+                raise CorruptRecords(f"a damaged batch at position {start}")
+            yield [] if found.batches[0].is_control else records_of(data)
+
+
+def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues) -> Adoption:
+    """What of Kafka's metadata Ottla takes, and what it leaves. Raises CannotAdopt for what one node alone cannot have."""
+    elsewhere = [
+        f"{topic.name}-{index} on {', '.join(map(str, partition.replicas))}"
+        for topic in metadata.topics.values()
+        for index, partition in topic.partitions.items()
+        if partition.replicas != (identity.node_id,)
+    ]
+    if elsewhere:
+        raise CannotAdopt(
+            f"node {identity.node_id} is not the only one with replicas ({_some(elsewhere)}): move all of them to node "
+            f"{identity.node_id} alone with kafka-reassign-partitions first"
+        )
+    left_out: list[str] = []
+    topics = []
+    for topic in sorted(metadata.topics.values(), key=lambda each: each.name):
+        texts = metadata.configs.get((TOPIC, topic.name), {})
+        kept = _kept_configs(TOPIC, topic.name, texts, broker, left_out)
+        topics.append(_topic(topic, identity.node_id, kept))
+    configs = {}
+    for (kind, name), texts in sorted(metadata.configs.items()):
+        if kind == TOPIC:
+            continue
+        if kind == BROKER and name not in ("", str(identity.node_id)):
+            left_out.append(f"the configs of broker {name}")
+            continue
+        kept = _kept_configs(kind, name, texts, broker, left_out)
+        if kept:
+            configs[kind, name] = kept
+    if metadata.acls:
+        left_out.append(f"{len(metadata.acls)} ACLs: this release has no authorizer, everybody may do everything")
+    if metadata.tokens:
+        left_out.append(f"{len(metadata.tokens)} delegation tokens")
+    for kind, count in sorted(metadata.unknown.items()):
+        left_out.append(f"{count} records of type {kind}, which this release does not know")
+    return Adoption(identity, metadata, topics, configs, left_out)
+
+
+def _topic(topic: KraftTopic, node_id: int, configs: dict[str, str]) -> TopicImage:
+    """The topic with its partitions led from here, in the epochs that they had."""
+    partitions = tuple(
+        PartitionImage((node_id,), (node_id,), node_id, partition.leader_epoch)
+        for _, partition in sorted(topic.partitions.items())
+    )
+    return TopicImage(topic.name, topic.id, partitions, configs)
+
+
+def _kept_configs(
+    kind: int, name: str, texts: dict[str, str], broker: BrokerValues, left_out: list[str]
+) -> dict[str, str]:
+    kept = {}
+    for config, text in sorted(texts.items()):
+        try:
+            check_set(kind, name, {config: text}, [Edit(config, SET, text)], broker)
+        except Refused as cause:
+            left_out.append(f"{config} of {name or 'all brokers'}: {cause.message}")
+        else:
+            kept[config] = text
+    return kept
+
+
+def _check_partitions(topics: Sequence[TopicImage], log_dirs: Sequence[Path]) -> None:
+    """Raise CannotAdopt unless every partition lies in one of `log_dirs`, and no other does."""
+    store = DiskStore()
+    known = {f"{topic.name}-{index}": topic.id for topic in topics for index in range(len(topic.partitions))}
+    found: dict[str, Path] = {}
+    for path in log_dirs:
+        for name in sorted(os.listdir(path)):
+            if name == METADATA_LOG or not _PARTITION.fullmatch(name) or not (path / name).is_dir():
+                continue
+            if name not in known:
+                raise CannotAdopt(f"{path / name} is of no topic in Kafka's metadata: move it away")
+            if name in found:
+                raise CannotAdopt(f"{path / name} is in {found[name]} too: start Apache Kafka once and stop it")
+            found[name] = path
+            said = re.search(
+                r"^topic_id: (\S+)$", store.read_text(path / name / "partition.metadata") or "", re.MULTILINE
+            )
+            if said and uuid_bytes(said[1]) != known[name]:
+                raise CannotAdopt(f"{path / name} is of another topic with that name: move it away")
+    missing = sorted(set(known) - set(found))
+    if missing:
+        raise CannotAdopt(
+            f"{_some(missing)} cannot be found in {', '.join(map(str, log_dirs))}: give all log.dirs of that Apache Kafka"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_AT_MOST
+    return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def _write(home: Path, adoption: Adoption) -> None:
+    """Put everything into metadata.db, which is there whole or not at all."""
+    metadata = adoption.metadata
+    put = {
+        keys.CLUSTER_ID: adoption.identity.cluster_id.encode(),
+        keys.ADOPTED: keys.Adopted(metadata.offset).encoded(),
+        keys.PRODUCER_IDS: str(metadata.next_producer_id).encode(),
+    }
+    put |= {keys.TOPICS + topic.name: topic.encoded() for topic in adoption.topics}
+    put |= {keys.config_key(*resource): keys.compact(texts) for resource, texts in adoption.configs.items()}
+    put |= {keys.FEATURES + name: str(level).encode() for name, level in metadata.features.items()}
+    put |= {keys.quota_key(entity): keys.compact(quotas) for entity, quotas in metadata.quotas.items()}
+    put |= {keys.scram_key(*user): credential.encoded() for user, credential in metadata.scram.items()}
+    path = home / f"{DATABASE}.importing"
+    path.unlink(missing_ok=True)
+    store = SqliteStore(path)
+    store.change(put=put)
+    store.close()
+    path.rename(home / DATABASE)
+    DiskStore().flush(home)

@@ -1,0 +1,102 @@
+"""What stands in the metadata store, under which keys.
+
+/cluster/id                     the cluster's id, as text
+/cluster/adopted                where the metadata came from, when Apache Kafka had it before: JSON of `Adopted`
+/topics/<name>                  JSON of a TopicImage
+/configs/<resource type>/<name> JSON of name -> text; the empty name is for all brokers
+/features/<name>                a finalized level, where it is another than the release's own
+/quotas/<entity>                JSON of quota -> value; the entity is JSON too: [["client-id",null],["user","u1"]]
+/scram/<mechanism>/<user>       JSON of a ScramCredential (KIP-554)
+/producer_ids/next              the first producer id that nobody was given
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.security.quotas import Entity
+
+CLUSTER_ID: Final = "/cluster/id"
+ADOPTED: Final = "/cluster/adopted"
+TOPICS: Final = "/topics/"
+CONFIGS: Final = "/configs/"
+FEATURES: Final = "/features/"
+QUOTAS: Final = "/quotas/"
+SCRAM: Final = "/scram/"
+PRODUCER_IDS: Final = "/producer_ids/next"
+
+
+class ScramCredential(NamedTuple):
+    """What the broker keeps of a password (RFC 5802); the password itself is not in it."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def encoded(self) -> bytes:
+        """The value of its key."""
+        return compact([self.salt.hex(), self.stored_key.hex(), self.server_key.hex(), self.iterations])
+
+    @classmethod
+    def decoded(cls, value: bytes) -> "ScramCredential":
+        """The inverse of `encoded`."""
+        salt, stored_key, server_key, iterations = json.loads(value)
+        return cls(bytes.fromhex(salt), bytes.fromhex(stored_key), bytes.fromhex(server_key), iterations)
+
+
+class Adopted(NamedTuple):
+    """Up to where the metadata log of Apache Kafka was read when its directory was adopted; `offset` is exclusive."""
+
+    offset: int
+
+    def encoded(self) -> bytes:
+        """The value of its key."""
+        return compact({"offset": self.offset})
+
+    @classmethod
+    def decoded(cls, value: bytes) -> "Adopted":
+        """The inverse of `encoded`."""
+        return cls(json.loads(value)["offset"])
+
+
+def compact(value: object) -> bytes:
+    """JSON without blanks."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def config_key(kind: int, name: str) -> str:
+    """The key of a resource's configs."""
+    return f"{CONFIGS}{kind}/{name}"
+
+
+def config_of(key: str) -> tuple[int, str]:
+    """The inverse of `config_key`."""
+    kind, _, name = key[len(CONFIGS) :].partition("/")
+    return int(kind), name
+
+
+def quota_key(entity: Entity) -> str:
+    """The key of an entity's quotas."""
+    return QUOTAS + compact([list(part) for part in entity]).decode()
+
+
+def quota_of(key: str) -> Entity:
+    """The inverse of `quota_key`."""
+    return tuple((kind, name) for kind, name in json.loads(key[len(QUOTAS) :]))
+
+
+def scram_key(user: str, mechanism: int) -> str:
+    """The key of a user's credential."""
+    return f"{SCRAM}{mechanism}/{user}"
+
+
+def scram_of(key: str) -> tuple[str, int]:
+    """The inverse of `scram_key`."""
+    mechanism, _, user = key[len(SCRAM) :].partition("/")
+    return user, int(mechanism)
+
+
+def quota_values(value: bytes) -> Mapping[str, float]:
+    """The value of an entity's key."""
+    return {name: float(number) for name, number in json.loads(value).items()}
