@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ottla.broker.config import BrokerConfig, broker_config, read_file
+from ottla.environment import SystemRandom
 from ottla.log.directory import uuid_text
 from ottla.metadata.adoption import Adoption, AlreadyAdopted, CannotAdopt, adopt
 from ottla.metadata.configs import InvalidConfig
@@ -42,7 +43,7 @@ def import_(
     try:
         config, node_id = _config(directories, file, options)
         home, log_dirs = Path(config.metadata_log_dir), [Path(path) for path in config.log_dirs]
-        adoption = adopt(home, log_dirs, config, node_id=node_id, dry_run=dry_run)
+        adoption = adopt(home, log_dirs, config, SystemRandom(), node_id=node_id, dry_run=dry_run)
     except AlreadyAdopted as said:
         click.echo(json.dumps({"imported": False, "reason": str(said)}) if as_json else str(said))
         return
@@ -106,7 +107,7 @@ def _table(adoption: Adoption) -> list[str]:
         lines.append(f"SCRAM credentials of: {', '.join(sorted({user for user, _ in found.scram}))}")
     features = ", ".join(f"{name} {level}" for name, level in sorted(found.features.items()))
     lines.append(f"features: {features}")
-    lines.append(f"next producer id: {found.next_producer_id}")
+    lines.append(f"next producer id: {adoption.next_producer_id}")
     lines += [f"not taken: {sentence}" for sentence in adoption.left_out]
     return lines
 
@@ -138,7 +139,7 @@ def _described(adoption: Adoption, command: str, *, dry_run: bool) -> dict[str, 
         ],
         "scram_users": sorted({user for user, _ in found.scram}),
         "features": found.features,
-        "next_producer_id": found.next_producer_id,
+        "next_producer_id": adoption.next_producer_id,
         "metadata_offset": found.offset,
         "not_taken": list(adoption.left_out),
         "serve": command,

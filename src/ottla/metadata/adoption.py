@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.environment import Random
 from ottla.log.directory import (
     CLEAN_SHUTDOWN,
     METADATA_LOG,
@@ -37,6 +38,8 @@ DATABASE: Final = "metadata.db"
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PARTITION: Final = re.compile(r"(.+)-(\d+)")
 _NAMED_AT_MOST: Final = 3
+_PRODUCER_ID_RANGE: Final = 1 << 32
+_PRODUCER_ID_RANGES: Final = 1 << 30
 
 
 class CannotAdopt(Exception):
@@ -54,6 +57,7 @@ class Adoption(NamedTuple):
     topics     by name, as Ottla keeps them
     configs    of brokers, groups and client-metrics subscriptions
     left_out   what was not taken, one sentence each
+    next_producer_id  the first that Ottla will give out
     """
 
     identity: Identity
@@ -61,10 +65,17 @@ class Adoption(NamedTuple):
     topics: Sequence[TopicImage]
     configs: dict[tuple[int, str], dict[str, str]]
     left_out: Sequence[str]
+    next_producer_id: int
 
 
 def adopt(
-    home: Path, log_dirs: Sequence[Path], broker: BrokerValues, *, node_id: int | None = None, dry_run: bool = False
+    home: Path,
+    log_dirs: Sequence[Path],
+    broker: BrokerValues,
+    random: Random,
+    *,
+    node_id: int | None = None,
+    dry_run: bool = False,
 ) -> Adoption:
     """Take over the directories of a stopped Apache Kafka; with `dry_run` only say what would be taken.
 
@@ -87,7 +98,7 @@ def adopt(
                     f"{path} was not left by a clean stop: start Apache Kafka on it and stop it with SIGTERM"
                 )
         metadata = read_metadata(home)
-        adoption = _judged(metadata, identity, broker)
+        adoption = _judged(metadata, identity, broker, random)
         _check_partitions(adoption.topics, log_dirs)
         if not dry_run:
             _write(home, adoption)
@@ -198,7 +209,7 @@ def _batches(path: Path) -> Iterator[list[Record]]:
             yield [] if found.batches[0].is_control else records_of(data)
 
 
-def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues) -> Adoption:
+def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, random: Random) -> Adoption:
     """What of Kafka's metadata Ottla takes, and what it leaves. Raises CannotAdopt for what one node alone cannot have."""
     elsewhere = [
         f"{topic.name}-{index} on {', '.join(map(str, partition.replicas))}"
@@ -233,7 +244,16 @@ def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues) -
         left_out.append(f"{len(metadata.tokens)} delegation tokens")
     for kind, count in sorted(metadata.unknown.items()):
         left_out.append(f"{count} records of type {kind}, which this release does not know")
-    return Adoption(identity, metadata, topics, configs, left_out)
+    return Adoption(identity, metadata, topics, configs, left_out, _first_producer_id(metadata, random))
+
+
+def _first_producer_id(metadata: KraftMetadata, random: Random) -> int:
+    """Somewhere that Apache Kafka, which counts up from where it was, never comes to, and no other adoption either.
+
+    Were a producer id given out twice, once here and once by a Kafka that took its directory back, the second producer's first
+    batches would be held for repetitions of the first one's, and lost.
+    """
+    return metadata.next_producer_id + (1 + random.below(_PRODUCER_ID_RANGES)) * _PRODUCER_ID_RANGE
 
 
 def _topic(topic: KraftTopic, node_id: int, configs: dict[str, str]) -> TopicImage:
@@ -296,7 +316,7 @@ def _write(home: Path, adoption: Adoption) -> None:
     put = {
         keys.CLUSTER_ID: adoption.identity.cluster_id.encode(),
         keys.ADOPTED: keys.Adopted(metadata.offset).encoded(),
-        keys.PRODUCER_IDS: str(metadata.next_producer_id).encode(),
+        keys.PRODUCER_IDS: str(adoption.next_producer_id).encode(),
     }
     put |= {keys.TOPICS + topic.name: topic.encoded() for topic in adoption.topics}
     put |= {keys.config_key(*resource): keys.compact(texts) for resource, texts in adoption.configs.items()}
@@ -309,4 +329,6 @@ def _write(home: Path, adoption: Adoption) -> None:
     store.change(put=put)
     store.close()
     path.rename(home / DATABASE)
-    DiskStore().flush(home)
+    directory = os.open(home, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)

@@ -1,0 +1,70 @@
+"""An Apache Kafka of our own, started and stopped on a directory, and its tools: where the jars and a Java are."""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+SCRIPT: Final = ROOT / "bench" / "reference" / "kafka"
+CACHE: Final = Path(os.environ.get("OTTLA_REFERENCE_CACHE") or Path.home() / ".cache" / "ottla-reference")
+DUMPED: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+def lacking(folder: str) -> str:
+    """What is not here of what a test needs; empty when it can run."""
+    if shutil.which("java") is None:
+        return "no java on the PATH"
+    if not (CACHE / folder / ".complete").exists():
+        return f"no {folder} in {CACHE}: run bench/reference/kafka jars, and bench/reference/kafka tool once"
+    return ""
+
+
+class ApacheKafka:
+    """One node, broker and controller. `directory` holds its server.properties and its data."""
+
+    def __init__(self, directory: Path, version: str, *configs: str) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        port = _two_free_ports()
+        environment = {**os.environ, "KAFKA_VERSION": version}
+        done = subprocess.run(
+            [str(SCRIPT), "start", str(port), str(directory), *configs],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+
+    def stop(self) -> None:
+        """SIGTERM, and wait."""
+        subprocess.run([str(SCRIPT), "stop", str(self.directory)], check=True, timeout=60)
+
+
+def _two_free_ports() -> int:
+    """A port that is free together with the next one, where the controller listens."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def dumped(files: Iterable[Path]) -> str:
+    """What DumpLogSegments says about `files`, on both of its outputs."""
+    command = [str(SCRIPT), "tool", "org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files"]
+    done = subprocess.run(
+        [*command, ",".join(map(str, files))], capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout + done.stderr
