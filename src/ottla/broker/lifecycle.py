@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.flushing import Flusher
 from ottla.broker.internal_topics import internal_topic
 from ottla.broker.limits import ConnectionLimits
 from ottla.broker.maintenance import Maintenance
+from ottla.broker.moving import Moves
 from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
 from ottla.environment import Clock, Random, SystemClock, SystemRandom, Timers
 from ottla.log.checkpoints import DamagedCheckpoint
 from ottla.log.config import LogConfig
-from ottla.log.directory import Identity, LogDirectory, UnusableDirectory, uuid_text
+from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory, uuid_text
 from ottla.log.log import StorageError
 from ottla.log.store import DiskStore
 from ottla.metadata.alteration import BROKER
@@ -72,6 +74,7 @@ class Broker:
         self._directories: list[LogDirectory] = []
         self._store: MetadataStore | None = None
         self._producer_ids = range(0)
+        self._flusher = Flusher(loop, self.clock)
         self._limits = ConnectionLimits(*_limits_of(config))
         request_bytes, idle_ms = (
             config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
@@ -120,9 +123,7 @@ class Broker:
         self._maintenance.begin()
 
     def _open(self) -> None:
-        store = DiskStore()
-        for path in self.config.log_dirs:
-            self._directories.append(LogDirectory(store, Path(path)))
+        missing = self._open_directories()
         self._store = self._open_metadata()
         me = BrokerImage(self.node_id, "", -1, self.config.text("broker.rack"))
         self.controller = Controller(
@@ -132,7 +133,10 @@ class Broker:
             lambda: self.config.integer("num.partitions"),
             lambda: min(self.config.integer("default.replication.factor"), len(self.image.brokers)),
         )
-        self.replicas = Replicas(self.node_id, self._directories, self.log_config, self._discard)
+        self.replicas = Replicas(
+            self.node_id, self._directories, self.log_config, self._discard, self._flusher.flush, missing
+        )
+        self.moves = Moves(self.replicas, self.timers, self._flusher)
         self._maintenance = Maintenance(
             self._directories,
             self.replicas,
@@ -145,6 +149,7 @@ class Broker:
                 self.config.integer("producer.id.expiration.check.interval.ms"),
                 lambda: self.config.integer("producer.id.expiration.ms"),
             ),
+            self._flusher,
         )
         self._take_configs()
         self.replicas.load(self.image)
@@ -152,6 +157,25 @@ class Broker:
         self.controller.subscribe(self._reconfigure)
         if OFFSETS_TOPIC in self.image.topics:
             _ = self.coordination
+
+    def _open_directories(self) -> list[Path]:
+        """Open the log directories; those that the disk does not give us are returned, as long as another one and the metadata
+        are there: their partitions are offline.
+        """
+        store = DiskStore()
+        missing = []
+        for name in self.config.log_dirs:
+            path = Path(name)
+            try:
+                self._directories.append(LogDirectory(store, path, lambda most: self.random.below(most + 1)))
+            except FailedDirectory as cause:
+                if len(self.config.log_dirs) == 1 or path == Path(self.config.metadata_log_dir):
+                    raise
+                _logger.error("%s is offline: %s. Its partitions answer KAFKA_STORAGE_ERROR", path, cause)
+                missing.append(path)
+        if not self._directories:
+            raise UnusableDirectory(f"none of the log directories can be used: {', '.join(map(str, missing))}")
+        return missing
 
     def _open_metadata(self) -> MetadataStore:
         """The metadata store, and the proof that all directories belong to this node of this cluster."""
@@ -208,8 +232,13 @@ class Broker:
         if self._coordination is not None:
             self._coordination.close()
         self._maintenance.close()
+        self.moves.close()
+        self._flusher.close()
         for directory in self._directories:
-            directory.close()
+            try:
+                directory.close()
+            except (OSError, StorageError) as cause:
+                _logger.error("cannot stop %s cleanly: %s; the next start looks through it", directory.path, cause)
         if self._store is not None:
             self._store.close()
 

@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from ottla.broker.flushing import Flusher
 from ottla.environment import Cancellable, Clock, Timers
 from ottla.log.directory import LogDirectory
+from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import Segment
-from ottla.replication.replicas import Replicas
+from ottla.replication.replicas import NEVER_MS, Replicas
 
 _logger = logging.getLogger("ottla.broker")
 _CHECKPOINT_MS: Final = 60_000
+_FLUSH_CHECK_MS: Final = 1_000
 
 
 class Maintenance:
@@ -27,6 +30,7 @@ class Maintenance:
     directories            whose checkpoints are written
     first_retention_ms     log.initial.task.delay.ms
     retention_interval_ms  log.retention.check.interval.ms
+    flusher                runs what must be on the medium before a compaction goes on, and logs whose flush.ms is over
     expiry                 producer.id.expiration.check.interval.ms, and producer.id.expiration.ms as it is at the time
     cleaner_backoff_ms     log.cleaner.backoff.ms: the pause when nothing is to be compacted; below zero nothing ever is
     """
@@ -41,6 +45,7 @@ class Maintenance:
         retention_interval_ms: int,
         cleaner_backoff_ms: int,
         expiry: tuple[int, Callable[[], int]],
+        flusher: Flusher,
     ) -> None:
         self._directories = directories
         self._replicas = replicas
@@ -50,12 +55,14 @@ class Maintenance:
         self._retention_interval_ms = retention_interval_ms
         self._cleaner_backoff_ms = cleaner_backoff_ms
         self._expiry_interval_ms, self._producer_expiration_ms = expiry
+        self._flusher = flusher
         self._removals: set[Callable[[], None]] = set()
         self._due: dict[Callable[[], None], Cancellable] = {}
 
     def begin(self) -> None:
         """Start the clockwork."""
         self._again(self._checkpoint, _CHECKPOINT_MS)
+        self._again(self._flush, _FLUSH_CHECK_MS)
         self._again(self._retain, self._first_retention_ms)
         self._again(self._expire_producers, self._expiry_interval_ms)
         if self._cleaner_backoff_ms >= 0:
@@ -92,9 +99,21 @@ class Maintenance:
         for directory in self._directories:
             try:
                 directory.checkpoint()
-            except OSError as cause:  # the next one may find room again; until then a start scans more
-                _logger.error("cannot write the checkpoints of %s: %s", directory.path, cause)
+            except OSError as cause:
+                directory.fail(cause)
         self._again(self._checkpoint, _CHECKPOINT_MS)
+
+    def _flush(self) -> None:
+        """What has waited for flush.ms is put on the medium; nobody waits for it. Kafka looks as often as
+        log.flush.scheduler.interval.ms says, which is never unless it is set.
+        """
+        if self._replicas.shortest_flush_ms < NEVER_MS:
+            now_ms = self._clock.now_ms()
+            for partition in self._replicas.all():
+                log = partition.log
+                if log.recovery_point < log.end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
+                    self._flusher.flush(partition)
+        self._again(self._flush, _FLUSH_CHECK_MS)
 
     def _retain(self) -> None:
         now_ms = self._clock.wall_ms()
@@ -126,16 +145,21 @@ class Maintenance:
             return
         self._step(dirtiest, dirtiest.compact(now_ms))
 
-    def _step(self, log: Log, steps: Iterator[list[Segment]]) -> None:
+    def _step(self, log: Log, steps: Iterator[Flush | list[Segment]], failed: OSError | None = None) -> None:
         try:
-            gone = next(steps, None)
+            if failed is not None:
+                log.fail_flush(failed)
+                raise StorageError(f"{log.directory}: {failed.strerror}")
+            done = next(steps, None)
         except StorageError as cause:
             _logger.error("cannot compact %s: %s", log.name, cause)
             self._again(self._clean, self._cleaner_backoff_ms)
             return
-        if gone is None:
+        if done is None:
             self._again(self._clean, 0)
-            return
-        for segment in gone:
-            self.remove_later(segment.remove, log.config.file_delete_delay_ms)
-        self._again(partial(self._step, log, steps), 0)
+        elif isinstance(done, Flush):
+            self._flusher.run(done, partial(self._step, log, steps))
+        else:
+            for segment in done:
+                self.remove_later(segment.remove, log.config.file_delete_delay_ms)
+            self._again(partial(self._step, log, steps), 0)

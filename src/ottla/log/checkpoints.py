@@ -35,7 +35,8 @@ class OffsetCheckpoint:
 
     def write(self, offsets: dict[tuple[str, int], int]) -> None:
         """Replace the file."""
-        _write(self._store, self._path, [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()])
+        lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
+        self._store.replace(self._path, _file(lines))
 
 
 class LeaderEpochs:
@@ -103,8 +104,20 @@ class LeaderEpochs:
             found = epoch
         return found
 
+    def copy_to(self, path: Path) -> None:
+        """Write the same file at another place."""
+        self._store.write(path, self._content())
+
+    def moved(self, path: Path) -> None:
+        """The file has another name already, because its directory has."""
+        self._path = path
+
     def _flush(self) -> None:
-        _write(self._store, self._path, [f"{epoch} {offset}" for epoch, offset in self._entries])
+        """Written, not flushed: who flushes the log flushes it too, and a scan finds the epochs in the batches."""
+        self._store.write(self._path, self._content())
+
+    def _content(self) -> bytes:
+        return _file([f"{epoch} {offset}" for epoch, offset in self._entries])
 
 
 def _lines(store: Store, path: Path) -> list[str]:
@@ -117,5 +130,5 @@ def _lines(store: Store, path: Path) -> list[str]:
     return rest[1:]
 
 
-def _write(store: Store, path: Path, entries: list[str]) -> None:
-    store.replace(path, "\n".join(["0", str(len(entries)), *entries, ""]).encode())
+def _file(entries: list[str]) -> bytes:
+    return "\n".join(["0", str(len(entries)), *entries, ""]).encode()

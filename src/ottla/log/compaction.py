@@ -14,14 +14,19 @@ What stays beside the newest records:
     tombstones       for delete.retention.ms after the first pass that saw them. That pass writes the end of this time, the
                      delete horizon, in place of the batch's base timestamp (KIP-534)
     empty batches    where a batch was the last of its producer: it carries the producer's sequence
+    markers          as long as a batch of their transaction is there, even an empty one, and for delete.retention.ms after
+                     the first pass that saw none: a reader that is in the middle of the transaction must learn its end
 
-Records without a key, which a compacted topic does not take but may have had before, go. A step reads about 256 KiB.
+Records of aborted transactions go at once, and never count as the newest of their key. Records without a key, which a
+compacted topic does not take but may have had before, go. A step reads about 256 KiB.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.log.flush import Flush
+from ottla.log.index import Aborted
 from ottla.log.segment import CLEANED, DamagedLog, Segment
 from ottla.log.store import Store
 from ottla.records.batch import (
@@ -36,6 +41,7 @@ from ottla.records.batch import (
     records_of,
     seal,
 )
+from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
 
@@ -56,7 +62,8 @@ class Pass:
     """One compaction of `segments`, the oldest of a log, none of which is written to any more.
 
     first_dirty   offset (inclusive) from which on nothing was ever compacted
-    last_offsets  the last offset of each producer that the broker remembers, by producer id
+    last_batches  where each producer stands that the broker remembers, by producer id: `ProducerStates.last_batches`
+    aborted       all aborted transactions of the log: one that began here may have ended behind `segments`
 
     `steps` does the work; afterwards `replaced` says what to swap and `end` (exclusive) up to where the log is clean.
     """
@@ -68,7 +75,8 @@ class Pass:
         segments: Sequence[Segment],
         first_dirty: int,
         rules: Rules,
-        last_offsets: Mapping[int, int],
+        last_batches: Mapping[int, tuple[int, int]],
+        aborted: Sequence[Aborted],
         now_ms: int,
     ) -> None:
         self._store = store
@@ -76,24 +84,28 @@ class Pass:
         self._segments = segments
         self._first_dirty = first_dirty
         self._rules = rules
-        self._last_offsets = last_offsets
+        self._last_batches = last_batches
+        self._aborted = aborted
         self._now_ms = now_ms
         self._newest: dict[bytes, int] = {}
         self.end = first_dirty
         self.replaced: list[tuple[list[Segment], Segment]] = []
 
-    def steps(self) -> Iterator[None]:
-        """Do the work, and stop after each step. Raises DamagedLog and OSError; `abandon` then removes what was written."""
+    def steps(self) -> Iterator[Flush | None]:
+        """Do the work, and stop after each step; a flush must be run before the next one. Raises DamagedLog and OSError;
+        `abandon` then removes what was written.
+        """
         yield from self._map()
+        transactions = _Transactions(self._aborted)
         for group in self._groups():
             fresh = Segment(self._store, self._directory, group[0].base_offset, CLEANED)
             fresh.start_empty()
             self.replaced.append((group, fresh))
             fresh.log.fileno()  # a segment that ends up empty is a file too
-            yield from self._copy(group, fresh)
+            yield from self._copy(group, fresh, transactions)
             fresh.next_offset = group[-1].next_offset
-            fresh.log.flush()
             fresh.seal()
+            yield Flush(self._store, [fresh.log], fresh.files()[1:], fresh.next_offset)
 
     def abandon(self) -> None:
         """Remove what was written so far."""
@@ -103,12 +115,15 @@ class Pass:
 
     def _map(self) -> Iterator[None]:
         newest = self._newest
+        transactions = _Transactions(self._aborted)
         done = 0
         for segment in self._segments:
             if segment.next_offset <= self._first_dirty:
                 continue
             for header, data in _batches(segment, self._first_dirty):
-                if not header.is_control:
+                if header.is_control:
+                    transactions.end(header, _records(segment, header, data))
+                elif not transactions.is_aborted(header):
                     for record in _records(segment, header, data):
                         if record.key is not None:
                             newest[record.key] = record.offset
@@ -137,11 +152,18 @@ class Pass:
         if group:
             yield group
 
-    def _copy(self, group: list[Segment], fresh: Segment) -> Iterator[None]:
+    def _copy(self, group: list[Segment], fresh: Segment, transactions: "_Transactions") -> Iterator[None]:
         done = 0
         for segment in group:
             for header, data in _batches(segment, segment.base_offset):
-                kept = data if header.is_control else self._kept(segment, header, data)
+                records = _records(segment, header, data)
+                if header.is_control:
+                    aborted, left = transactions.end(header, records)
+                    if aborted is not None and left:
+                        fresh.transaction_index.append(aborted)
+                    kept = data if left else self._marker_kept(header, data, records)
+                else:
+                    kept = self._kept(header, data, records, aborted=transactions.is_aborted(header))
                 if kept is not None:
                     fresh.append(read_header(kept, 0), header.base_offset, (kept,), self._rules.index_interval_bytes)
                 done += len(data)
@@ -149,11 +171,10 @@ class Pass:
                     done = 0
                     yield
 
-    def _kept(self, segment: Segment, header: BatchHeader, data: bytes) -> bytes | None:
+    def _kept(self, header: BatchHeader, data: bytes, records: list[Record], *, aborted: bool) -> bytes | None:
         """What remains of a batch: all of it as it is, a smaller one, an empty one, or nothing."""
-        records = _records(segment, header, data)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
-        kept = [record for record in records if self._stays(record, horizon)]
+        kept = [] if aborted else [record for record in records if self._stays(record, horizon)]
         fresh_tombstones = horizon is None and any(record.value is None for record in kept)
         if len(kept) == len(records) and not fresh_tombstones:
             return data if records or self._carries_sequence(header) else None
@@ -161,6 +182,16 @@ class Pass:
             if fresh_tombstones:
                 horizon = self._now_ms + self._rules.delete_retention_ms
             return _rebuilt(header, kept, horizon)
+        return _emptied(header) if self._carries_sequence(header) else None
+
+    def _marker_kept(self, header: BatchHeader, data: bytes, records: list[Record]) -> bytes | None:
+        """What remains of a marker whose transaction has left nothing."""
+        if not records:
+            return data if self._carries_sequence(header) else None
+        if not header.attributes & DELETE_HORIZON:
+            return _rebuilt(header, records, self._now_ms + self._rules.delete_retention_ms)
+        if self._now_ms < header.base_timestamp:
+            return data
         return _emptied(header) if self._carries_sequence(header) else None
 
     def _stays(self, record: Record, horizon: int | None) -> bool:
@@ -171,7 +202,63 @@ class Pass:
         return record.value is not None or horizon is None or self._now_ms < horizon
 
     def _carries_sequence(self, header: BatchHeader) -> bool:
-        return header.producer_id >= 0 and self._last_offsets.get(header.producer_id) == header.last_offset
+        """Whether this batch is what a start would know the producer by."""
+        last_offset, epoch = self._last_batches.get(header.producer_id, (-1, -1))
+        if header.producer_id < 0 or epoch < 0:
+            return False
+        if last_offset >= 0:
+            return last_offset == header.last_offset
+        return header.is_control and header.producer_epoch == epoch
+
+
+class _Transactions:
+    """Which batches belong to aborted transactions, and which markers have nothing left to end; asked in the order of the log.
+
+    Source: CleanedTransactionMetadata of Kafka's LogCleaner.
+    """
+
+    def __init__(self, aborted: Sequence[Aborted]) -> None:
+        self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._open: dict[int, Aborted] = {}
+        self._seen: set[int] = set()
+        """Producers of whose aborted transaction a batch was seen."""
+        self._committed: set[int] = set()
+        """Producers of whose transaction, which was not aborted, a batch was seen."""
+
+    def _take(self, offset: int) -> None:
+        while self._coming and self._coming[-1].first_offset <= offset:
+            aborted = self._coming.pop()
+            self._open[aborted.producer_id] = aborted
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a data batch belongs to an aborted transaction."""
+        self._take(header.last_offset)
+        if not header.is_transactional:
+            return False
+        aborted = header.producer_id in self._open
+        (self._seen if aborted else self._committed).add(header.producer_id)
+        return aborted
+
+    def end(self, header: BatchHeader, records: list[Record]) -> tuple[Aborted | None, bool]:
+        """A marker: the aborted transaction it ends, if it is one, and whether a batch of the transaction was seen. Raises
+        DamagedLog.
+        """
+        self._take(header.last_offset)
+        if not records:
+            return None, False
+        try:
+            kind = read_marker(records[0].key, records[0].value).type
+        except CorruptRecords as cause:
+            raise DamagedLog(f"the control batch at offset {header.base_offset}: {cause}") from None
+        if kind == ABORT:
+            seen = header.producer_id in self._seen
+            self._seen.discard(header.producer_id)
+            return self._open.pop(header.producer_id, None), seen
+        if kind == COMMIT:
+            seen = header.producer_id in self._committed
+            self._committed.discard(header.producer_id)
+            return None, seen
+        return None, True
 
 
 def _batches(segment: Segment, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:

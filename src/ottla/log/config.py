@@ -15,9 +15,12 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     flush_messages: int = (1 << 63) - 1
+    flush_ms: int = (1 << 63) - 1
+    preallocate: bool = False
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60_000
@@ -72,9 +75,12 @@ class LogConfig:
         return cls(
             segment_bytes=values["segment.bytes"],
             segment_ms=values["segment.ms"],
+            segment_jitter_ms=values["segment.jitter.ms"],
             segment_index_bytes=values["segment.index.bytes"],
             index_interval_bytes=values["index.interval.bytes"],
             flush_messages=values["flush.messages"],
+            flush_ms=values["flush.ms"],
+            preallocate=values["preallocate"],
             retention_ms=values["retention.ms"],
             retention_bytes=values["retention.bytes"],
             file_delete_delay_ms=values["file.delete.delay.ms"],

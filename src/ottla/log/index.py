@@ -1,4 +1,4 @@
-"""The two indexes of a segment: where does an offset lie, and which offset holds a timestamp?
+"""The three indexes of a segment: where does an offset lie, which offset holds a timestamp, which transactions were aborted?
 
     .index, 8 bytes an entry                      .timeindex, 12 bytes an entry
      0               4               8             0                               8              12
@@ -7,34 +7,67 @@
     +---------------+---------------+             +-------------------------------+---------------+
     last offset of a batch, where it begins       largest timestamp up to here, last offset of its batch
 
-Both are sparse (an entry for about every index.interval.bytes of log) and sorted. They live in memory as arrays, which
-bisect searches without making objects, and are written when the segment is closed or rolled: an index is a cache of the
-log, and after an unclean stop it is rebuilt, never repaired. A closed segment's index is read on first use.
+    .txnindex, 34 bytes an entry, for each aborted transaction in the order of their ends; no file without one
+     0     2             10             18            26                   34
+    +-----+-------------+--------------+-------------+--------------------+
+    | 0   | producer id | first offset | last offset | last stable offset |
+    +-----+-------------+--------------+-------------+--------------------+
+                                        of the marker, once it was written
+
+The first two are sparse (an entry for about every index.interval.bytes of log) and sorted. Those of the segment that is
+written to live in memory as arrays, which bisect searches without making objects, and are written when the segment is rolled
+or closed. From then on they are searched where they lie, in a mapping that the store holds as long as somebody uses it. An
+index is a cache of the log: after an unclean stop it is rebuilt, never repaired.
 """
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from struct import iter_unpack, pack
-from typing import Final
+from struct import Struct
+from typing import Final, NamedTuple
 
 from ottla.log.store import Store
 
 OFFSET_ENTRY_SIZE: Final = 8
 TIME_ENTRY_SIZE: Final = 12
+_OFFSET_ENTRY: Final = Struct(">ii")
+_TIME_ENTRY: Final = Struct(">qi")
+_ABORTED_ENTRY: Final = Struct(">hqqqq")
 
 
-class OffsetIndex:
-    """Offset to position. Offsets given and returned are absolute."""
+class _IndexFile:
+    """A file that may never have been written."""
 
-    __slots__ = ("_base", "_offsets", "_path", "_positions", "_store")
+    __slots__ = ("_path", "_store")
 
-    def __init__(self, store: Store, path: Path, base_offset: int) -> None:
+    def __init__(self, store: Store, path: Path) -> None:
         self._store = store
         self._path = path
+
+    def move(self, path: Path) -> None:
+        """The file, if it was ever written, has another name from now on. Raises OSError."""
+        if self._path.name in self._store.names(self._path.parent):
+            self._store.rename(self._path, path)
+        self._path = path
+
+    def moved(self, path: Path) -> None:
+        """The file has another name already, because its directory has."""
+        self._path = path
+
+
+class OffsetIndex(_IndexFile):
+    """Offset to position. Offsets given and returned are absolute."""
+
+    __slots__ = ("_base", "_offsets", "_positions")
+
+    def __init__(self, store: Store, path: Path, base_offset: int) -> None:
+        super().__init__(store, path)
         self._base = base_offset
         self._offsets: array[int] | None = None
+        """None while the file is what counts."""
         self._positions: array[int] = array("i")
 
     def start_empty(self) -> None:
@@ -42,76 +75,104 @@ class OffsetIndex:
         self._offsets = array("i")
         self._positions = array("i")
 
-    def _loaded(self) -> "array[int]":
-        offsets = self._offsets
-        if offsets is None:
-            offsets, self._positions = array("i"), array("i")
-            for relative, position in iter_unpack(">ii", _whole_entries(self._store, self._path, OFFSET_ENTRY_SIZE)):
-                if offsets and relative <= offsets[-1]:
-                    break  # the zeros of a preallocated file
-                offsets.append(relative)
-                self._positions.append(position)
-            self._offsets = offsets
-        return offsets
+    def resume(self) -> None:
+        """Take what is on disk into memory: the segment is written to again."""
+        flat = array("i")
+        data = self._store.mapped(self._path)
+        flat.frombytes(data[: len(data) - len(data) % OFFSET_ENTRY_SIZE])
+        if sys.byteorder == "little":
+            flat.byteswap()
+        offsets, positions = flat[0::2], flat[1::2]
+        count = _ascending(offsets)
+        self._offsets, self._positions = offsets[:count], positions[:count]
 
     def __len__(self) -> int:
-        return len(self._loaded())
+        if self._offsets is not None:
+            return len(self._offsets)
+        return len(self._store.mapped(self._path)) // OFFSET_ENTRY_SIZE
 
     def append(self, last_offset: int, position: int) -> None:
         """Add the batch that begins at `position` and ends with `last_offset`."""
-        self._loaded().append(last_offset - self._base)
+        assert self._offsets is not None
+        self._offsets.append(last_offset - self._base)
         self._positions.append(position)
+
+    def _entry(self, at: int) -> tuple[int, int]:
+        """(offset - base, position) of an entry on disk."""
+        relative, position = _OFFSET_ENTRY.unpack_from(self._store.mapped(self._path), at * OFFSET_ENTRY_SIZE)
+        return relative, position
 
     def position_before(self, offset: int) -> int:
         """The position of a batch at or before the one that holds `offset`, 0 when there is no entry."""
-        at = bisect_right(self._loaded(), offset - self._base)
-        return self._positions[at - 1] if at else 0
+        if self._offsets is not None:
+            at = bisect_right(self._offsets, offset - self._base)
+            return self._positions[at - 1] if at else 0
+        at = bisect_right(range(len(self)), offset - self._base, key=lambda at: self._entry(at)[0])
+        return self._entry(at - 1)[1] if at else 0
 
     def boundary_before(self, position: int) -> int:
         """The last known beginning of a batch at or before `position`, 0 when there is no entry."""
-        self._loaded()
-        at = bisect_right(self._positions, position)
-        return self._positions[at - 1] if at else 0
+        if self._offsets is not None:
+            at = bisect_right(self._positions, position)
+            return self._positions[at - 1] if at else 0
+        at = bisect_right(range(len(self)), position, key=lambda at: self._entry(at)[1])
+        return self._entry(at - 1)[1] if at else 0
+
+    def offset_bound(self, position: int) -> int | None:
+        """An offset (exclusive) that all batches which end at or before `position` stay below; None beyond the last entry."""
+        if self._offsets is not None:
+            at = bisect_left(self._positions, position)
+            return self._base + self._offsets[at] + 1 if at < len(self._positions) else None
+        count = len(self)
+        at = bisect_left(range(count), position, key=lambda at: self._entry(at)[1])
+        return self._base + self._entry(at)[0] + 1 if at < count else None
 
     def last_position(self) -> int:
         """The position of the newest entry, 0 when there is none."""
-        self._loaded()
-        return self._positions[-1] if self._positions else 0
+        if self._offsets is not None:
+            return self._positions[-1] if self._positions else 0
+        count = len(self)
+        return self._entry(count - 1)[1] if count else 0
 
-    def fits(self, size: int) -> bool:
-        """No entry points beyond a log of `size` bytes."""
-        return self.last_position() <= size
+    def is_sound(self, size: int) -> bool:
+        """Whether the file can belong to a log of `size` bytes: whole entries, the last one inside."""
+        data = self._store.mapped(self._path)
+        count, rest = divmod(len(data), OFFSET_ENTRY_SIZE)
+        if rest:
+            return False
+        return not count or (self._entry(count - 1)[0] >= 0 and 0 < self._entry(count - 1)[1] < size)
 
     def truncate(self, offset: int) -> None:
         """Drop the entries of batches that end at `offset` or later."""
-        at = bisect_left(self._loaded(), offset - self._base)
-        del self._loaded()[at:]
+        if self._offsets is None:
+            self.resume()
+        assert self._offsets is not None
+        at = bisect_left(self._offsets, offset - self._base)
+        del self._offsets[at:]
         del self._positions[at:]
 
-    def move(self, path: Path) -> None:
-        """The file, if it was ever written, has another name from now on. Raises OSError."""
-        self._loaded()
-        if self._path.name in self._store.names(self._path.parent):
-            self._store.rename(self._path, path)
-        self._path = path
-
-    def write(self) -> None:
-        """Put the file in its place."""
-        offsets = self._loaded()
-        flat = chain.from_iterable(zip(offsets, self._positions, strict=True))
-        self._store.replace(self._path, pack(f">{2 * len(offsets)}i", *flat))
+    def write(self, *, closed: bool = True) -> None:
+        """Put the file in its place; with `closed` it is what counts from now on, and memory forgets."""
+        if self._offsets is None:
+            return
+        flat = array("i", chain.from_iterable(zip(self._offsets, self._positions, strict=True)))
+        if sys.byteorder == "little":
+            flat.byteswap()
+        self._store.write(self._path, flat.tobytes())
+        if closed:
+            self._offsets, self._positions = None, array("i")
 
 
-class TimeIndex:
+class TimeIndex(_IndexFile):
     """Timestamp to offset. Offsets given and returned are absolute, timestamps in ms."""
 
-    __slots__ = ("_base", "_offsets", "_path", "_store", "_timestamps")
+    __slots__ = ("_base", "_offsets", "_timestamps")
 
     def __init__(self, store: Store, path: Path, base_offset: int) -> None:
-        self._store = store
-        self._path = path
+        super().__init__(store, path)
         self._base = base_offset
         self._timestamps: array[int] | None = None
+        """None while the file is what counts."""
         self._offsets: array[int] = array("i")
 
     def start_empty(self) -> None:
@@ -119,24 +180,29 @@ class TimeIndex:
         self._timestamps = array("q")
         self._offsets = array("i")
 
-    def _loaded(self) -> "array[int]":
-        timestamps = self._timestamps
-        if timestamps is None:
-            timestamps, self._offsets = array("q"), array("i")
-            for timestamp, relative in iter_unpack(">qi", _whole_entries(self._store, self._path, TIME_ENTRY_SIZE)):
-                if timestamps and timestamp <= timestamps[-1]:
-                    break  # the zeros of a preallocated file
-                timestamps.append(timestamp)
-                self._offsets.append(relative)
-            self._timestamps = timestamps
-        return timestamps
+    def resume(self) -> None:
+        """Take what is on disk into memory: the segment is written to again."""
+        data = self._store.mapped(self._path)
+        entries = list(_TIME_ENTRY.iter_unpack(data[: len(data) - len(data) % TIME_ENTRY_SIZE]))
+        timestamps = array("q", (timestamp for timestamp, _ in entries))
+        count = _ascending(timestamps)
+        self._timestamps = timestamps[:count]
+        self._offsets = array("i", (relative for _, relative in entries[:count]))
 
     def __len__(self) -> int:
-        return len(self._loaded())
+        if self._timestamps is not None:
+            return len(self._timestamps)
+        return len(self._store.mapped(self._path)) // TIME_ENTRY_SIZE
+
+    def _entry(self, at: int) -> tuple[int, int]:
+        """(timestamp, offset - base) of an entry on disk."""
+        timestamp, relative = _TIME_ENTRY.unpack_from(self._store.mapped(self._path), at * TIME_ENTRY_SIZE)
+        return timestamp, relative
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry when the timestamp has grown; others are passed over, as in Kafka."""
-        timestamps = self._loaded()
+        timestamps = self._timestamps
+        assert timestamps is not None
         if timestamps and timestamp <= timestamps[-1]:
             return
         timestamps.append(timestamp)
@@ -144,38 +210,113 @@ class TimeIndex:
 
     def last(self) -> tuple[int, int]:
         """The newest entry as (timestamp, offset); (-1, base offset) when there is none."""
-        timestamps = self._loaded()
-        if not timestamps:
+        if self._timestamps is not None:
+            return (self._timestamps[-1], self._base + self._offsets[-1]) if self._timestamps else (-1, self._base)
+        count = len(self)
+        if not count:
             return -1, self._base
-        return timestamps[-1], self._base + self._offsets[-1]
+        timestamp, relative = self._entry(count - 1)
+        return timestamp, self._base + relative
 
     def offset_before(self, timestamp: int) -> int:
         """An offset at or before the first record with `timestamp` or later."""
-        at = bisect_left(self._loaded(), timestamp)
-        return self._base + self._offsets[at - 1] if at else self._base
+        if self._timestamps is not None:
+            at = bisect_left(self._timestamps, timestamp)
+            return self._base + self._offsets[at - 1] if at else self._base
+        at = bisect_left(range(len(self)), timestamp, key=lambda at: self._entry(at)[0])
+        return self._base + self._entry(at - 1)[1] if at else self._base
+
+    def is_sound(self) -> bool:
+        """Whether the file holds whole entries that ascend, none before the segment's beginning."""
+        count, rest = divmod(len(self._store.mapped(self._path)), TIME_ENTRY_SIZE)
+        if rest:
+            return False
+        return not count or (self._entry(count - 1)[1] >= 0 and (count < 2 or self._entry(count - 1) > self._entry(0)))
 
     def truncate(self, offset: int) -> None:
         """Drop the entries of batches that end at `offset` or later."""
-        at = bisect_left(self._offsets, offset - self._base) if self._loaded() else 0
-        del self._loaded()[at:]
+        if self._timestamps is None:
+            self.resume()
+        assert self._timestamps is not None
+        at = bisect_left(self._offsets, offset - self._base)
+        del self._timestamps[at:]
         del self._offsets[at:]
 
-    def move(self, path: Path) -> None:
-        """The file, if it was ever written, has another name from now on. Raises OSError."""
-        self._loaded()
-        if self._path.name in self._store.names(self._path.parent):
-            self._store.rename(self._path, path)
-        self._path = path
-
-    def write(self) -> None:
-        """Put the file in its place."""
-        timestamps = self._loaded()
-        flat = chain.from_iterable(zip(timestamps, self._offsets, strict=True))
-        self._store.replace(self._path, pack(">" + "qi" * len(timestamps), *flat))
+    def write(self, *, closed: bool = True) -> None:
+        """Put the file in its place; with `closed` it is what counts from now on, and memory forgets."""
+        if self._timestamps is None:
+            return
+        entries = zip(self._timestamps, self._offsets, strict=True)
+        self._store.write(self._path, b"".join(_TIME_ENTRY.pack(*entry) for entry in entries))
+        if closed:
+            self._timestamps, self._offsets = None, array("i")
 
 
-def _whole_entries(store: Store, path: Path, entry_size: int) -> bytes:
-    file = store.open(path)
-    data = file.read(0, file.size - file.size % entry_size)
-    file.close()
-    return data
+class Aborted(NamedTuple):
+    """An aborted transaction: offsets are inclusive; `last_offset` is that of its marker, and `last_stable_offset`
+    (exclusive) what the marker left without an open transaction below it."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex(_IndexFile):
+    """The aborted transactions that ended in a segment."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, store: Store, path: Path) -> None:
+        super().__init__(store, path)
+        self._entries: list[Aborted] | None = None
+        """None while the file is what counts."""
+
+    def start_empty(self) -> None:
+        """Forget what is on disk: the segment is new, or about to be scanned."""
+        self._entries = []
+
+    def resume(self) -> None:
+        """Take what is on disk into memory: the segment is written to again."""
+        self._entries = list(self._read())
+
+    def _read(self) -> Iterable[Aborted]:
+        data = self._store.mapped(self._path)
+        whole = data[: len(data) - len(data) % _ABORTED_ENTRY.size]
+        return (Aborted(*fields) for _, *fields in _ABORTED_ENTRY.iter_unpack(whole))
+
+    def entries(self) -> Iterable[Aborted]:
+        """All of them, in the order of their ends."""
+        return self._read() if self._entries is None else self._entries
+
+    def append(self, aborted: Aborted) -> None:
+        """A transaction was aborted."""
+        assert self._entries is not None
+        self._entries.append(aborted)
+
+    def truncate(self, offset: int) -> None:
+        """Drop those that ended at `offset` or later."""
+        self._entries = [aborted for aborted in self.entries() if aborted.last_offset < offset]
+
+    def is_sound(self) -> bool:
+        """Whether the file holds whole entries of the version that is known."""
+        data = self._store.mapped(self._path)
+        return len(data) % _ABORTED_ENTRY.size == 0 and all(
+            version == 0 for version, *_ in _ABORTED_ENTRY.iter_unpack(data[:])
+        )
+
+    def write(self, *, closed: bool = True) -> None:
+        """Put the file in its place, or take it away when there is nothing to say; with `closed` memory forgets."""
+        if self._entries is None:
+            return
+        if self._entries:
+            self._store.write(self._path, b"".join(_ABORTED_ENTRY.pack(0, *aborted) for aborted in self._entries))
+        else:
+            self._store.remove(self._path)
+        if closed:
+            self._entries = None
+
+
+def _ascending(values: "array[int]") -> int:
+    """How many ascend; what follows are the zeros of a preallocated file."""
+    return next((at for at in range(1, len(values)) if values[at] <= values[at - 1]), len(values))

@@ -8,9 +8,16 @@ Offsets of a log, from left to right:
     log end offset          the next one to be given out
 
 The log does not know replicas: whoever leads or follows it moves the high watermark.
+
+Appending waits for no disk. What must be on the medium, because flush.messages says so or because a segment is full, is
+handed out as a `Flush`, which any thread may run; `flushed` takes note of it. Until then `settled_offset` holds back those
+who wait for a batch that had to be flushed.
+
+One file, because what it does is one thing: keep segments, producers, epochs and offsets in step with each other.
 """
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +25,8 @@ from ottla.log import recovery
 from ottla.log.checkpoints import LeaderEpochs
 from ottla.log.compaction import Pass, Rules
 from ottla.log.config import LogConfig
-from ottla.log.index import OFFSET_ENTRY_SIZE
+from ottla.log.flush import Flush
+from ottla.log.index import OFFSET_ENTRY_SIZE, Aborted
 from ottla.log.producers import ProducerStates
 from ottla.log.retention import Candidate, expired
 from ottla.log.segment import DELETED, SWAP, DamagedLog, Segment
@@ -31,14 +39,17 @@ from ottla.protocol.errors import (
     RECORD_LIST_TOO_LARGE,
 )
 from ottla.records import legacy
-from ottla.records.batch import build, read_header, records_of
+from ottla.records.batch import BatchHeader, build, read_header, records_of
+from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
-from ottla.records.validation import Prepared, prepare
+from ottla.records.validation import prepare
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
+_NOT_THE_DISK: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
+"""What an operation on a file may fail with although the disk is well."""
 
 
 class Appended:
@@ -78,43 +89,86 @@ class Log:
 
     directory       <log.dir>/<topic>-<partition>, which must exist
     recovery_point  offset (exclusive) up to which everything is known to be on the medium and whole
+    clean           the last stop was a clean one
+    jitter          a random number of ms up to the one given: how much earlier than segment.ms a segment is rolled
+    failed          called when the disk does not do as told, before StorageError is raised
     """
 
     def __init__(
-        self, store: Store, directory: Path, config: LogConfig, *, recovery_point: int = 0, log_start_offset: int = 0
+        self,
+        store: Store,
+        directory: Path,
+        config: LogConfig,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
+        failed: Callable[[OSError], None] = lambda cause: None,  # noqa: ARG005
     ) -> None:
         self._store = store
         self.directory = directory
         self.name = directory.name
         self.config = config
+        self._jitter = jitter
+        self._failed = failed
+        self.epochs = LeaderEpochs(store, directory / "leader-epoch-checkpoint")
         try:
             found = recovery.load_segments(store, directory, config.index_interval_bytes)
             if not found:
                 found = [Segment(store, directory, log_start_offset)]
                 found[0].start_empty()
-            self._segments = recovery.recover(store, found, recovery_point, config.index_interval_bytes)
-            self._active = self._segments[-1]
-            self.producers: ProducerStates = recovery.load_producers(
-                store, directory, self._segments, self._active.next_offset
+            recovered = recovery.recover(
+                store, found, recovery_point, config.index_interval_bytes, self.epochs, clean=clean
             )
-        except (OSError, DamagedLog) as cause:
+            self._segments = recovered.segments
+            self._active = self._segments[-1]
+            self.end_offset = self._active.next_offset
+            self.producers: ProducerStates = recovery.load_producers(
+                store, directory, self._segments, self.end_offset, recovered.scanned_from
+            )
+            self.epochs.truncate(self.end_offset)
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
+        except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
-        self.end_offset = self._active.next_offset
+        self._active.jitter_ms = jitter(config.segment_jitter_ms)
         self.start_offset = max(log_start_offset, self._segments[0].base_offset)
         self.high_watermark = self.end_offset
         self.recovery_point = min(recovery_point, self.end_offset)
-        self.epochs = LeaderEpochs(store, directory / "leader-epoch-checkpoint")
-        self.epochs.truncate(self.end_offset)
-        self._unflushed = 0
         self.clean_until = self.start_offset
         self.is_damaged = False
+        self.is_moving = False
+        self.last_flush_ms = 0
+        self._unflushed = 0
+        self._must_be_flushed = 0
+        self._rolled: list[Segment] = []
+        self._has_new_names = not clean
+        self._changed = not clean or recovered.scanned_from is not None
         self._compacting = False
         self._closed = False
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark, as long as no transaction can be open."""
-        return self.high_watermark
+        """The high watermark, or the beginning of the oldest transaction that is not decided below it."""
+        high_watermark = self.high_watermark
+        if self.producers.is_settled:
+            return high_watermark
+        return min(high_watermark, self.producers.undecided_from(high_watermark, high_watermark))
+
+    @property
+    def settled_offset(self) -> int:
+        """How far batches count (exclusive) for who waits for them: to the log end, or as far as batches that must be on the
+        medium are.
+        """
+        if self.recovery_point >= self._must_be_flushed:
+            return self.end_offset
+        return max(self.high_watermark, self.recovery_point)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments, oldest first; the last one is written to."""
+        return self._segments
 
     @property
     def size(self) -> int:
@@ -122,9 +176,19 @@ class Log:
         return sum(segment.size for segment in self._segments)
 
     def append(
-        self, frame: bytes, start: int, end: int, leader_epoch: int, now_ms: int, *, zstd_allowed: bool = True
+        self,
+        frame: bytes,
+        start: int,
+        end: int,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        zstd_allowed: bool = True,
+        begins_at_zero: bool = False,
     ) -> Appended:
         """Validate the batch `frame[start:end]` as Kafka does, give it offsets, write it.
+
+        begins_at_zero  a producer that is not known must begin with sequence 0: transactions of version 2
 
         Raises StorageError when the disk does not take it; the log is then as it was.
         """
@@ -135,14 +199,18 @@ class Log:
             return Appended(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
         header = batch.header
         if header.producer_id >= 0:
-            code, duplicate = self.producers.check(header)
+            code, duplicate = self.producers.check(header, begins_at_zero=begins_at_zero)
             if code != NONE:
                 return Appended(-1, -1, code)
             if duplicate is not None:
                 return Appended(duplicate.first_offset, duplicate.timestamp)
         if batch.size_in_bytes > config.segment_bytes:
             return Appended(-1, -1, RECORD_LIST_TOO_LARGE)
-        return Appended(self._write(batch, leader_epoch), batch.append_time)
+        base_offset = self.end_offset
+        self._write(header, batch.stamped(base_offset, leader_epoch), batch.size_in_bytes, leader_epoch, now_ms)
+        if header.producer_id >= 0:
+            self.producers.appended(header, base_offset)
+        return Appended(base_offset, batch.append_time)
 
     def append_message_set(self, frame: bytes, start: int, end: int, leader_epoch: int, now_ms: int) -> Appended:
         """Append the message set `frame[start:end]` of an old producer (Produce 0 to 2), converted up. An empty set is no
@@ -163,55 +231,117 @@ class Log:
             return Appended(-1, -1, MESSAGE_TOO_LARGE)
         return self.append(batch, 0, len(batch), leader_epoch, now_ms)
 
-    def _write(self, batch: Prepared, leader_epoch: int) -> int:
-        base_offset = self.end_offset
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, base_offset)
-        header = batch.header
-        try:
-            segment = self._active
-            if self._must_roll(segment, batch, base_offset + header.last_offset_delta):
-                segment = self._roll()
-            buffers = batch.stamped(base_offset, leader_epoch)
-            segment.append(header, base_offset, buffers, self.config.index_interval_bytes)
-            self.end_offset = segment.next_offset
-            self._unflushed += header.count
-            if self._unflushed >= self.config.flush_messages:
-                self.flush()
-        except OSError as cause:
-            raise StorageError(f"{self._active.path}: {cause.strerror}") from cause
-        if header.producer_id >= 0:
-            self.producers.appended(header, base_offset)
-        return base_offset
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        commit: bool,
+        new_epoch: bool,
+    ) -> Appended:
+        """Append the marker that ends a producer's transaction here.
 
-    def _must_roll(self, segment: Segment, batch: Prepared, last_offset: int) -> bool:
+        new_epoch  the marker has an epoch of its own: transactions of version 2 (KIP-890)
+
+        Raises StorageError.
+        """
+        code = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, new_epoch=new_epoch)
+        if code != NONE:
+            return Appended(-1, -1, code)
+        offset = self.end_offset
+        batch = build_marker(
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+            base_offset=offset,
+            leader_epoch=leader_epoch,
+        )
+        header = read_header(batch, 0)
+        self._write(header, (batch,), len(batch), leader_epoch, now_ms)
+        ended = self.producers.ended(header, offset, coordinator_epoch)
+        if ended is not None and not commit:
+            stable = self.producers.stable_after(ended)
+            self._active.transaction_index.append(Aborted(producer_id, ended.first_offset, offset, stable))
+        return Appended(offset)
+
+    def _write(
+        self,
+        header: BatchHeader,
+        buffers: Sequence[bytes | memoryview],
+        size: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        """Put a batch that is stamped with the log end offset behind the others. Raises StorageError."""
+        if self._closed:
+            raise StorageError(f"{self.directory} is offline")
+        base_offset = self.end_offset
+        try:
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, base_offset)
+            segment = self._active
+            if self._must_roll(segment, header, size, base_offset + header.last_offset_delta, now_ms):
+                segment = self._roll(now_ms)
+            if not segment.size:
+                self._begin(segment, now_ms)
+            segment.append(header, base_offset, buffers, self.config.index_interval_bytes)
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
+        self.end_offset = end = segment.next_offset
+        self._changed = True
+        self._unflushed += header.count
+        if self._unflushed >= self.config.flush_messages:
+            self._must_be_flushed = end
+            self._unflushed = 0
+
+    def _storage_error(self, cause: OSError) -> StorageError:
+        """Say which file failed and why, and tell the directory."""
+        if cause.errno not in _NOT_THE_DISK:
+            self._failed(cause)
+        return StorageError(f"{cause.filename or self.directory}: {cause.strerror or cause}")
+
+    def _begin(self, segment: Segment, now_ms: int) -> None:
+        """The first batch of a segment is about to come."""
+        segment.created_ms = now_ms
+        if self.config.preallocate:
+            segment.log.reserve(self.config.segment_bytes)
+        self._has_new_names = True
+
+    def _must_roll(self, segment: Segment, header: BatchHeader, size: int, last_offset: int, now_ms: int) -> bool:
         config = self.config
-        size = segment.size
-        if size + batch.size_in_bytes > config.segment_bytes:
-            return size > 0
+        held = segment.size
+        if held + size > config.segment_bytes:
+            return held > 0
         if last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET:
             return True
-        if size == 0:
+        if held == 0:
             return False
         begun = segment.first_timestamp
-        newest = batch.header.max_timestamp
-        aged = begun is not None and begun >= 0 and newest >= 0 and newest - begun > config.segment_ms
+        waited = header.max_timestamp - begun if begun is not None and begun >= 0 else now_ms - segment.created_ms
+        if waited > config.segment_ms - segment.jitter_ms:
+            return True
         # An entry stands for more than index.interval.bytes of log, so a short log cannot have filled its index.
         entries = config.segment_index_bytes // OFFSET_ENTRY_SIZE - 1
-        return aged or (size >= entries * config.index_interval_bytes and len(segment.index) >= entries)
+        return held >= entries * config.index_interval_bytes and len(segment.index) >= entries
 
-    def _roll(self) -> Segment:
-        """Close the active segment and begin the next one at the log end offset."""
+    def _roll(self, now_ms: int) -> Segment:
+        """Close the active segment and begin the next one at the log end offset. Raises OSError."""
         old = self._active
         old.seal()
-        old.log.flush()
-        self._store.replace(self.directory / f"{self.end_offset:020d}.snapshot", self.producers.snapshot())
-        self.recovery_point = self.end_offset
-        self._unflushed = 0
+        self._store.write(self.directory / f"{self.end_offset:020d}.snapshot", self.producers.snapshot())
+        self._rolled.append(old)
         segment = Segment(self._store, self.directory, self.end_offset)
         segment.start_empty()
+        segment.created_ms = now_ms
+        segment.jitter_ms = self._jitter(self.config.segment_jitter_ms)
         self._segments.append(segment)
         self._active = segment
+        self._has_new_names = self._changed = True
         return segment
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, *, whole_first: bool) -> Region | None:
@@ -247,6 +377,28 @@ class Log:
             return segment.read(position, max_bytes, end, whole_first=whole_first)
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
+
+    def aborted_in(self, region: Region, offset: int) -> list[Aborted]:
+        """The aborted transactions that a reader of committed data must know of, who reads `region` from `offset` on. Raises
+        StorageError. Source: KIP-98.
+        """
+        found: list[Aborted] = []
+        try:
+            end_offset = -1
+            for segment in self._segments:
+                if end_offset < 0:
+                    if segment.log is not region.file:
+                        continue
+                    end_offset = segment.offset_bound(region.position + region.length)
+                aborted, is_last = segment.aborted_between(offset, end_offset)
+                found += aborted
+                if is_last:
+                    break
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
+        return found
 
     def read_message_set(self, offset: int, max_bytes: int, limit_offset: int, magic: int) -> bytes:
         """What `read` finds, as a message set of `magic` for an old consumer; the first batch is taken whole.
@@ -273,8 +425,10 @@ class Log:
                     found = segment.offset_at(timestamp)
                     if found is not None:
                         return found
-        except (OSError, DamagedLog) as cause:
+        except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
         return None
 
     def offset_of_newest(self) -> tuple[int, int, int] | None:
@@ -282,8 +436,10 @@ class Log:
         try:
             newest = max(self._segments, key=lambda segment: segment.max_timestamp)
             return newest.offset_of_newest()
-        except (OSError, DamagedLog) as cause:
+        except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
 
     def offsets_before(self, timestamp: int) -> list[int]:
         """What ListOffsets 0 asks for: offsets at which a segment begins that was last written to at or before `timestamp`
@@ -349,7 +505,7 @@ class Log:
             )
             for segment in segments
         ]
-        if self._compacting:
+        if self._compacting or self.is_moving:
             return []
         count = expired(seen, self.config.retention, self.start_offset, self.high_watermark, now_ms)
         if not count:
@@ -358,13 +514,13 @@ class Log:
         try:
             if count == len(segments):
                 # The name of the new file is what remembers the log end offset from now on: it must be there first.
-                self._roll().log.fileno()
+                self._roll(now_ms).log.fileno()
             del self._segments[:count]
             for segment in gone:
                 segment.move_to(DELETED)
                 self._store.remove(self.directory / f"{segment.base_offset:020d}.snapshot")
         except OSError as cause:
-            raise StorageError(f"{self.directory}: {cause.strerror}") from cause
+            raise self._storage_error(cause) from cause
         if self._segments[0].base_offset > self.start_offset:
             self._begin_at(self._segments[0].base_offset)
         return gone
@@ -375,7 +531,7 @@ class Log:
         It is when it reaches min.cleanable.dirty.ratio, or when a record has waited for max.compaction.lag.ms.
         """
         config = self.config
-        if not config.is_compacted or self._compacting or self.is_damaged:
+        if not config.is_compacted or self._compacting or self.is_damaged or self.is_moving:
             return 0.0
         ready = self._compactable(now_ms)
         dirty = sum(segment.size for segment in ready if segment.next_offset > self.clean_until)
@@ -387,19 +543,20 @@ class Log:
         return ratio if ratio >= config.min_cleanable_dirty_ratio or waited > config.max_compaction_lag_ms else 0.0
 
     def _compactable(self, now_ms: int) -> list[Segment]:
-        """Segments that are no longer written to, committed, and older than min.compaction.lag.ms."""
+        """Segments that are no longer written to, decided, and older than min.compaction.lag.ms."""
         lag = self.config.min_compaction_lag_ms
+        decided = self.last_stable_offset
         found = []
         for segment in self._segments[:-1]:
-            if segment.next_offset > self.high_watermark or (lag > 0 and segment.max_timestamp > now_ms - lag):
+            if segment.next_offset > decided or (lag > 0 and segment.max_timestamp > now_ms - lag):
                 break
             found.append(segment)
         return found
 
-    def compact(self, now_ms: int) -> Iterator[list[Segment]]:
-        """Compact what can be. Yields after each step, at the end with the segments that are no longer part of the log, for
-        `Segment.remove`. Raises StorageError; the log is then as it was, and is not compacted again until it is reopened
-        when its bytes are damaged.
+    def compact(self, now_ms: int) -> Iterator[Flush | list[Segment]]:
+        """Compact what can be. Yields after each step: a flush that must be run before the next step, or segments that are no
+        longer part of the log, for `Segment.remove`. Raises StorageError; the log is then as it was, and is not compacted again
+        until it is reopened when its bytes are damaged.
         """
         config = self.config
         rules = Rules(config.segment_bytes, config.index_interval_bytes, config.delete_retention_ms)
@@ -409,13 +566,14 @@ class Log:
             self._compactable(now_ms),
             self.clean_until,
             rules,
-            self.producers.last_offsets(),
+            self.producers.last_batches(),
+            [aborted for segment in self._segments for aborted in segment.transaction_index.entries()],
             now_ms,
         )
         self._compacting = True
         try:
-            for _ in work.steps():
-                yield []
+            for flush in work.steps():
+                yield [] if flush is None else flush
             if self._closed:
                 return
             decided, work.replaced = work.replaced, []  # from here on there is nothing to abandon
@@ -424,9 +582,11 @@ class Log:
                 self._swap(old, fresh)
                 gone += old
             self.clean_until = work.end
-        except (OSError, DamagedLog) as cause:
-            self.is_damaged = self.is_damaged or isinstance(cause, DamagedLog)
+        except DamagedLog as cause:
+            self.is_damaged = True
             raise StorageError(str(cause)) from cause
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
         finally:
             self._compacting = False
             work.abandon()
@@ -440,22 +600,115 @@ class Log:
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = [fresh]
 
-    def flush(self) -> None:
-        """Put everything on the medium; the recovery point moves to the log end offset. Raises OSError."""
-        end = self.end_offset
-        self._active.log.flush()
-        self.recovery_point = end
+    @property
+    def wants_flush(self) -> bool:
+        """Whether there is something that should be on the medium and is not."""
+        return self._must_be_flushed > self.recovery_point or bool(self._rolled)
+
+    def begin_flush(self) -> Flush:
+        """Everything that is not on the medium yet, for any thread to put there; `flushed` then takes note of it."""
+        files = [segment.log for segment in (*self._rolled, self._active)]
+        paths = [path for segment in self._rolled for path in segment.files()[1:]]
+        paths += [self.directory / f"{segment.base_offset:020d}.snapshot" for segment in self._segments[1:][-1:]]
+        paths.append(self.directory / "leader-epoch-checkpoint")
+        if self._has_new_names:
+            paths += [self.directory, self.directory.parent]
+        if not self._rolled and not self._has_new_names:
+            paths = []
+        self._rolled = []
+        self._has_new_names = False
         self._unflushed = 0
+        return Flush(self._store, files, paths, self.end_offset)
+
+    def flushed(self, flush: Flush, now_ms: int) -> None:
+        """A flush is done: the recovery point moves, unless what was flushed is gone again."""
+        if self.recovery_point < flush.end_offset <= self.end_offset:
+            self.recovery_point = flush.end_offset
+        self.last_flush_ms = now_ms
+
+    def flush(self, now_ms: int = 0) -> None:
+        """Put everything on the medium now. Raises StorageError."""
+        flush = self.begin_flush()
+        try:
+            flush.run()
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
+        self.flushed(flush, now_ms)
+
+    def fail_flush(self, cause: OSError) -> None:
+        """A flush did not work: nobody knows what is on the medium, so the directory goes offline."""
+        self._failed(cause)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds `offset` and everything behind it: what a follower does that went another way than its
+        leader. Raises StorageError. Source: Kafka's UnifiedLog.
+        """
+        if offset >= self.end_offset:
+            return
+        segments = self._segments
+        try:
+            while len(segments) > 1 and segments[-1].base_offset > max(offset, 0):
+                segments.pop().remove()
+            self._active = active = segments[-1]
+            if active.base_offset > offset:  # below the log's beginning: start anew there
+                active.remove()
+                self._active = active = segments[-1] = Segment(self._store, self.directory, offset)
+                active.start_empty()
+                self.start_offset = offset
+            else:
+                active.truncate(offset)
+            self.end_offset = active.next_offset
+            for name in self._store.names(self.directory):
+                if name.endswith(".snapshot") and int(name[:-9]) > self.end_offset:
+                    self._store.remove(self.directory / name)
+            self.producers = recovery.load_producers(self._store, self.directory, segments, self.end_offset, None)
+            self.epochs.truncate(self.end_offset)
+        except DamagedLog as cause:
+            raise StorageError(str(cause)) from cause
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
+        self.high_watermark = min(self.high_watermark, self.end_offset)
+        self.recovery_point = min(self.recovery_point, self.end_offset)
+        self._must_be_flushed = min(self._must_be_flushed, self.end_offset)
+        self.clean_until = min(self.clean_until, self.end_offset)
+        self._rolled = [segment for segment in self._rolled if segment in segments]
+        self._has_new_names = self._changed = True
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a clean stop has something to write: not for a log that was only read."""
+        return self._changed
+
+    def abandon(self) -> None:
+        """The directory is offline: nothing is written any more, who reads already goes on."""
+        self._closed = True
+
+    def moved(self, directory: Path) -> None:
+        """The directory was renamed; who reads goes on."""
+        self.directory = directory
+        self.epochs.moved(directory / "leader-epoch-checkpoint")
+        for segment in self._segments:
+            segment.moved(directory)
 
     def close(self, *, clean: bool = True) -> None:
-        """Stop. A clean stop flushes, writes indexes and the producers' snapshot, so that the next start scans nothing."""
+        """Stop. A clean stop writes indexes and the producers' snapshot and flushes all, so that the next start scans nothing.
+        Raises StorageError.
+        """
         self._closed = True
-        if clean:
-            self.flush()
-            self._active.seal()
-            name = f"{self.end_offset:020d}.snapshot"
-            self._store.replace(self.directory / name, self.producers.snapshot())
-            self._drop_old_snapshots()
+        if clean and self._changed:
+            try:
+                self._active.seal()
+                name = f"{self.end_offset:020d}.snapshot"
+                self._store.write(self.directory / name, self.producers.snapshot())
+                self._rolled.append(self._active)
+                self._has_new_names = True
+                self._drop_old_snapshots()
+                flush = self.begin_flush()
+                self._store.flush(self.directory / name)
+                flush.run()
+            except OSError as cause:
+                raise self._storage_error(cause) from cause
+            self.flushed(flush, self.last_flush_ms)
         for segment in self._segments:
             segment.close()
 

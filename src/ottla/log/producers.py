@@ -1,4 +1,5 @@
-"""What a partition remembers of its producers, so that a retried batch is appended once (KIP-98).
+"""What a partition remembers of its producers: so that a retried batch is appended once, and where transactions are open
+(KIP-98, KIP-890).
 
 For every producer id: the epoch and the last five batches as (first sequence, last sequence, last offset, timestamp). A
 batch whose sequences equal one of the five is a duplicate and is answered with its first offset; any other must continue
@@ -7,7 +8,15 @@ where the last one ended.
     epoch older than known                INVALID_PRODUCER_EPOCH
     new epoch, first sequence not 0       OUT_OF_ORDER_SEQUENCE_NUMBER
     same epoch, not last sequence + 1     OUT_OF_ORDER_SEQUENCE_NUMBER
-    nothing known                         any sequence is taken (KIP-360)
+    nothing known                         any sequence is taken (KIP-360); only 0 in a transaction of version 2
+    plain batch, transaction open         INVALID_TXN_STATE
+
+A transaction is open from its first batch to its marker. Below the first offset of the oldest one everything is decided; a
+marker decides when it is below the high watermark, so until then its transaction still counts.
+
+    marker of an older coordinator        TRANSACTION_COORDINATOR_FENCED
+    marker of an older epoch              INVALID_PRODUCER_EPOCH; version 2 has a new epoch for each marker, so the known one
+                                          is old too, unless the marker is a repeated one
 
 The state is derived from the log. Snapshots spare a restart the reading: one is written with every roll and at a clean
 stop, named by the offset up to which (exclusive) it holds.
@@ -19,7 +28,13 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from ottla.protocol import codec
-from ottla.protocol.errors import INVALID_PRODUCER_EPOCH, NONE, OUT_OF_ORDER_SEQUENCE_NUMBER
+from ottla.protocol.errors import (
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    NONE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    TRANSACTION_COORDINATOR_FENCED,
+)
 from ottla.protocol.messages.producer_snapshot import ProducerEntry, ProducerSnapshot
 from ottla.protocol.wire import PeerError
 from ottla.records.batch import BatchHeader
@@ -45,23 +60,40 @@ class SequencedBatch(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """What DescribeProducers tells of a producer; the timestamp is that of its newest batch, in ms."""
+    """What DescribeProducers tells of a producer; the timestamp is that of its newest batch, in ms. `transaction_start` is the
+    first offset of its open transaction, -1 when there is none."""
 
     producer_id: int
     epoch: int
     last_sequence: int
     timestamp: int
     coordinator_epoch: int
+    transaction_start: int
+
+
+class Ended(NamedTuple):
+    """A transaction that its marker ended; `first_offset` and `marker_offset` are inclusive."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
 
 
 class _Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "timestamp")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "timestamp", "transaction_start")
 
     def __init__(self, epoch: int, timestamp: int) -> None:
         self.epoch = epoch
         self.timestamp = timestamp
         self.coordinator_epoch = -1
+        self.transaction_start = -1
         self.batches: deque[SequencedBatch] = deque(maxlen=_REMEMBERED)
+
+    def take_epoch(self, epoch: int) -> None:
+        """A new epoch begins its sequences anew."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
 
 
 class ProducerStates:
@@ -69,42 +101,107 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
+        self._open: dict[int, int] = {}
+        """Producer id -> first offset of its open transaction, oldest first."""
+        self._undecided: deque[Ended] = deque()
+        """Transactions whose marker may not be below the high watermark yet."""
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def check(self, header: BatchHeader) -> tuple[int, SequencedBatch | None]:
-        """Whether a batch of an idempotent producer may be appended: an error code, and the batch it repeats if any."""
+    def check(self, header: BatchHeader, *, begins_at_zero: bool = False) -> tuple[int, SequencedBatch | None]:
+        """Whether a batch of an idempotent producer may be appended: an error code, and the batch it repeats if any.
+
+        begins_at_zero  a producer of whom nothing is known must begin with sequence 0: transactions of version 2
+        """
         producer = self._producers.get(header.producer_id)
-        if producer is None:
-            return NONE, None
         epoch, first = header.producer_epoch, header.base_sequence
-        if epoch < producer.epoch:
+        if producer is None:
+            return (OUT_OF_ORDER_SEQUENCE_NUMBER if begins_at_zero and first != 0 else NONE), None
+        if epoch == producer.epoch:
+            last = _after(first, header.last_offset_delta)
+            for batch in producer.batches:
+                if batch.first_sequence == first and batch.last_sequence == last:
+                    return NONE, batch
+        elif epoch < producer.epoch:
             return INVALID_PRODUCER_EPOCH, None
-        if epoch > producer.epoch or not producer.batches:
-            known = bool(producer.batches) or epoch > producer.epoch
-            return (OUT_OF_ORDER_SEQUENCE_NUMBER if first != 0 and known else NONE), None
-        last = _after(first, header.last_offset_delta)
-        for batch in producer.batches:
-            if batch.first_sequence == first and batch.last_sequence == last:
-                return NONE, batch
-        if first != _after(producer.batches[-1].last_sequence, 1):
+        follows = _after(producer.batches[-1].last_sequence, 1) if epoch == producer.epoch and producer.batches else 0
+        if first != follows:
             return OUT_OF_ORDER_SEQUENCE_NUMBER, None
+        if producer.transaction_start >= 0 and not header.is_transactional:
+            return INVALID_TXN_STATE, None
         return NONE, None
 
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, new_epoch: bool) -> int:
+        """Whether the marker of a transaction may be appended, as an error code.
+
+        new_epoch  markers carry an epoch of their own: transactions of version 2
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return NONE
+        if coordinator_epoch < producer.coordinator_epoch:
+            return TRANSACTION_COORDINATOR_FENCED
+        is_repeated = epoch == producer.epoch and producer.transaction_start < 0
+        if epoch < producer.epoch or (new_epoch and epoch == producer.epoch and not is_repeated):
+            return INVALID_PRODUCER_EPOCH
+        return NONE
+
     def appended(self, header: BatchHeader, base_offset: int) -> None:
-        """Remember a batch that is in the log now."""
-        producer = self._producers.get(header.producer_id)
-        if producer is None or header.producer_epoch != producer.epoch:
-            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch, header.max_timestamp)
+        """Remember a data batch that is in the log now."""
+        pid = header.producer_id
+        producer = self._producers.get(pid)
+        if producer is None:
+            producer = self._producers[pid] = _Producer(header.producer_epoch, header.max_timestamp)
+        producer.take_epoch(header.producer_epoch)
         producer.timestamp = header.max_timestamp
-        if header.base_sequence < 0:
-            return  # a control batch carries no sequence
         delta = header.last_offset_delta
         last_sequence = _after(header.base_sequence, delta)
         producer.batches.append(
             SequencedBatch(header.base_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
         )
+        if header.is_transactional and producer.transaction_start < 0:
+            producer.transaction_start = self._open[pid] = base_offset
+
+    def ended(self, header: BatchHeader, offset: int, coordinator_epoch: int) -> Ended | None:
+        """Remember a marker that is in the log at `offset` now; returns the transaction it ended, None for an empty one."""
+        pid = header.producer_id
+        producer = self._producers.get(pid)
+        if producer is None:
+            producer = self._producers[pid] = _Producer(header.producer_epoch, header.max_timestamp)
+        producer.take_epoch(header.producer_epoch)
+        producer.timestamp = header.max_timestamp
+        producer.coordinator_epoch = coordinator_epoch
+        producer.transaction_start = -1
+        first_offset = self._open.pop(pid, None)
+        if first_offset is None:
+            return None
+        transaction = Ended(pid, first_offset, offset)
+        self._undecided.append(transaction)
+        return transaction
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open here, in this epoch."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.transaction_start >= 0 and producer.epoch == epoch
+
+    def undecided_from(self, high_watermark: int, otherwise: int) -> int:
+        """The first offset of the oldest transaction that is open, or whose marker is not below `high_watermark`;
+        `otherwise` when there is none."""
+        undecided = self._undecided
+        while undecided and undecided[0].marker_offset < high_watermark:
+            undecided.popleft()
+        first = next(iter(self._open.values()), otherwise)
+        return min(first, *(transaction.first_offset for transaction in undecided)) if undecided else first
+
+    def stable_after(self, ended: Ended) -> int:
+        """What readers of committed data may see (exclusive) once this marker counts."""
+        return next(iter(self._open.values()), ended.marker_offset + 1)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no transaction can be undecided."""
+        return not self._open and not self._undecided
 
     def active(self) -> list[ActiveProducer]:
         """Every producer that is remembered."""
@@ -115,18 +212,27 @@ class ProducerStates:
                 producer.batches[-1].last_sequence if producer.batches else -1,
                 producer.timestamp,
                 producer.coordinator_epoch,
+                producer.transaction_start,
             )
             for pid, producer in self._producers.items()
         ]
 
-    def last_offsets(self) -> dict[int, int]:
-        """The last offset of each producer, by producer id."""
-        return {pid: producer.batches[-1].last_offset for pid, producer in self._producers.items() if producer.batches}
+    def last_batches(self) -> dict[int, tuple[int, int]]:
+        """Where each producer's sequence stands, by producer id: the last offset of its data, -1 where only a marker is left,
+        and its epoch."""
+        return {
+            pid: (producer.batches[-1].last_offset if producer.batches else -1, producer.epoch)
+            for pid, producer in self._producers.items()
+        }
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers whose last batch is older than `before_ms` (producer.id.expiration.ms)."""
+        """Forget producers whose last batch is older than `before_ms` (producer.id.expiration.ms) and that have no transaction
+        open.
+        """
         self._producers = {
-            pid: producer for pid, producer in self._producers.items() if producer.timestamp >= before_ms
+            pid: producer
+            for pid, producer in self._producers.items()
+            if producer.timestamp >= before_ms or producer.transaction_start >= 0
         }
 
     def snapshot(self) -> bytes:
@@ -142,7 +248,7 @@ class ProducerStates:
                 offset_delta=last.last_offset - last.first_offset,
                 timestamp=producer.timestamp,
                 coordinator_epoch=producer.coordinator_epoch,
-                current_txn_first_offset=-1,
+                current_txn_first_offset=producer.transaction_start,
             )
             entries.append(entry)
         version = _SNAPSHOT_VERSION.to_bytes(2, "big")
@@ -164,12 +270,19 @@ class ProducerStates:
         for entry in snapshot.producer_entries:
             producer = states._producers[entry.producer_id] = _Producer(entry.epoch, entry.timestamp)
             producer.coordinator_epoch = entry.coordinator_epoch
+            producer.transaction_start = entry.current_txn_first_offset
             if entry.last_sequence >= 0:
                 first = _after(entry.last_sequence, -entry.offset_delta)
                 first_offset = entry.last_offset - entry.offset_delta
                 producer.batches.append(
                     SequencedBatch(first, entry.last_sequence, first_offset, entry.last_offset, entry.timestamp)
                 )
+        open_now = (
+            (producer.transaction_start, pid)
+            for pid, producer in states._producers.items()
+            if producer.transaction_start >= 0
+        )
+        states._open = {pid: first_offset for first_offset, pid in sorted(open_now)}
         return states
 
 

@@ -1,20 +1,28 @@
 """What an opening log finds: its segments, where it ends, and whether its tail can be believed.
 
 After a clean stop nothing is scanned: indexes are on disk and only the batches after the newest index entry are walked.
-Otherwise every segment that reaches beyond the recovery point is read from its beginning, batch by batch with CRC, its
-indexes are rebuilt, and the log is cut at the first batch that is not whole and right; what followed it goes, as in Kafka.
-The producers are rebuilt from the newest snapshot and the batches after it.
+Otherwise every segment that reaches beyond the recovery point is gone through: up to that point from header to header, behind
+it with every byte and its CRC. Its indexes are rebuilt, and the log is cut at the first batch behind the point that is not
+whole and right; what followed it goes, as in Kafka. Damage before the point takes the partition offline (Kafka cuts there too,
+and loses what it had acknowledged). A segment whose indexes are missing or cannot be right is gone through as well.
+
+The producers are rebuilt from the newest snapshot that is not younger than the first segment that was read, and from the
+batches after it; markers on the way tell which transactions were aborted, for the indexes of the segments that were read.
 """
 
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from ottla.log.checkpoints import LeaderEpochs
+from ottla.log.index import Aborted
 from ottla.log.producers import DamagedSnapshot, ProducerStates
 from ottla.log.segment import CLEANED, DELETED, SWAP, DamagedLog, Segment
 from ottla.log.store import Store
-from ottla.records.batch import BatchHeader, crc_ok, scan
+from ottla.records.batch import BatchHeader, crc_ok, records_of, scan
+from ottla.records.control import ABORT, Marker, read_marker
+from ottla.records.errors import CorruptRecords
 
 _SCAN_BYTES: Final = 4 << 20
 _logger = logging.getLogger("ottla.log")
@@ -40,61 +48,77 @@ def load_segments(store: Store, directory: Path, interval: int) -> list[Segment]
 
 
 def _carry_through(store: Store, directory: Path, base: int, interval: int) -> None:
-    """Put a swap segment in the place of those that it was made from. Its indexes are made again: they may have had their
-    names already, or not.
+    """Put a swap segment in the place of those that it was made from.
+
+    Its offset and time index are made again: they may have had their names already, or not. The index of aborted transactions
+    cannot be: it is the one beside the swap segment; if there is none and the old segments are gone, it has its name already.
     """
     fresh = Segment(store, directory, base, SWAP)
     fresh.start_empty()
+    fresh.transaction_index.resume()
     last = base
     for header in fresh.walk(0):
         size = header.end - header.start
         fresh.noted(header.base_offset, header.last_offset, header.max_timestamp, header.start, size, interval)
         last = header.last_offset
-    for name in store.names(directory):
-        if (
-            name[:20].isdecimal()
-            and name[20:] in (".log", ".index", ".timeindex", ".txnindex")
-            and base <= int(name[:20]) <= last
-        ):
+    names = store.names(directory)
+    old = [name for name in names if name[:20].isdecimal() and base <= int(name[:20]) <= last]
+    renamed = f"{base:020d}.txnindex"
+    if renamed in old and f"{renamed}{SWAP}" not in names and not any(name[20:] == ".log" for name in old):
+        old.remove(renamed)
+        store.rename(directory / renamed, directory / f"{renamed}{SWAP}")
+        fresh.transaction_index.resume()
+    for name in old:
+        if name[20:] in (".log", ".index", ".timeindex", ".txnindex"):
             store.remove(directory / name)
     fresh.move_to("")
     fresh.seal()
     fresh.close()
 
 
-def recover(store: Store, segments: list[Segment], recovery_point: int, interval: int) -> list[Segment]:
-    """Make `segments` believable from `recovery_point` (offset, exclusive) on; returns those that remain.
+class Recovered(NamedTuple):
+    """The segments that remain, and the base offset of the first one that was read as a whole, None if none was."""
 
-    After a clean stop the recovery point is the end of the log, and only ends are looked up.
+    segments: list[Segment]
+    scanned_from: int | None
+
+
+def recover(
+    store: Store, segments: list[Segment], recovery_point: int, interval: int, epochs: LeaderEpochs, *, clean: bool
+) -> Recovered:
+    """Make `segments` believable from `recovery_point` (offset, exclusive) on.
+
+    clean   the last stop was a clean one: the recovery point is the end of the log, and only ends are looked up
+    epochs  told of what the scanned batches say
     """
     kept: list[Segment] = []
+    scanned: int | None = None
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
         end = segment.base_offset if is_last else segments[number + 1].base_offset
-        if not is_last and end <= recovery_point:
+        kept.append(segment)
+        if not is_last and end <= recovery_point and segment.has_sound_indexes():
             segment.next_offset = end
             segment.max_timestamp, segment.max_timestamp_offset = segment.time_index.last()
-            kept.append(segment)
             continue
-        if is_last and _intact(segment, recovery_point):
-            kept.append(segment)
+        if is_last and clean and _intact(segment, recovery_point):
             continue
-        damage = scan_segment(segment, interval)
-        kept.append(segment)
+        if scanned is None:
+            scanned = segment.base_offset
+        damage = scan_segment(segment, interval, epochs, recovery_point)
         if damage is not None:
             _logger.warning("%s; the log is cut there, at offset %d", damage, segment.next_offset)
             for lost in segments[number + 1 :]:
                 _remove(store, lost)
             break
-        segment.seal()
         if not is_last:
             segment.next_offset = end  # what compaction left may end earlier
-    return kept
+    return Recovered(kept, scanned)
 
 
 def _intact(segment: Segment, recovery_point: int) -> bool:
     """Whether a last segment ends where it was left at a clean stop."""
-    if not segment.index.fits(segment.size):
+    if segment.log.size and not segment.has_sound_indexes():
         return False
     try:
         segment.load_end()
@@ -103,17 +127,32 @@ def _intact(segment: Segment, recovery_point: int) -> bool:
     return segment.next_offset <= recovery_point
 
 
-def scan_segment(segment: Segment, interval: int) -> str | None:
-    """Read a whole segment, rebuild its indexes and cut it at the first damage; returns what was wrong, None if nothing."""
+def scan_segment(segment: Segment, interval: int, epochs: LeaderEpochs, recovery_point: int) -> str | None:
+    """Go through a segment, rebuild its indexes and cut it at the first damage behind the recovery point (offset); returns what
+    was wrong, None if nothing. Raises DamagedLog for damage before it: what was on the medium is never cut.
+    """
     segment.start_empty()
     damage = None
     position = 0
-    for header, problem in _checked(segment):
+    known = segment.walk(0)
+    while segment.next_offset < recovery_point and (header := next(known, None)) is not None:
+        if not segment.follows(header):
+            raise DamagedLog(
+                f"{segment.path} at position {position}: offset {header.base_offset} follows {segment.next_offset - 1}"
+            )
+        size = header.end - position
+        segment.noted(header.base_offset, header.last_offset, header.max_timestamp, position, size, interval)
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
+        position = header.end
+    for header, problem in _checked(segment, position):
         if problem is not None:
             damage = f"{segment.path} at position {position}: {problem}"
             break
         size = header.end - header.start
         segment.noted(header.base_offset, header.last_offset, header.max_timestamp, position, size, interval)
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
         position += size
     if position < segment.size:
         damage = damage or f"{segment.path} at position {position}: a batch is cut off"
@@ -121,9 +160,9 @@ def scan_segment(segment: Segment, interval: int) -> str | None:
     return damage
 
 
-def _checked(segment: Segment) -> Iterator[tuple[BatchHeader, str | None]]:
-    """Every batch of a segment, with what is wrong with it."""
-    position, want = 0, _SCAN_BYTES
+def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str | None]]:
+    """Every batch of a segment from `position` on, with what is wrong with it."""
+    want = _SCAN_BYTES
     while position < segment.size:
         data = segment.log.read(position, want)
         found = scan(data)
@@ -151,31 +190,64 @@ def _remove(store: Store, segment: Segment) -> None:
         store.remove(path)
 
 
-def load_producers(store: Store, directory: Path, segments: list[Segment], end_offset: int) -> ProducerStates:
-    """The producers as of `end_offset` (exclusive): newest usable snapshot, then the batches after it. Raises DamagedLog."""
-    states, offset = ProducerStates(), segments[0].base_offset
+def load_producers(
+    store: Store, directory: Path, segments: list[Segment], end_offset: int, scanned_from: int | None
+) -> ProducerStates:
+    """The producers as of `end_offset` (exclusive): newest usable snapshot, then the batches after it. Aborted transactions go
+    into the indexes of the segments from `scanned_from` (base offset, None for no segment) on. Raises DamagedLog.
+    """
+    newest = end_offset if scanned_from is None else scanned_from
+    states, offset = _from_snapshot(store, directory, newest, end_offset)
+    offset = max(offset, segments[0].base_offset)
+    for segment in segments:
+        if segment.next_offset <= offset:
+            continue
+        scanned = scanned_from is not None and segment.base_offset >= scanned_from
+        for header in segment.walk(segment.position_of(offset)):
+            if header.producer_id < 0 or header.base_offset < offset:
+                continue
+            if not header.is_control:
+                states.appended(header, header.base_offset)
+                continue
+            marker = marker_of(segment, header)
+            if marker is None:
+                continue
+            ended = states.ended(header, header.base_offset, marker.coordinator_epoch)
+            if ended is not None and marker.type == ABORT and scanned:
+                segment.transaction_index.append(
+                    Aborted(ended.producer_id, ended.first_offset, ended.marker_offset, states.stable_after(ended))
+                )
+        if scanned and segment is not segments[-1]:
+            segment.seal()
+    return states
+
+
+def _from_snapshot(store: Store, directory: Path, newest: int, end_offset: int) -> tuple[ProducerStates, int]:
+    """What the newest snapshot up to offset `newest` (inclusive) says, and its offset; younger ones are removed when the log
+    does not reach them.
+    """
     for name in sorted(store.names(directory), reverse=True):
         if not name.endswith(".snapshot") or not name[:-9].isdecimal():
             continue
         at = int(name[:-9])
         if at > end_offset:
             store.remove(directory / name)
+        if at > newest:
             continue
-        file = store.open(directory / name)
         try:
-            states = ProducerStates.from_snapshot(file.read(0, file.size))
+            return ProducerStates.from_snapshot(bytes(store.mapped(directory / name)[:])), at
         except DamagedSnapshot as cause:
             _logger.warning("%s: %s; it is removed and rebuilt from the log", directory / name, cause)
             store.remove(directory / name)
-            continue
-        finally:
-            file.close()
-        offset = max(offset, at)
-        break
-    for segment in segments:
-        if segment.next_offset <= offset:
-            continue
-        for header in segment.walk(segment.position_of(offset)):
-            if header.producer_id >= 0 and header.base_offset >= offset:
-                states.appended(header, header.base_offset)
-    return states
+    return ProducerStates(), 0
+
+
+def marker_of(segment: Segment, header: BatchHeader) -> Marker | None:
+    """What a control batch says; None when compaction has emptied it. Raises DamagedLog."""
+    if not header.count:
+        return None
+    try:
+        record = records_of(segment.log.read(header.start, header.end - header.start))[0]
+        return read_marker(record.key, record.value)
+    except CorruptRecords as cause:
+        raise DamagedLog(f"{segment.path} at position {header.start}: {cause}") from None

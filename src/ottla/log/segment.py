@@ -1,4 +1,4 @@
-"""A segment: one .log file with its two indexes, named by the offset it begins with.
+"""A segment: one .log file with its indexes, named by the offset it begins with.
 
 Reading. An offset is found in three steps: the index gives a batch at or before it, headers are walked from there, and the
 batches since the newest index entry (which the index does not know) are kept in a short list, so that consumers at the tail
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.index import Aborted, OffsetIndex, TimeIndex, TransactionIndex
 from ottla.log.store import LogFile, Region, Store
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_of
 from ottla.records.errors import CorruptRecords
@@ -29,7 +29,11 @@ class DamagedLog(Exception):
 
 
 class Segment:
-    """Batches from `base_offset` (inclusive) to `next_offset` (exclusive)."""
+    """Batches from `base_offset` (inclusive) to `next_offset` (exclusive).
+
+    created_ms  when it was begun, for batches without a timestamp
+    jitter_ms   how much earlier than segment.ms it is rolled
+    """
 
     __slots__ = (
         "_recent_ends",
@@ -39,14 +43,17 @@ class Segment:
         "_store",
         "_suffix",
         "base_offset",
+        "created_ms",
         "directory",
         "first_timestamp",
         "index",
+        "jitter_ms",
         "log",
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(self, store: Store, directory: Path, base_offset: int, suffix: str = "") -> None:
@@ -57,6 +64,9 @@ class Segment:
         self.log: LogFile = store.open(self.path)
         self.index = OffsetIndex(store, self._named(".index"), base_offset)
         self.time_index = TimeIndex(store, self._named(".timeindex"), base_offset)
+        self.transaction_index = TransactionIndex(store, self._named(".txnindex"))
+        self.created_ms = -1
+        self.jitter_ms = 0
         self.next_offset = base_offset
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
@@ -83,6 +93,7 @@ class Segment:
         """Begin a new segment, or forget what is known of it and of its indexes before a scan."""
         self.index.start_empty()
         self.time_index.start_empty()
+        self.transaction_index.start_empty()
         self.next_offset = self.base_offset
         self.max_timestamp = -1
         self.max_timestamp_offset = self.base_offset
@@ -207,10 +218,18 @@ class Segment:
 
     def modified_ms(self) -> int:
         """When the file was last written to, in ms since the epoch."""
-        return self.path.stat().st_mtime_ns // 1_000_000 if self.path.exists() else 0
+        return self._store.modified_ms(self.path)
 
     def load_end(self) -> None:
-        """Find out where an intact segment ends: the newest index entries, then the headers after them. Raises DamagedLog."""
+        """Find out where an intact segment ends: the newest index entries, then the headers after them. From now on it can be
+        written to. Raises DamagedLog.
+        """
+        self.index.resume()
+        self.time_index.resume()
+        self.transaction_index.resume()
+        self._find_end()
+
+    def _find_end(self) -> None:
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
         for header in self.walk(0):
             self.first_timestamp = header.max_timestamp
@@ -235,10 +254,47 @@ class Segment:
         return self.next_offset <= header.base_offset <= header.last_offset <= self.base_offset + _MAX_RELATIVE_OFFSET
 
     def seal(self) -> None:
-        """Write the indexes: the segment is rolled, or the broker stops cleanly."""
-        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        """Write the indexes: the segment is rolled, or the broker stops cleanly. Raises OSError."""
+        if self.log.size or self._since_index:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.index.write()
         self.time_index.write()
+        self.transaction_index.write()
+        self.log.truncate(self.log.size)
+
+    def has_sound_indexes(self) -> bool:
+        """Whether the indexes of a closed segment can be what `seal` wrote."""
+        return self.index.is_sound(self.log.size) and self.time_index.is_sound() and self.transaction_index.is_sound()
+
+    def aborted_between(self, first_offset: int, end_offset: int) -> tuple[list[Aborted], bool]:
+        """The aborted transactions that ended here and overlap `first_offset` (inclusive) to `end_offset` (exclusive), and
+        whether later segments cannot hold another one.
+        """
+        found = []
+        for aborted in self.transaction_index.entries():
+            if aborted.last_offset >= first_offset and aborted.first_offset < end_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end_offset:
+                return found, True
+        return found, False
+
+    def offset_bound(self, position: int) -> int:
+        """An offset (exclusive) that all batches before `position` stay below."""
+        bound = self.index.offset_bound(position)
+        return self.next_offset if bound is None else bound
+
+    def truncate(self, offset: int) -> None:
+        """Drop the batch that holds `offset` and what follows it; the segment is the last one from now on. Raises OSError and
+        DamagedLog.
+        """
+        position = self.position_of(offset)
+        self.index.truncate(offset)
+        self.time_index.truncate(offset)
+        self.transaction_index.truncate(offset)
+        self.log.truncate(position)
+        self.next_offset = self.base_offset
+        self._recent_ends, self._recent_positions = [], []
+        self._find_end()
 
     def close(self) -> None:
         self.log.close()
@@ -251,7 +307,16 @@ class Segment:
         self._suffix = suffix
         self.index.move(self._named(".index"))
         self.time_index.move(self._named(".timeindex"))
+        self.transaction_index.move(self._named(".txnindex"))
         self.log.move(self._named(".log"))
+
+    def moved(self, directory: Path) -> None:
+        """The directory has another name already."""
+        self.directory = directory
+        self.index.moved(self._named(".index"))
+        self.time_index.moved(self._named(".timeindex"))
+        self.transaction_index.moved(self._named(".txnindex"))
+        self.log.moved(self._named(".log"))
 
     def remove(self) -> None:
         """Take the files from the disk."""

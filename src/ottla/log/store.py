@@ -1,15 +1,29 @@
-"""The file interface of the log: an append-only file that can be read at a position, and regions of it.
+"""The file interface of the log: append-only files, small files that are replaced whole, and closed indexes that are mapped.
 
-Everything the log writes goes through `Store`, so that a test can put another one in its place. A file is opened when it is
-first used and knows its size without asking the disk. A `Region` is what a read returns: nothing is copied until the socket
-takes it by sendfile.
+Everything the log writes goes through `Store`, so that a test can put another one in its place (`simulated_store.py`). Three
+strengths of writing, because only a file that must survive the machine is worth waiting for:
+
+    append, write   in the system's cache: survives the process
+    replace         as write, and on the medium when it returns
+    flush           puts on the medium what append and write left in the cache; a directory's flush its names
+
+A `Region` is what a read returns: nothing is copied until the socket takes it by sendfile. A store keeps a bounded number of
+files and of mappings open, whatever the number of partitions: a file is opened again by its name when it is needed.
 """
 
+import mmap
 import os
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+_DATA_SYNC: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+"""What makes the bytes and the size of a file durable, if not its times; not every system has it."""
+_MOST_MAPPINGS: Final = 512
+_FILES_LEFT_FOR_SOCKETS: Final = 4
+"""Of the files that the system lets a process open, one in so many is for the logs at the least."""
 
 
 class LogFile(Protocol):
@@ -23,13 +37,20 @@ class LogFile(Protocol):
     def read(self, position: int, length: int) -> bytes:
         """At most `length` bytes from `position`; fewer at the end of the file. Raises OSError."""
 
-    def truncate(self, size: int) -> None: ...
+    def reserve(self, size: int) -> None:
+        """Take room for `size` bytes on the medium; `size` of the file stays what was appended. Raises OSError."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file at `size`, and give back what was reserved. Raises OSError."""
 
     def move(self, path: Path) -> None:
         """Give the file another name; who reads it goes on. Raises OSError."""
 
+    def moved(self, path: Path) -> None:
+        """The file has another name already, because its directory has."""
+
     def flush(self) -> None:
-        """Return when everything is on the medium. Raises OSError."""
+        """Return when everything is on the medium. May be called by another thread. Raises OSError."""
 
     def fileno(self) -> int: ...
 
@@ -37,22 +58,38 @@ class LogFile(Protocol):
 
 
 class Store(Protocol):
-    """Where files live."""
+    """Where files live. Everything raises OSError when the disk fails."""
 
     def open(self, path: Path) -> LogFile:
-        """The file at `path`, made when it is missing. Raises OSError."""
+        """The file at `path`; it comes into being with the first append."""
 
     def names(self, directory: Path) -> list[str]: ...
 
     def read_text(self, path: Path) -> str | None:
         """The whole text of a small file, None when it is missing; bytes that are no UTF-8 become U+FFFD."""
 
+    def mapped(self, path: Path) -> bytes | mmap.mmap:
+        """The bytes of a file that is not written to any more; empty when it is missing. Good until the next call."""
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a small file so that a crash of the process leaves the old or the new one: beside it, then renamed."""
+
     def replace(self, path: Path, data: bytes) -> None:
-        """Write a small file so that a crash leaves the old or the new one: beside it, flushed, renamed."""
+        """As `write`, and the new one is on the medium before it takes the name."""
+
+    def flush(self, path: Path) -> None:
+        """Put a file, or the names in a directory, on the medium. May be called by another thread."""
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory unless it is there."""
+
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written to, in ms since the epoch; 0 when it is missing."""
 
     def rename(self, old: Path, new: Path) -> None: ...
 
-    def remove(self, path: Path) -> None: ...
+    def remove(self, path: Path) -> None:
+        """Take a file away if it is there."""
 
 
 class Region:
@@ -74,31 +111,37 @@ class Region:
 
 
 class DiskFile:
-    """A file of the operating system, opened on first use."""
+    """A file of the operating system, opened when it is used and closed by its store when others need the room."""
 
-    __slots__ = ("_fd", "path", "size")
+    __slots__ = ("_fd", "_reserved", "_store", "in_use", "path", "size")
 
-    def __init__(self, path: Path, size: int) -> None:
+    def __init__(self, store: "DiskStore", path: Path, size: int) -> None:
+        self._store = store
         self.path = path
         self.size = size
+        self.in_use = False
         self._fd = -1
+        self._reserved = False
 
     def fileno(self) -> int:
+        self.in_use = True
         if self._fd < 0:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._store.opened(self)
         return self._fd
 
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:
-        fd = self._fd if self._fd >= 0 else self.fileno()
+        fd = self.fileno()
         start = self.size
         wanted = sum(map(len, buffers))
         try:
             written = os.pwritev(fd, buffers, start)
             if written < wanted:
                 self._append_rest(fd, b"".join(buffers), written)
-        except OSError:
+        except OSError as cause:
             with suppress(OSError):
                 os.ftruncate(fd, start)
+            cause.filename = str(self.path)
             raise
         self.size = start + wanted
 
@@ -108,36 +151,83 @@ class DiskFile:
             written += os.pwrite(fd, memoryview(data)[written:], self.size + written)
 
     def read(self, position: int, length: int) -> bytes:
-        return os.pread(self.fileno(), min(length, max(0, self.size - position)), position)
+        fd = self.fileno()
+        try:
+            return os.pread(fd, min(length, max(0, self.size - position)), position)
+        except OSError as cause:
+            cause.filename = str(self.path)
+            raise
+
+    def reserve(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self.fileno(), 0, size)
+        else:
+            os.ftruncate(self.fileno(), size)
+        self._reserved = True
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self.fileno(), size)
+        if size != self.size or self._reserved:
+            os.ftruncate(self.fileno(), size)
         self.size = size
+        self._reserved = False
 
     def move(self, path: Path) -> None:
         if self.size or self.path.exists():
             self.path.replace(path)
         self.path = path
 
+    def moved(self, path: Path) -> None:
+        self.path = path
+
     def flush(self) -> None:
-        if self._fd >= 0:
-            os.fsync(self._fd)
+        self._store.flush(self.path, _DATA_SYNC)
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+            self._store.closed(self)
 
 
 class DiskStore:
-    """The file system."""
+    """The file system.
+
+    most_files  how many log files may be open at a time
+    """
+
+    def __init__(self, most_files: int | None = None) -> None:
+        self._most_files = _room_for_files() if most_files is None else most_files
+        self._open: dict[DiskFile, None] = {}
+        self._mappings: OrderedDict[Path, mmap.mmap] = OrderedDict()
 
     def open(self, path: Path) -> DiskFile:
         try:
             size = path.stat().st_size
         except FileNotFoundError:
             size = 0
-        return DiskFile(path, size)
+        return DiskFile(self, path, size)
+
+    def opened(self, file: DiskFile) -> None:
+        """A file was opened: close the one that was opened longest ago and not used since, if there are too many."""
+        files = self._open
+        files[file] = None
+        while len(files) > self._most_files:
+            oldest = next(iter(files))
+            if oldest.in_use:
+                oldest.in_use = False
+                del files[oldest]
+                files[oldest] = None
+            else:
+                oldest.close()
+
+    def closed(self, file: DiskFile) -> None:
+        """A file was closed."""
+        self._open.pop(file, None)
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open now."""
+        return len(self._open)
 
     def names(self, directory: Path) -> list[str]:
         return sorted(os.listdir(directory))
@@ -148,16 +238,80 @@ class DiskStore:
         except FileNotFoundError:
             return None
 
+    def mapped(self, path: Path) -> bytes | mmap.mmap:
+        mapping = self._mappings.get(path)
+        if mapping is not None:
+            self._mappings.move_to_end(path)
+            return mapping
+        try:
+            with path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size == 0:
+                    return b""
+                mapping = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        except FileNotFoundError:
+            return b""
+        self._mappings[path] = mapping
+        if len(self._mappings) > _MOST_MAPPINGS:
+            self._mappings.popitem(last=False)[1].close()
+        return mapping
+
+    def _unmap(self, path: Path) -> None:
+        mapping = self._mappings.pop(path, None)
+        if mapping is not None:
+            mapping.close()
+
+    def write(self, path: Path, data: bytes) -> None:
+        self._put(path, data, durable=False)
+
     def replace(self, path: Path, data: bytes) -> None:
+        self._put(path, data, durable=True)
+
+    def _put(self, path: Path, data: bytes, *, durable: bool) -> None:
+        self._unmap(path)
         beside = path.with_name(path.name + ".tmp")
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
         beside.replace(path)
 
+    def flush(self, path: Path, sync: Callable[[int], None] = os.fsync) -> None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return  # removed in the meantime, or never written to
+        try:
+            sync(fd)
+        finally:
+            os.close(fd)
+
+    def make_directory(self, path: Path) -> None:
+        path.mkdir(exist_ok=True)
+
+    def modified_ms(self, path: Path) -> int:
+        try:
+            return path.stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return 0
+
     def rename(self, old: Path, new: Path) -> None:
+        self._unmap(old)
+        self._unmap(new)
         old.replace(new)
 
     def remove(self, path: Path) -> None:
+        self._unmap(path)
         path.unlink(missing_ok=True)
+
+
+def _room_for_files() -> int:
+    """How many files the logs may hold open: at least a fourth of what the system allows, the rest is for sockets."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 100_000 if soft == resource.RLIM_INFINITY else max(16, soft // _FILES_LEFT_FOR_SOCKETS)

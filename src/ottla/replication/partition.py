@@ -1,7 +1,7 @@
 """A partition as the broker that leads it sees it: its log, its epoch, and who waits for it to grow.
 
-With one in-sync replica, this broker, a batch is committed as soon as it is appended, so the high watermark follows the
-log end at once.
+With one in-sync replica, this broker, a batch is committed as soon as its log says that it counts: at once, or when it is on
+the medium where flush.messages wants it there.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,21 @@ class Partition:
     """One partition that this broker leads.
 
     watchers  called whenever the high watermark has moved; each takes itself away when it is done
+    flush     called when the log wants something on the medium; whoever did it calls `advance`
     """
 
-    __slots__ = ("index", "leader_epoch", "leader_id", "log", "topic", "topic_id", "watchers")
+    __slots__ = ("flush", "index", "leader_epoch", "leader_id", "log", "topic", "topic_id", "watchers")
 
-    def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, leader_id: int, leader_epoch: int) -> None:
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: Log,
+        leader_id: int,
+        leader_epoch: int,
+        flush: Callable[["Partition"], None],
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -25,29 +35,74 @@ class Partition:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.watchers: set[Callable[[], None]] = set()
+        self.flush = flush
 
-    def append(self, frame: bytes, start: int, end: int, now_ms: int, *, zstd_allowed: bool = True) -> Appended:
+    def append(
+        self,
+        frame: bytes,
+        start: int,
+        end: int,
+        now_ms: int,
+        *,
+        zstd_allowed: bool = True,
+        begins_at_zero: bool = False,
+    ) -> Appended:
         """Append the batch `frame[start:end]` of a producer. Raises StorageError."""
-        appended = self.log.append(frame, start, end, self.leader_epoch, now_ms, zstd_allowed=zstd_allowed)
-        self._committed()
+        appended = self.log.append(
+            frame,
+            start,
+            end,
+            self.leader_epoch,
+            now_ms,
+            zstd_allowed=zstd_allowed,
+            begins_at_zero=begins_at_zero,
+        )
+        self.advance()
         return appended
 
     def append_message_set(self, frame: bytes, start: int, end: int, now_ms: int) -> Appended:
         """Append the message set `frame[start:end]` of an old producer. Raises StorageError."""
         appended = self.log.append_message_set(frame, start, end, self.leader_epoch, now_ms)
-        self._committed()
+        self.advance()
         return appended
 
     def append_records(self, records: list[tuple[bytes | None, bytes | None]], now_ms: int) -> Appended:
         """Append (key, value) pairs of the broker itself as one batch. Raises StorageError."""
         appended = self.log.append_records(records, self.leader_epoch, now_ms)
-        self._committed()
+        self.advance()
         return appended
 
-    def _committed(self) -> None:
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        now_ms: int,
+        *,
+        commit: bool,
+        new_epoch: bool,
+    ) -> Appended:
+        """Append the marker that ends a producer's transaction here. Raises StorageError."""
+        appended = self.log.append_marker(
+            producer_id,
+            producer_epoch,
+            coordinator_epoch,
+            self.leader_epoch,
+            now_ms,
+            commit=commit,
+            new_epoch=new_epoch,
+        )
+        self.advance()
+        return appended
+
+    def advance(self) -> None:
+        """The log has grown, or more of it counts: move the high watermark as far as it may go."""
         log = self.log
-        if log.high_watermark != log.end_offset:
-            log.high_watermark = log.end_offset
+        if log.wants_flush:
+            self.flush(self)
+        settled = log.settled_offset
+        if log.high_watermark != settled:
+            log.high_watermark = settled
             if self.watchers:
                 self.wake()
 

@@ -3,14 +3,26 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory
 from ottla.log.log import StorageError
 from ottla.metadata.image import Delta, Image, TopicImage
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.replication")
+NEVER_MS: Final = (1 << 63) - 1
+
+
+class Seen(NamedTuple):
+    """Who serves a partition, as clients are told; `leader` is -1 when its log is offline."""
+
+    error_code: int
+    leader: int
+    isr: list[int]
+    offline: list[int]
 
 
 class Replicas:
@@ -19,6 +31,8 @@ class Replicas:
     directories  where partitions lie
     configs  the log config of a topic, worked out from its overrides and the broker's values
     discard  called with the directory of a deleted partition, to be removed after file.delete.delay.ms
+    flush    called with a partition whose log wants something on the medium
+    missing  log directories of the configuration that the disk did not give us at the start
     """
 
     def __init__(
@@ -27,18 +41,27 @@ class Replicas:
         directories: list[LogDirectory],
         configs: Callable[[TopicImage], LogConfig],
         discard: Callable[[LogDirectory, Path], None],
+        flush: Callable[[Partition], None],
+        missing: Iterable[Path] = (),
     ) -> None:
         self._node_id = node_id
         self.directories = directories
         self._configs = configs
         self._discard = discard
+        self._flush = flush
+        self.missing = list(missing)
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._homes: dict[tuple[str, int], LogDirectory] = {}
         self._failed: set[tuple[str, int]] = set()
+        self.shortest_flush_ms = NEVER_MS
+        for directory in directories:
+            directory.on_failure = self._take_offline
 
     def load(self, image: Image) -> None:
-        """Open everything that lies here, and throw away what nobody knows any more."""
+        """Open everything that lies here, and throw away what nobody knows any more. What may lie in a directory that the disk
+        did not give us is offline, rather than begun anew in another one.
+        """
         known = {
             (topic.name, index)
             for topic in image.topics.values()
@@ -46,11 +69,13 @@ class Replicas:
             if self._node_id in partition.replicas
         }
         for directory in self.directories:
-            for leftover in directory.leftovers(known):
+            found = directory.partitions(known)
+            twice = [key for key in found if key in self._homes]  # a crash came between the two names of a move
+            for leftover in directory.leftovers(known - set(twice)):
                 self._discard(directory, leftover)
-            for name, index in known:
-                if (directory.path / f"{name}-{index}").is_dir():
-                    self._homes[name, index] = directory
+            self._homes |= {key: directory for key in found if key not in twice}
+        if self.missing:
+            self._failed |= known - self._homes.keys()
         for topic in image.topics.values():
             self._open(topic)
 
@@ -58,6 +83,8 @@ class Replicas:
         """Follow a change of the metadata."""
         for topic in delta.deleted:
             self._close(topic)
+        if delta.deleted:
+            self._checkpoint()
         for topic in delta.changed:
             self._open(topic)
 
@@ -68,6 +95,7 @@ class Replicas:
 
     def _open(self, topic: TopicImage) -> None:
         config = self._configs(topic)
+        self.shortest_flush_ms = min(self.shortest_flush_ms, config.flush_ms)
         partitions = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = partitions
         for index, placed in enumerate(topic.partitions):
@@ -78,6 +106,8 @@ class Replicas:
                 held.log.config = config
                 held.leader_id, held.leader_epoch = placed.leader, placed.leader_epoch
                 continue
+            if (topic.name, index) in self._failed:
+                continue
             home = self._homes.get((topic.name, index)) or self._emptiest()
             self._homes[topic.name, index] = home
             try:
@@ -86,19 +116,55 @@ class Replicas:
                 _logger.error("%s-%d is offline: %s", topic.name, index, cause)
                 self._failed.add((topic.name, index))
                 continue
-            partitions[index] = Partition(topic.name, topic.id, index, log, placed.leader, placed.leader_epoch)
+            partitions[index] = Partition(
+                topic.name, topic.id, index, log, placed.leader, placed.leader_epoch, self._flush
+            )
 
     def _emptiest(self) -> LogDirectory:
-        """Where a new partition goes: the directory with the fewest, as in Kafka."""
-        homes = list(self._homes.values())
-        return min(self.directories, key=homes.count) if len(self.directories) > 1 else self.directories[0]
+        """Where a new partition goes: the directory with the fewest that works, as in Kafka."""
+        working = [directory for directory in self.directories if directory.offline is None]
+        return min(working or self.directories, key=lambda directory: len(directory.logs()))
 
     def _close(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.id, None)
-        for partition in self._by_name.pop(topic.name, {}).values():
+        partitions = self._by_name.pop(topic.name, {})
+        for index in range(len(topic.partitions)):
+            self._failed.discard((topic.name, index))
+        for partition in partitions.values():
             home = self._homes.pop((topic.name, partition.index))
-            self._discard(home, home.discard_partition(topic.name, partition.index))
+            try:
+                self._discard(home, home.discard_partition(topic.name, partition.index))
+            except OSError as cause:
+                home.fail(cause)
             partition.wake()
+
+    def home_of(self, partition: Partition) -> LogDirectory:
+        """The directory in which a partition lies."""
+        return self._homes[partition.topic, partition.index]
+
+    def move(self, partition: Partition, target: LogDirectory) -> None:
+        """The copy of a partition in `target` is complete: it is the partition from now on. Raises OSError, StorageError."""
+        key = partition.topic, partition.index
+        home = self._homes[key]
+        partition.log = target.end_move(*key, partition.log)
+        self._homes[key] = target
+        self._discard(home, home.discard_partition(*key))
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        for directory in self.directories:
+            try:
+                directory.checkpoint()
+            except OSError as cause:
+                directory.fail(cause)
+
+    def _take_offline(self, home: LogDirectory) -> None:
+        """A directory failed: its partitions are not here any more, and who waits for them learns it."""
+        for topic, index in home.logs():
+            self._failed.add((topic, index))
+            partition = self._by_name.get(topic, {}).pop(index, None)
+            if partition is not None:
+                partition.wake()
 
     def find(self, topic: str, index: int) -> Partition | None:
         """The partition, None when it does not live here."""
@@ -111,8 +177,19 @@ class Replicas:
         return None if partitions is None else partitions.get(index)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether the partition lives here but its log could not be opened."""
+        """Whether the partition lives here, in a directory that failed or with a log that could not be opened."""
         return (topic, index) in self._failed
+
+    def seen(self, topic: TopicImage, index: int) -> Seen:
+        """Who serves a partition now."""
+        placed = topic.partitions[index]
+        if (topic.name, index) in self._failed:
+            return Seen(LEADER_NOT_AVAILABLE, -1, [], [self._node_id])
+        return Seen(NONE, placed.leader, list(placed.isr), [])
+
+    def absence(self, topic: str, index: int) -> int:
+        """The error code for a partition that `find` does not find."""
+        return KAFKA_STORAGE_ERROR if (topic, index) in self._failed else UNKNOWN_TOPIC_OR_PARTITION
 
     def all(self) -> Iterable[Partition]:
         """Every partition that lives here."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.broker.maintenance import Maintenance
 from ottla.log.config import LogConfig
+from ottla.log.flush import Flush
 from ottla.log.log import Log
 from ottla.log.store import DiskStore
 from ottla.records.batch import build
@@ -44,9 +45,21 @@ class World:
         self.now = until
 
 
+class Flushes:
+    """Runs a flush at once."""
+
+    def flush(self, partition: Any) -> None:
+        partition.log.flush()
+
+    def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
+        flush.run()
+        done(None)
+
+
 def keeper(world: World, log: Log) -> Maintenance:
-    replicas: Any = SimpleNamespace(all=lambda: [SimpleNamespace(log=log)])
-    return Maintenance([], replicas, world, world, 30_000, 300_000, 15_000, (600_000, lambda: 24 * HOUR))
+    replicas: Any = SimpleNamespace(all=lambda: [SimpleNamespace(log=log)], shortest_flush_ms=log.config.flush_ms)
+    flusher: Any = Flushes()
+    return Maintenance([], replicas, world, world, 30_000, 300_000, 15_000, (600_000, lambda: 24 * HOUR), flusher)
 
 
 def opened(directory: Path, **config: Any) -> Log:

@@ -41,7 +41,7 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
     for index in range(2):
         directory = tmp_path / f"t-{index}"
         directory.mkdir()
-        found.append(Partition("t", bytes(16), index, Log(DiskStore(), directory, LogConfig()), 1, 0))
+        found.append(Partition("t", bytes(16), index, Log(DiskStore(), directory, LogConfig()), 1, 0, lambda _: None))
     yield found
     for partition in found:
         partition.log.close(clean=False)

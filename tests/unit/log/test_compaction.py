@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.log.config import LogConfig
+from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import SWAP
 from ottla.log.store import DiskStore
@@ -33,7 +34,12 @@ def append(log: Log, *pairs: tuple[bytes, bytes | None], codec: int = 0, **produ
 
 def compact(log: Log, now_ms: int = NOW) -> int:
     """One pass; returns how many segments it took away."""
-    gone = [segment for step in log.compact(now_ms) for segment in step]
+    gone = []
+    for step in log.compact(now_ms):
+        if isinstance(step, Flush):
+            step.run()
+        else:
+            gone += step
     for segment in gone:
         segment.remove()
     return len(gone)
@@ -168,6 +174,7 @@ class MortalStore(DiskStore):
     """Dies before its n-th rename or removal."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.left = -1
 
     def _maybe_die(self) -> None:

@@ -22,7 +22,8 @@ def test_an_offset_lies_behind_the_entry_before_it(tmp_path: Path) -> None:
     found = {offset: index.position_before(offset) for offset in (1000, 1008, 1009, 1010, 1019, 1028, 1029, 5000)}
     assert found == {1000: 0, 1008: 0, 1009: 500, 1010: 500, 1019: 900, 1028: 900, 1029: 1500, 5000: 1500}
     assert [index.boundary_before(position) for position in (0, 499, 500, 899, 9999)] == [0, 0, 500, 500, 1500]
-    assert (index.fits(1500), index.fits(1499)) == (True, False)
+    index.write()
+    assert (index.is_sound(1501), index.is_sound(1500)) == (True, False)
 
 
 def test_the_offset_index_is_kafkas_file(tmp_path: Path) -> None:
@@ -36,9 +37,15 @@ def test_the_offset_index_is_kafkas_file(tmp_path: Path) -> None:
 
 def test_zeros_of_a_preallocated_file_and_half_entries_are_no_entries(tmp_path: Path) -> None:
     (tmp_path / "i").write_bytes(struct.pack(">2i", 9, 500) + bytes(83))
-    assert len(OffsetIndex(DiskStore(), tmp_path / "i", BASE)) == 1
+    offsets = OffsetIndex(DiskStore(), tmp_path / "i", BASE)
+    assert not offsets.is_sound(1 << 30)
+    offsets.resume()
+    assert len(offsets) == 1
     (tmp_path / "t").write_bytes(struct.pack(">qi", 77, 9) + bytes(83))
-    assert TimeIndex(DiskStore(), tmp_path / "t", BASE).last() == (77, 1009)
+    times = TimeIndex(DiskStore(), tmp_path / "t", BASE)
+    assert not times.is_sound()
+    times.resume()
+    assert times.last() == (77, 1009)
 
 
 def test_times_grow_or_are_passed_over(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """One partition's log: when it rolls, what it refuses, what it does when the disk fails, and what recovery makes of damage."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.log import Log, OffsetOutOfRange, StorageError
-from ottla.log.store import DiskFile, DiskStore
+from ottla.log.store import DiskStore
 from ottla.protocol.errors import NONE, RECORD_LIST_TOO_LARGE
 from ottla.records.batch import build
 from ottla.records.record import Record
@@ -15,9 +16,10 @@ from ottla.records.record import Record
 NOW = 1_700_000_000_000
 
 
-def opened(directory: Path, *, recovery_point: int = 0, **config: int) -> Log:
+def opened(directory: Path, *, recovery_point: int = 0, clean: bool = False, **config: int) -> Log:
     directory.mkdir(exist_ok=True)
-    return Log(DiskStore(), directory, LogConfig(**config), recovery_point=recovery_point)  # type: ignore[arg-type]
+    settings = LogConfig(**config)  # type: ignore[arg-type]
+    return Log(DiskStore(), directory, settings, recovery_point=recovery_point, clean=clean)
 
 
 def append(log: Log, count: int = 1, *, size: int = 100, timestamp: int = NOW, epoch: int = 0) -> int:
@@ -35,7 +37,9 @@ def test_it_rolls_before_a_segment_grows_too_large(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", segment_bytes=600)
     assert [append(log) for _ in range(7)] == list(range(7))
     assert segments(log) == [0, 3, 6]
-    assert log.recovery_point == 6
+    assert (log.recovery_point, log.wants_flush) == (0, True)  # two segments are full
+    log.flush()
+    assert (log.recovery_point, log.wants_flush) == (7, False)
     assert (log.directory / f"{3:020d}.snapshot").exists()
     log.close()
 
@@ -59,9 +63,16 @@ def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
 def test_flush_messages_moves_the_recovery_point(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", flush_messages=3)
     append(log, 2)
-    assert log.recovery_point == 0
+    assert (log.wants_flush, log.settled_offset) == (False, 2)
+    log.high_watermark = 2
     append(log, 2)
-    assert log.recovery_point == 4
+    assert (log.wants_flush, log.settled_offset) == (True, 2)
+    flush = log.begin_flush()
+    append(log, 1)
+    assert log.settled_offset == 2
+    flush.run()
+    log.flushed(flush, 0)
+    assert (log.recovery_point, log.wants_flush, log.settled_offset) == (4, False, 5)
     log.close()
 
 
@@ -69,11 +80,11 @@ def test_a_disk_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch:
     log = opened(tmp_path / "t-0")
     append(log)
 
-    def full(self: DiskFile, buffers: object) -> None:
+    def full(fd: int, buffers: object, at: int) -> int:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(DiskFile, "append", full)
+        patched.setattr(os, "pwritev", full)
         with pytest.raises(StorageError, match=r"0\.log: No space left on device"):
             append(log)
     assert log.end_offset == 1
@@ -116,9 +127,29 @@ def test_after_a_clean_stop_nothing_is_scanned(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[100] ^= 1  # within the first batch, which a scan would find
     path.write_bytes(data)
-    again = opened(tmp_path / "t-0", recovery_point=10)
+    again = opened(tmp_path / "t-0", recovery_point=10, clean=True)
     assert again.end_offset == 10
     again.close()
+
+
+def test_only_what_lies_behind_the_recovery_point_is_checked(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    for _ in range(10):
+        append(log)
+    log.close(clean=False)
+    path = log.directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    size = len(data) // 10
+    data[100] ^= 1  # in the first batch
+    data[7 * size + 100] ^= 1  # in the eighth
+    path.write_bytes(data)
+    again = opened(tmp_path / "t-0", recovery_point=5)
+    assert again.end_offset == 7
+    again.close(clean=False)
+    data[2 * size + 16] = 9  # a magic that does not exist, in a batch that was on the medium
+    path.write_bytes(data)
+    with pytest.raises(StorageError, match=r"0\.log at position .*: batch of magic 9"):
+        opened(tmp_path / "t-0", recovery_point=5)
 
 
 def test_damage_in_an_older_segment_cuts_all_that_follows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -153,7 +184,7 @@ def test_a_damaged_snapshot_is_rebuilt_from_the_log(tmp_path: Path, caplog: pyte
     assert log.append(batch, 0, len(batch), 0, NOW).base_offset == 0
     log.close()
     (log.directory / f"{1:020d}.snapshot").write_bytes(b"nonsense")
-    again = opened(tmp_path / "t-0", recovery_point=1)
+    again = opened(tmp_path / "t-0", recovery_point=1, clean=True)
     assert "it is removed and rebuilt from the log" in caplog.text
     assert again.append(batch, 0, len(batch), 0, NOW).base_offset == 0
     assert again.end_offset == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.store import DiskFile, DiskStore, Region
+from ottla.log.store import DiskStore, Region
 
 
 def test_a_file_is_made_with_its_first_append(tmp_path: Path) -> None:
@@ -26,14 +26,14 @@ def test_what_the_kernel_takes_in_parts_is_whole(tmp_path: Path, monkeypatch: py
     whole = os.pwrite
     monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: whole(fd, b"".join(buffers)[:2], at))
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, data[:1], at))
-    file = DiskFile(tmp_path / "f", 0)
+    file = DiskStore().open(tmp_path / "f")
     file.append([b"abc", b"def"])
     assert (file.size, file.read(0, 10)) == (6, b"abcdef")
     file.close()
 
 
 def test_a_failed_append_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = DiskFile(tmp_path / "f", 0)
+    file = DiskStore().open(tmp_path / "f")
     file.append([b"abc"])
 
     def full(fd: int, buffers: Sequence[bytes], at: int) -> int:

@@ -25,7 +25,6 @@ from ottla.protocol.errors import (
     NONE,
     OFFSET_OUT_OF_RANGE,
     POLICY_VIOLATION,
-    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -55,7 +54,7 @@ def _deleted(topic: str, index: int, offset: int, broker: "Broker") -> DeleteRec
     partition = broker.replicas.find(topic, index)
     low = -1
     if partition is None:
-        code = UNKNOWN_TOPIC_OR_PARTITION
+        code = broker.replicas.absence(topic, index)
     elif broker.image.topics[topic].is_internal:
         code = INVALID_TOPIC_EXCEPTION
     elif "delete" not in partition.log.config.cleanup_policy:

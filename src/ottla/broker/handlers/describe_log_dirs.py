@@ -4,6 +4,8 @@ Behaviour
     topics null               every partition that lives here
     unknown topic, partition  left out
     every directory answers, with or without partitions asked for
+    a directory that is offline  KAFKA_STORAGE_ERROR, without partitions
+    a move                       the copy shows with is_future_key and the offsets that it lacks
 
 Versions
     3  an error for the whole
@@ -11,10 +13,12 @@ Versions
     5  whether the directory is cordoned (never here)
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -30,13 +34,22 @@ if TYPE_CHECKING:
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(request: DescribeLogDirsRequest, broker: "Broker") -> Answer[DescribeLogDirsResponse]:
     asked = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
-    results = []
+    results = [_failed(path) for path in broker.replicas.missing]
     for directory in broker.replicas.directories:
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
+        if directory.offline is not None:
+            results.append(_failed(directory.path))
+            continue
         for (topic, index), log in directory.logs().items():
             if asked is None or index in asked.get(topic, ()):
                 lies = DescribeLogDirsPartition(partition_index=index, partition_size=log.size)
                 topics.setdefault(topic, []).append(lies)
+        for (topic, index), copy in directory.futures.items():
+            if asked is None or index in asked.get(topic, ()):
+                comes = DescribeLogDirsPartition(
+                    partition_index=index, partition_size=copy.size, offset_lag=copy.lag, is_future_key=True
+                )
+                topics.setdefault(topic, []).append(comes)
         total, usable = directory.room()
         results.append(
             DescribeLogDirsResult(
@@ -47,3 +60,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, broker: "Broker") -> Answ
             )
         )
     return DescribeLogDirsResponse(results=results)
+
+
+def _failed(path: Path) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=KAFKA_STORAGE_ERROR, log_dir=str(path.absolute()))

@@ -49,7 +49,7 @@ def describe_producers(request: DescribeProducersRequest, broker: "Broker") -> A
 def _described(topic: str, index: int, broker: "Broker") -> PartitionResponse:
     partition = broker.replicas.find(topic, index)
     if partition is None:
-        return PartitionResponse(partition_index=index, error_code=UNKNOWN_TOPIC_OR_PARTITION)
+        return PartitionResponse(partition_index=index, error_code=broker.replicas.absence(topic, index))
     states = [
         ProducerState(
             producer_id=producer.producer_id,

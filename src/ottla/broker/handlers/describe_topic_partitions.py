@@ -58,7 +58,7 @@ def describe_topic_partitions(
             topics.append(_unknown(name))
             continue
         end = min(len(topic.partitions), first + left)
-        topics.append(_page(topic, first, end))
+        topics.append(_page(topic, first, end, broker))
         left -= max(0, end - first)
         if end < len(topic.partitions):
             cursor = Cursor(topic_name=name, partition_index=end)
@@ -78,22 +78,27 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _page(topic: TopicImage, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+def _page(topic: TopicImage, first: int, end: int, broker: "Broker") -> DescribeTopicPartitionsResponseTopic:
+    partitions = []
+    for index in range(first, end):
+        placed, seen = topic.partitions[index], broker.replicas.seen(topic, index)
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=seen.error_code,
+                partition_index=index,
+                leader_id=seen.leader,
+                leader_epoch=placed.leader_epoch,
+                replica_nodes=list(placed.replicas),
+                isr_nodes=seen.isr,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=seen.offline,
+            )
+        )
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                partition_index=index,
-                leader_id=topic.partitions[index].leader,
-                leader_epoch=topic.partitions[index].leader_epoch,
-                replica_nodes=list(topic.partitions[index].replicas),
-                isr_nodes=list(topic.partitions[index].isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-            )
-            for index in range(first, end)
-        ],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

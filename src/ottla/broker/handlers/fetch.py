@@ -48,11 +48,19 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_COMPRESSION_TYPE,
 )
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from ottla.records.legacy import NotForOldClients
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
+    from ottla.log.log import Log
+    from ottla.log.store import Region
     from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
@@ -197,6 +205,7 @@ class _Reading:
         limit = stable if committed else log.high_watermark
         try:
             region = log.read(wanted.fetch_offset, max_bytes, limit, whole_first=whole_first)
+            aborted = None if not committed else _aborted(log, region, wanted.fetch_offset)
         except OffsetOutOfRange:
             return _failed(wanted.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
@@ -207,7 +216,7 @@ class _Reading:
             high_watermark=log.high_watermark,
             last_stable_offset=stable,
             log_start_offset=log.start_offset,
-            aborted_transactions=[] if committed else None,
+            aborted_transactions=aborted,
             records=region,
         )
 
@@ -235,9 +244,7 @@ class _Reading:
             if known is None:
                 return _failed(wanted.index, UNKNOWN_TOPIC_ID)
             topic = known.name
-        if self._broker.replicas.is_offline(topic, wanted.index):
-            return _failed(wanted.index, KAFKA_STORAGE_ERROR)
-        return _failed(wanted.index, UNKNOWN_TOPIC_OR_PARTITION)
+        return _failed(wanted.index, self._broker.replicas.absence(topic, wanted.index))
 
     def _response(self, answers: list[tuple[WantedPartition, PartitionData]]) -> FetchResponse:
         session = self._session
@@ -264,6 +271,16 @@ class _Reading:
             if wanted.key in session.partitions:
                 session.partitions.move_to_end(wanted.key)
         return FetchResponse(responses=topics, session_id=session.id)
+
+
+def _aborted(log: "Log", region: "Region | None", offset: int) -> list[AbortedTransaction]:
+    """What a reader of committed data must skip in `region`. Raises StorageError."""
+    if region is None:
+        return []
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in log.aborted_in(region, offset)
+    ]
 
 
 def _is_news(wanted: WantedPartition, data: PartitionData) -> bool:

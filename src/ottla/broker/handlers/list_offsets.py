@@ -28,7 +28,6 @@ from ottla.protocol.errors import (
     INVALID_REQUEST,
     KAFKA_STORAGE_ERROR,
     UNKNOWN_LEADER_EPOCH,
-    UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_VERSION,
 )
 from ottla.protocol.messages.list_offsets import (
@@ -67,7 +66,7 @@ def list_offsets(request: ListOffsetsRequest, broker: "Broker") -> Answer[ListOf
             if asked[topic.name, wanted.partition_index] > 1 and version > 0:
                 answers.append(_failed(wanted, INVALID_REQUEST))
             elif partition is None:
-                answers.append(_failed(wanted, UNKNOWN_TOPIC_OR_PARTITION))
+                answers.append(_failed(wanted, broker.replicas.absence(topic.name, wanted.partition_index)))
             elif version == 0:
                 answers.append(_old_style(wanted, partition))
             else:

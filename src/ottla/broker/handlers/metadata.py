@@ -13,7 +13,7 @@ Versions
     1  null asks for everything; racks, the controller
     2  the cluster's id
     4  the client may forbid auto-creation
-    5  offline replicas
+    5  offline replicas: those whose log directory failed, LEADER_NOT_AVAILABLE
     7  leader epochs
     8  authorized operations, when asked for
     10 topic ids (KIP-516); 12 topics may be asked for by id
@@ -54,7 +54,7 @@ def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataRespo
     version = request.context.version
     everything = request.topics is None or (version == 0 and not request.topics)
     if everything:
-        topics = [_described(topic) for topic in image.topics.values()]
+        topics = [_described(topic, broker) for topic in image.topics.values()]
     else:
         topics = [_asked_for(wanted, request, image, broker) for wanted in request.topics or ()]
     if request.include_topic_authorized_operations:
@@ -84,10 +84,10 @@ def _asked_for(
         topic = image.topics_by_id.get(wanted.topic_id)
         if topic is None:
             return MetadataResponseTopic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
-        return _described(topic)
+        return _described(topic, broker)
     topic = image.topics.get(wanted.name)
     if topic is not None:
-        return _described(topic)
+        return _described(topic, broker)
     error_code = UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(wanted.name)
@@ -112,19 +112,24 @@ def _create(name: str, broker: "Broker") -> None:
         _logger.info("cannot auto-create topic %s: %s", name, refused.message)
 
 
-def _described(topic: TopicImage) -> MetadataResponseTopic:
+def _described(topic: TopicImage, broker: "Broker") -> MetadataResponseTopic:
+    partitions = []
+    for index, partition in enumerate(topic.partitions):
+        seen = broker.replicas.seen(topic, index)
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=seen.error_code,
+                partition_index=index,
+                leader_id=seen.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=seen.isr,
+                offline_replicas=seen.offline,
+            )
+        )
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-            )
-            for index, partition in enumerate(topic.partitions)
-        ],
+        partitions=partitions,
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -28,7 +28,6 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
-    from ottla.replication.partition import Partition
 
 
 @handles(OffsetForLeaderEpochRequest)
@@ -38,18 +37,17 @@ def offset_for_leader_epoch(
     topics = [
         OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=[
-                _end_of(wanted, broker.replicas.find(topic.topic, wanted.partition)) for wanted in topic.partitions
-            ],
+            partitions=[_end_of(topic.topic, wanted, broker) for wanted in topic.partitions],
         )
         for topic in request.topics
     ]
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end_of(wanted: OffsetForLeaderPartition, partition: "Partition | None") -> EpochEndOffset:
+def _end_of(topic: str, wanted: OffsetForLeaderPartition, broker: "Broker") -> EpochEndOffset:
+    partition = broker.replicas.find(topic, wanted.partition)
     if partition is None:
-        return EpochEndOffset(partition=wanted.partition, error_code=UNKNOWN_TOPIC_OR_PARTITION)
+        return EpochEndOffset(partition=wanted.partition, error_code=broker.replicas.absence(topic, wanted.partition))
     known, current = wanted.current_leader_epoch, partition.leader_epoch
     if known >= 0 and known != current:
         code = FENCED_LEADER_EPOCH if known < current else UNKNOWN_LEADER_EPOCH

@@ -2,7 +2,8 @@
 
 Behaviour
     acks 0                        no answer; an error closes the connection, which is all the client can be told
-    acks -1, 1                    answered when appended: with one in-sync replica both are the same
+    acks -1, 1                    answered when appended: with one in-sync replica both are the same. Where flush.messages wants
+                                  the batch on the medium, answered when it is; REQUEST_TIMED_OUT after the request's timeout
     other acks                    INVALID_REQUIRED_ACKS for every partition, nothing is appended
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; an unknown id UNKNOWN_TOPIC_ID
     null records                  INVALID_RECORD (Kafka 4.4 never answers them)
@@ -23,9 +24,11 @@ Versions
 """
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.dispatch import Positions, handles
+from ottla.broker.waiting import DelayedAnswer
 from ottla.log.log import Appended, StorageError
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import (
@@ -34,9 +37,9 @@ from ottla.protocol.errors import (
     INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
     NONE,
+    REQUEST_TIMED_OUT,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION,
     name_of,
 )
 from ottla.protocol.messages.produce import (
@@ -63,12 +66,13 @@ _FIRST_WITH_TOPIC_IDS: Final = 13
 
 @handles(ProduceRequest, positions=True)
 def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | None:
-    transactional_id, acks, _, topics = request.fields
+    transactional_id, acks, timeout_ms, topics = request.fields
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     find = broker.replicas.find_by_id if by_id else broker.replicas.find
     transactional = INVALID_TXN_STATE if transactional_id else TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     responses = []
     first_error = NONE
+    unsettled: list[_Unsettled] = []
     for name, topic_id, partitions in topics:
         answers = []
         for index, records in partitions:
@@ -77,11 +81,13 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
             else:
                 partition = find(topic_id if by_id else name, index)
                 if partition is None:
-                    unknown = by_id and topic_id not in broker.image.topics_by_id
-                    code = UNKNOWN_TOPIC_ID if unknown else UNKNOWN_TOPIC_OR_PARTITION
+                    code = _absence(broker, name, topic_id, index, by_id=by_id)
                     answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
                 else:
                     answer = _append(request, partition, records, broker, transactional)
+                    log = partition.log
+                    if log.high_watermark != log.end_offset and answer.error_code == NONE:
+                        unsettled.append(_Unsettled(partition, log.end_offset, answer))
             first_error = first_error or answer.error_code
             answers.append(answer)
         if answers:
@@ -90,7 +96,48 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
         if first_error != NONE:
             raise PeerError(f"Produce with acks=0 failed with {name_of(first_error)}")
         return None
-    return ProduceResponse(responses=responses)
+    response = ProduceResponse(responses=responses)
+    if not unsettled:
+        return response
+    attempt = partial(_settled, broker, unsettled, response)
+    return DelayedAnswer(attempt, [each.partition for each in unsettled]).begin(broker.timers, timeout_ms)
+
+
+class _Unsettled(NamedTuple):
+    """A batch that does not count yet: not before `end_offset` (exclusive) is below the high watermark."""
+
+    partition: "Partition"
+    end_offset: int
+    answer: PartitionProduceResponse
+
+
+def _settled(
+    broker: "Broker", unsettled: list[_Unsettled], response: ProduceResponse, last: bool
+) -> ProduceResponse | None:
+    """The response, once every batch counts or never will; with `last` whatever is the case."""
+    failures = []
+    for partition, end_offset, answer in unsettled:
+        if partition.log.high_watermark >= end_offset:
+            continue
+        if broker.replicas.find(partition.topic, partition.index) is not partition:
+            failures.append((answer, broker.replicas.absence(partition.topic, partition.index)))
+        elif last:
+            failures.append((answer, REQUEST_TIMED_OUT))
+        else:
+            return None
+    for answer, code in failures:
+        answer.error_code, answer.base_offset = code, -1
+    return response
+
+
+def _absence(broker: "Broker", name: str, topic_id: bytes, index: int, *, by_id: bool) -> int:
+    """The error code for a partition that is not here."""
+    if by_id:
+        topic = broker.image.topics_by_id.get(topic_id)
+        if topic is None:
+            return UNKNOWN_TOPIC_ID
+        name = topic.name
+    return broker.replicas.absence(name, index)
 
 
 def _append(

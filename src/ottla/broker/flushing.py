@@ -1,0 +1,74 @@
+"""Logs on the medium, off the loop: fsync is the one thing the broker waits for in threads.
+
+Group commit: while a log's flush runs, batches go on being appended to it; all of them share the next flush, which begins
+when the running one is done. So with flush.messages=1 a request costs its share of an fsync, however many producers there
+are, and nobody is answered before his batch is on the medium (`Log.settled_offset` holds the high watermark back).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from ottla.environment import Clock
+from ottla.log.flush import Flush
+from ottla.log.log import Log
+from ottla.replication.partition import Partition
+
+_logger = logging.getLogger("ottla.broker")
+_THREADS: Final = 4
+"""The flushes of different files that a disk may do at a time; file systems join them in one commit of their journal."""
+
+
+class Flusher:
+    """Runs flushes in a few threads, which are started with the first one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._threads: ThreadPoolExecutor | None = None
+        self._running: set[Log] = set()
+        self._closed = False
+
+    def flush(self, partition: Partition) -> None:
+        """Put the partition's log on the medium, and let its high watermark follow. If that is being done already, it is done
+        once more afterwards when the log still wants it.
+        """
+        log = partition.log
+        if log in self._running or self._closed:
+            return
+        self._running.add(log)
+        flush = log.begin_flush()
+        self.run(flush, partial(self._flushed, partition, log, flush))
+
+    def _flushed(self, partition: Partition, log: Log, flush: Flush, cause: OSError | None) -> None:
+        self._running.discard(log)
+        if cause is not None:
+            log.fail_flush(cause)
+            return
+        log.flushed(flush, self._clock.now_ms())
+        if partition.log is log:
+            partition.advance()
+
+    def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
+        """Run `flush`, then call `done` on the loop with what went wrong, None when nothing did."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ottla-flush")
+        future = self._loop.run_in_executor(self._threads, flush.run)
+        future.add_done_callback(partial(self._report, done))
+
+    def _report(self, done: Callable[[OSError | None], None], future: "asyncio.Future[None]") -> None:
+        cause = None if future.cancelled() else future.exception()
+        if self._closed or future.cancelled():
+            return
+        if cause is not None and not isinstance(cause, OSError):
+            raise cause
+        done(cause)
+
+    def close(self) -> None:
+        """Wait for what runs; nobody is told any more."""
+        self._closed = True
+        if self._threads is not None:
+            self._threads.shutdown()

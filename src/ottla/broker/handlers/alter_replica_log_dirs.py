@@ -1,0 +1,70 @@
+"""AlterReplicaLogDirs: move partitions between the log directories of this broker (KIP-113).
+
+Behaviour
+    the answer comes at once          DescribeLogDirs shows how far the copy is (is_future_key)
+    no such directory                 LOG_DIR_NOT_FOUND
+    a directory that is offline       KAFKA_STORAGE_ERROR, also when the partition lies in one
+    unknown topic or partition        UNKNOWN_TOPIC_OR_PARTITION
+    where the partition lies already  success; a move that is under way is taken back
+    a partition twice                 the last one counts
+
+Versions
+    2  flexible
+"""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.log.log import StorageError
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, LOG_DIR_NOT_FOUND, NONE
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_logger = logging.getLogger("ottla.broker")
+
+
+@handles(AlterReplicaLogDirsRequest)
+def alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, broker: "Broker"
+) -> Answer[AlterReplicaLogDirsResponse]:
+    wanted = {
+        (topic.name, index): wish.path for wish in request.dirs for topic in wish.topics for index in topic.partitions
+    }
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for (topic, index), path in wanted.items():
+        code = _begun(topic, index, Path(path), broker)
+        result = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+        results.setdefault(topic, []).append(result)
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=parts) for name, parts in results.items()]
+    )
+
+
+def _begun(topic: str, index: int, path: Path, broker: "Broker") -> int:
+    """Begin the move of one partition; the answer's error code."""
+    if path in [missing.absolute() for missing in broker.replicas.missing]:
+        return KAFKA_STORAGE_ERROR
+    target = next((each for each in broker.replicas.directories if each.path.absolute() == path), None)
+    if target is None:
+        return LOG_DIR_NOT_FOUND
+    if target.offline is not None:
+        return KAFKA_STORAGE_ERROR
+    partition = broker.replicas.find(topic, index)
+    if partition is None:
+        return broker.replicas.absence(topic, index)
+    try:
+        broker.moves.begin(partition, target)
+    except StorageError as cause:
+        _logger.error("%s", cause)
+        return KAFKA_STORAGE_ERROR
+    return NONE
