@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.coordinator import TOPIC, group_coordinator
 from ottla.coordinators.offsets import TopicsDeleted, forget_topics
 from ottla.coordinators.runtime import Appended, Runtime
@@ -66,16 +67,21 @@ class Coordination:
         self._replicas = replicas
         self._alarm: Cancellable | None = None
         self._alarm_at = 0
-        self.groups = group_coordinator(values, clock, random, self._ring_at)
+        self._cluster = Cluster(node_id)
+        self.groups = group_coordinator(values, clock, random, self._cluster, self._ring_at)
 
     def load(self, image: Image) -> None:
         """Take over what the metadata gives us at the start."""
+        self._cluster.advance(image)
         topic = image.topics.get(TOPIC)
         if topic is not None:
             self._lead(topic)
 
     def apply(self, delta: Delta) -> None:
         """Follow a change of the metadata."""
+        changed = self._cluster.advance(delta.image)
+        for groups in self.groups.states() if changed else ():
+            groups.topics_changed(changed)
         for topic in delta.deleted:
             if topic.name == TOPIC:
                 for index in range(len(topic.partitions)):

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.classic import expire_session
+from ottla.coordinators.groups.consumer_group import ConsumerGroup
+from ottla.coordinators.groups.consumer_member import ConsumerMember
 from ottla.coordinators.groups.group import CONSUMER, ClassicGroup, State
 from ottla.coordinators.groups.records import (
     OFFSET_COMMIT_VERSION,
@@ -61,7 +63,8 @@ def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
     """Remember how far a group has read. Topics are named; their ids, where known, go into the records."""
     group_id = request.group_id
     group = groups.groups.get(group_id)
-    code = _commit_error(group, request)
+    consumer_group = None if group is not None else groups.consumer_groups.get(group_id)
+    code = _consumer_commit_error(consumer_group, request) if consumer_group else _commit_error(group, request)
     if code != errors.NONE:
         return Result(answers=((request, refuse_commit(request, code)),))
     expires, version = -1, OFFSET_COMMIT_VERSION
@@ -117,6 +120,35 @@ def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> i
     return errors.REBALANCE_IN_PROGRESS if group.state is State.COMPLETING_REBALANCE else errors.NONE
 
 
+def _consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
+    """NONE, or why this sender may not commit to a consumer group (KIP-848).
+
+    An older epoch than the member's is good for partitions that it has had since then: they are its own, although the answer
+    with the new epoch may not have reached it.
+    """
+    epoch = request.generation_id_or_member_epoch
+    if epoch < 0 and group.is_empty:
+        return errors.NONE
+    member = group.members.get(request.member_id)
+    if member is None:
+        return errors.UNKNOWN_MEMBER_ID
+    if not member.is_classic and request.context.version < 9:
+        return errors.UNSUPPORTED_VERSION
+    if epoch == member.current.epoch:
+        return errors.NONE
+    if epoch < member.current.epoch and all(
+        (since := member.current.owns(topic.topic_id, part.partition_index)) is not None and epoch >= since
+        for topic in request.topics
+        for part in topic.partitions
+    ):
+        return errors.NONE
+    return _stale(member)
+
+
+def _stale(member: ConsumerMember) -> int:
+    return errors.ILLEGAL_GENERATION if member.is_classic else errors.STALE_MEMBER_EPOCH
+
+
 # OffsetFetch
 
 
@@ -130,6 +162,14 @@ def fetch(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Resu
 
     A partition without an offset, or of a group that does not exist, is not an error: its offset is -1.
     """
+    group = groups.consumer_groups.get(request.group_id)
+    if group is not None and (request.member_id is not None or request.member_epoch >= 0):
+        member = group.members.get(request.member_id or "")
+        code = errors.UNKNOWN_MEMBER_ID
+        if member is not None:
+            code = errors.NONE if member.current.epoch == request.member_epoch else _stale(member)
+        if code != errors.NONE:
+            return Result(answers=((request, _refuse_fetch(request, code)),))
     offsets = groups.offsets.get(request.group_id, {})
     topics: list[OffsetFetchResponseTopics] = []
     if request.topics is None:
@@ -175,11 +215,11 @@ class OffsetDeletionOutcome(NamedTuple):
 @operation(lambda request, code: OffsetDeletionOutcome(code, []))
 def delete_offsets(groups: Groups, request: OffsetDeletion, now: Millis) -> Result:
     """Forget offsets of topics that no member reads (KIP-496)."""
-    group = groups.get(request.group_id)
+    group = groups.groups.get(request.group_id) or groups.consumer_groups.get(request.group_id)
     code = errors.NONE
     if group is None:
         code = errors.GROUP_ID_NOT_FOUND
-    elif not group.is_empty and group.protocol_type != CONSUMER:
+    elif isinstance(group, ClassicGroup) and not group.is_empty and group.protocol_type != CONSUMER:
         code = errors.NON_EMPTY_GROUP
     if code != errors.NONE or group is None:
         return Result(answers=((request, OffsetDeletionOutcome(code, [])),))
@@ -234,6 +274,7 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
         empty group       since it became empty, or since the commit when that is not known
         stable consumers  since the commit, and only in topics that nobody reads any more
         simple group      since the commit: nobody ever joined it
+        consumer group    since the commit, and only in topics that nobody reads any more (KIP-848)
     In all other groups nothing expires.
     """
     again = Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)
@@ -245,6 +286,13 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
         left = sum(len(partitions) for partitions in offsets.values()) - len(expired)
         if left == 0 and group.is_empty and not group.pending_members:
             records.append(group_tombstone(group_id))
+    for group_id, consumer_group in groups.consumer_groups.items():
+        offsets = groups.offsets.get(group_id, {})
+        expired = list(_expired_of_consumers(consumer_group, groups, now)) if offsets else []
+        records += [offset_tombstone(group_id, topic, partition) for topic, partition in expired]
+        left = sum(len(partitions) for partitions in offsets.values()) - len(expired)
+        if left == 0 and consumer_group.is_empty:
+            records += consumer_group.tombstones()
     # A refused append changes nothing: the same records are due again at the next look.
     return Result(records, timers=(again,), refused=lambda groups, code, now: Result(timers=(again,)))
 
@@ -259,10 +307,20 @@ def _expired(group: ClassicGroup, groups: Groups, now: Millis) -> Iterator[tuple
         if group.is_subscribed(topic):
             continue
         for partition, value in partitions.items():
-            if value.expire_timestamp != -1:
-                due = now >= value.expire_timestamp
-            else:
-                begun = since if since != -1 else value.commit_timestamp
-                due = now - begun >= groups.settings.offsets_retention_ms
-            if due:
+            if _is_due(value, since, groups, now):
                 yield topic, partition
+
+
+def _expired_of_consumers(group: ConsumerGroup, groups: Groups, now: Millis) -> Iterator[tuple[str, int]]:
+    for topic, partitions in groups.offsets[group.group_id].items():
+        if not group.is_subscribed(topic):
+            for partition, value in partitions.items():
+                if _is_due(value, -1, groups, now):
+                    yield topic, partition
+
+
+def _is_due(value: OffsetCommitValue, since: int, groups: Groups, now: Millis) -> bool:
+    if value.expire_timestamp != -1:
+        return now >= value.expire_timestamp
+    begun = since if since != -1 else value.commit_timestamp
+    return now - begun >= groups.settings.offsets_retention_ms

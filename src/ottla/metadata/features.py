@@ -19,4 +19,6 @@ class Feature(NamedTuple):
 FEATURES: Final = (
     # The numbers are those of Apache Kafka 4.4, whose answers this broker gives; no format on this disk depends on them.
     Feature("metadata.version", 7, 33, 33),
+    # Consumer groups (KIP-848).
+    Feature("group.version", 0, 1, 1),
 )

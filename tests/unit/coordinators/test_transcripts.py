@@ -55,7 +55,7 @@ class Teller:
     """Runs a transcript and writes it anew."""
 
     def __init__(self, settings: dict[str, int]) -> None:
-        self.world = World(GroupSettings(**({"initial_rebalance_delay_ms": 0} | settings)))
+        self.world = World(GroupSettings(initial_rebalance_delay_ms=0)._replace(**settings))
         self.actors: dict[str, Actor] = {}
         self.lines: list[str] = []
         self.told_records = 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.coordinator import loaded
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
@@ -77,6 +78,7 @@ class World:
         self.clock = VirtualClock()
         self.random = CountingRandom()
         self.log = MemoryLog()
+        self.cluster = Cluster()
         self.alarms: list[int] = []
         self.start()
 
@@ -84,7 +86,7 @@ class World:
         """A coordinator that knows what the log says, and nothing else."""
         self.runtime: Runtime[Groups] = Runtime(
             partitions=1,
-            new_state=lambda partition: Groups(self.settings, self.random),
+            new_state=lambda partition: Groups(self.settings, self.random, self.cluster),
             decode=decode_record,
             loaded=loaded,
             clock=self.clock,

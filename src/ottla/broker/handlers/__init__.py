@@ -41,6 +41,7 @@ SERVED: Final[dict[int, Served]] = {
     api.DELETE_RECORDS: _served("delete_records", "0-2"),
     api.OFFSET_FOR_LEADER_EPOCH: _served("offset_for_leader_epoch", "0-4"),
     api.DESCRIBE_LOG_DIRS: _served("describe_log_dirs", "0-5"),
+    api.ALTER_REPLICA_LOG_DIRS: _served("alter_replica_log_dirs", "0-2"),
     api.CREATE_PARTITIONS: _served("create_partitions", "0-3"),
     api.DELETE_GROUPS: _served("delete_groups", "0-3"),
     api.OFFSET_DELETE: _served("offset_delete", "0"),
@@ -54,5 +55,7 @@ SERVED: Final[dict[int, Served]] = {
     api.LIST_CONFIG_RESOURCES: _served("list_config_resources", "0-1"),
     api.DESCRIBE_CONFIGS: _served("describe_configs", "0-4"),
     api.DESCRIBE_CLUSTER: _served("describe_cluster", "0-2"),
+    api.CONSUMER_GROUP_HEARTBEAT: _served("consumer_group_heartbeat", "0-1"),
+    api.CONSUMER_GROUP_DESCRIBE: _served("consumer_group_describe", "0-1"),
     api.DESCRIBE_TOPIC_PARTITIONS: _served("describe_topic_partitions", "0"),
 }

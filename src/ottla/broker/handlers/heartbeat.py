@@ -16,7 +16,7 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.coordinators.groups import classic
+from ottla.coordinators.groups import membership
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -26,4 +26,4 @@ if TYPE_CHECKING:
 
 @handles(HeartbeatRequest)
 def heartbeat(request: HeartbeatRequest, broker: "Broker") -> Answer[HeartbeatResponse]:
-    return broker.groups.run(request.group_id, classic.heartbeat, request)
+    return broker.groups.run(request.group_id, membership.heartbeat, request)

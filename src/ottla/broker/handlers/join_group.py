@@ -20,7 +20,7 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.coordinators.groups import classic
+from ottla.coordinators.groups import membership
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -30,4 +30,4 @@ if TYPE_CHECKING:
 
 @handles(JoinGroupRequest)
 def join_group(request: JoinGroupRequest, broker: "Broker") -> Answer[JoinGroupResponse]:
-    return broker.groups.run(request.group_id, classic.join, request)
+    return broker.groups.run(request.group_id, membership.join, request)

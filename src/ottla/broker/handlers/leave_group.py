@@ -16,7 +16,7 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.coordinators.groups import classic
+from ottla.coordinators.groups import membership
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
@@ -26,4 +26,4 @@ if TYPE_CHECKING:
 
 @handles(LeaveGroupRequest)
 def leave_group(request: LeaveGroupRequest, broker: "Broker") -> Answer[LeaveGroupResponse]:
-    return broker.groups.run(request.group_id, classic.leave, request)
+    return broker.groups.run(request.group_id, membership.leave, request)

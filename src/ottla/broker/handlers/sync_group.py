@@ -17,7 +17,7 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.coordinators.groups import classic
+from ottla.coordinators.groups import membership
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -27,4 +27,4 @@ if TYPE_CHECKING:
 
 @handles(SyncGroupRequest)
 def sync_group(request: SyncGroupRequest, broker: "Broker") -> Answer[SyncGroupResponse]:
-    return broker.groups.run(request.group_id, classic.sync, request)
+    return broker.groups.run(request.group_id, membership.sync, request)

@@ -18,7 +18,7 @@ One piece, because each step of a rebalance is called from several of the others
 # ruff: noqa: ARG001 - operations, refusals and timers have one signature each, whatever they need of it
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -26,7 +26,7 @@ from ottla.coordinators.groups.group import ClassicGroup, State
 from ottla.coordinators.groups.member import Member, protocols_of
 from ottla.coordinators.groups.records import empty_group, stable_group
 from ottla.coordinators.groups.state import Groups, GroupSettings
-from ottla.coordinators.runtime import NOTHING, Millis, Result, Timer, operation
+from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer, operation
 from ottla.protocol import errors
 from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -69,6 +69,40 @@ def after_loading(group: ClassicGroup, settings: GroupSettings) -> list[Timer]:
     ] + ([Timer(shrink, (group.group_id,), 0)] if len(group.members) > settings.max_size else [])
 
 
+def take_over(
+    group_id: str,
+    protocols: dict[str, list[tuple[str, bytes]]],
+    must_rejoin: bool,
+    groups: Groups,
+    now: Millis,
+) -> Result:
+    """A consumer group became this classic one (KIP-848): its members have their sessions, and rejoin if somebody left."""
+    group = groups.groups[group_id]
+    draft = _Draft()
+    for member in group.members.values():
+        member.protocols = protocols[member.member_id]
+        draft.session(group, member)
+    if must_rejoin:
+        _prepare_rebalance(groups, group, draft)
+    return draft.result()
+
+
+def hand_over(group: ClassicGroup) -> Result:
+    """The group became a consumer group (KIP-848): whoever waits is to rejoin, and nothing is left to wait for here."""
+    draft = _Draft()
+    for member in group.members.values():
+        draft.cancel_session(group, member.member_id)
+        if member.join is not None:
+            draft.answer(member.join, _refuse_join(member.join, errors.REBALANCE_IN_PROGRESS))
+        if member.sync is not None:
+            draft.answer(member.sync, SyncGroupResponse(error_code=errors.REBALANCE_IN_PROGRESS))
+        member.join = member.sync = None
+    for member_id in group.pending_members:
+        draft.cancel_session(group, member_id)
+    draft.timers += [Timer(end_join, (group.group_id,), None), Timer(expire_sync, (group.group_id,), None)]
+    return draft.result()
+
+
 def shrink(groups: Groups, group_id: str, now: Millis) -> Result:
     """A group that is larger than the broker allows now rebalances, and takes back only as many as may be."""
     group = groups.get(group_id)
@@ -103,6 +137,11 @@ def _not_joined(request: JoinGroupRequest, code: int, member_id: str) -> JoinGro
 @operation(_refuse_join, _names_group)
 def join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
     """A member wants to be part of the next generation."""
+    return join_in_place(groups, request, (), now)
+
+
+def join_in_place(groups: Groups, request: JoinGroupRequest, instead_of: Sequence[Record], now: Millis) -> Result:
+    """`join`; when it makes a new group, `instead_of` (the tombstones of an empty consumer group) goes into the log first."""
     settings = groups.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _rejected(request, errors.INVALID_SESSION_TIMEOUT)
@@ -110,9 +149,8 @@ def join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
     if group is None:
         if request.member_id:
             return _rejected(request, errors.UNKNOWN_MEMBER_ID)
-        return Result(
-            records=(empty_group(ClassicGroup(request.group_id), 0, now),), then=partial(_join_new_group, request)
-        )
+        new = empty_group(ClassicGroup(request.group_id), 0, now)
+        return Result(records=(*instead_of, new), then=partial(_join_new_group, request))
     return _join(groups, group, request, now)
 
 
@@ -543,18 +581,18 @@ def expire_session(groups: Groups, group_id: str, member_id: str, now: Millis) -
 # LeaveGroup
 
 
-def _leaving(request: LeaveGroupRequest) -> list[MemberIdentity]:
+def leaving_members(request: LeaveGroupRequest) -> list[MemberIdentity]:
     """Who leaves; before version 3 it is one member, without a list."""
     return request.members if request.context.version >= 3 else [MemberIdentity(member_id=request.member_id)]
 
 
 def _refuse_leave(request: LeaveGroupRequest, code: int) -> LeaveGroupResponse:
     if code == errors.UNKNOWN_MEMBER_ID:
-        return _left(request, [code] * len(_leaving(request)))
+        return left(request, [code] * len(leaving_members(request)))
     return LeaveGroupResponse(error_code=code)
 
 
-def _left(request: LeaveGroupRequest, codes: list[int]) -> LeaveGroupResponse:
+def left(request: LeaveGroupRequest, codes: list[int]) -> LeaveGroupResponse:
     """The answer with the error of each member; before version 3 it is the request's."""
     if request.context.version < 3:
         return LeaveGroupResponse(error_code=codes[0])
@@ -574,7 +612,7 @@ def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
         return Result(answers=((request, _refuse_leave(request, errors.UNKNOWN_MEMBER_ID)),))
     codes: list[int] = []
     leaving: list[str] = []
-    for who in _leaving(request):
+    for who in leaving_members(request):
         member_id = who.member_id
         static = None if who.group_instance_id is None else group.static_member(who.group_instance_id)
         if not member_id and static is not None:
@@ -588,7 +626,7 @@ def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
             leaving.append(member_id)
         codes.append(code)
     draft = _Draft()
-    draft.answer(request, _left(request, codes))
+    draft.answer(request, left(request, codes))
     return _depart(groups, group, leaving, draft, now) if leaving else draft.result()
 
 

@@ -4,7 +4,9 @@
 from collections.abc import Callable
 from typing import Final
 
+from ottla.coordinators.groups import consumer_timers
 from ottla.coordinators.groups.classic import after_loading
+from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.offsets import expire_offsets
@@ -22,13 +24,17 @@ def group_coordinator(
     values: BrokerValues,
     clock: Clock,
     random: Random,
+    cluster: Cluster,
     alarm: Callable[[Millis], None] = lambda deadline: None,
 ) -> GroupCoordinator:
-    """A coordinator that obeys a broker's configs and has no partition yet; `alarm` as for `Runtime`."""
+    """A coordinator that obeys a broker's configs and has no partition yet; `alarm` as for `Runtime`.
+
+    cluster  the metadata, which the caller keeps up to date
+    """
     settings = GroupSettings.of(values)
     return Runtime(
         partitions=values.integer("offsets.topic.num.partitions"),
-        new_state=lambda partition: Groups(settings, random),
+        new_state=lambda partition: Groups(settings, random, cluster),
         decode=decode_record,
         loaded=loaded,
         clock=clock,
@@ -42,4 +48,7 @@ def loaded(groups: Groups, now: Millis) -> Result:
     timers = [Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)]
     for group in groups.groups.values():
         timers += after_loading(group, groups.settings)
+    for consumer_group in groups.consumer_groups.values():
+        consumer_group.is_stale = True
+        timers += consumer_timers.after_loading(groups, consumer_group)
     return Result(timers=timers)

@@ -16,10 +16,9 @@ from collections import Counter
 from enum import Enum
 from typing import Final
 
+from ottla.coordinators.groups.embedded import decode_subscription
 from ottla.coordinators.groups.member import Member
 from ottla.protocol import errors
-from ottla.protocol.codec import decode
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
 from ottla.protocol.wire import PeerError
 
@@ -243,15 +242,8 @@ class ClassicGroup:
 
 
 def subscribed_topics(metadata: bytes) -> set[str] | None:
-    """The topics of a consumer's subscription; None when it is not one. Versions newer than known only append fields."""
-    if len(metadata) < 2:
-        return None
-    version = int.from_bytes(metadata[:2], "big", signed=True)
-    if version < 0:
-        return None
-    newest = ConsumerProtocolSubscription.VERSIONS.last
+    """The topics of a consumer's subscription; None when it is not one."""
     try:
-        subscription, _ = decode(ConsumerProtocolSubscription, min(version, newest), metadata, 2)
+        return set(decode_subscription(metadata).topics)
     except PeerError:
         return None
-    return set(subscription.topics)

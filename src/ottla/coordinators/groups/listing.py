@@ -3,12 +3,22 @@
 
 from collections.abc import Iterator
 
-from ottla.coordinators.groups.group import ClassicGroup, State
+from ottla.coordinators.groups.consumer_group import ConsumerGroup
+from ottla.coordinators.groups.consumer_member import ConsumerMember, Owned, Target
+from ottla.coordinators.groups.group import CONSUMER, ClassicGroup, State
 from ottla.coordinators.groups.records import group_tombstone
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.offsets import all_offset_tombstones
 from ottla.coordinators.runtime import Millis, Result, operation
 from ottla.protocol import errors
+from ottla.protocol.messages.consumer_group_describe import (
+    Assignment,
+    Member,
+    TopicPartitions,
+)
+from ottla.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup
 
@@ -33,15 +43,17 @@ def _refuse_describe(request: GroupName, code: int) -> DescribedGroup:
 def describe(groups: Groups, request: GroupName, now: Millis) -> Result:
     """The group's state and members; what they say of themselves, and have, only when it is stable.
 
-    An unknown group is Dead, with GROUP_ID_NOT_FOUND (which versions before 6 are not told).
+    An unknown group is Dead, with GROUP_ID_NOT_FOUND (which versions before 6 are not told); so is a consumer group, which
+    `describe_consumer` describes.
     """
     group = groups.get(request.group_id)
     if group is None:
+        is_other = request.group_id in groups.consumer_groups
         unknown = DescribedGroup(
             group_id=request.group_id,
             group_state="Dead",
             error_code=errors.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {request.group_id} not found.",
+            error_message=f"Group {request.group_id} {'is not a classic group' if is_other else 'not found'}.",
         )
         return Result(answers=((request, unknown),))
     return Result(answers=((request, _described(group)),))
@@ -69,27 +81,90 @@ def _described(group: ClassicGroup) -> DescribedGroup:
     )
 
 
+def _refuse_describe_consumer(request: GroupName, code: int) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(group_id=request.group_id, error_code=code)
+
+
+@operation(_refuse_describe_consumer)
+def describe_consumer(groups: Groups, request: GroupName, now: Millis) -> Result:
+    """A consumer group with its epochs, and of each member what it has and what it should have."""
+    group_id = request.group_id
+    group = groups.consumer_groups.get(group_id)
+    if group is None:
+        why = "is not a consumer group" if group_id in groups.groups else "not found"
+        unknown = DescribedConsumerGroup(
+            group_id=group_id, error_code=errors.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} {why}."
+        )
+        return Result(answers=((request, unknown),))
+    descriptions = {member_id: member.description for member_id, member in group.members.items()}
+    described = DescribedConsumerGroup(
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.preferred_assignor(groups.settings.consumer.assignors[0], descriptions),
+        members=[_described_member(groups, group, member) for member in group.members.values()],
+    )
+    return Result(answers=((request, described),))
+
+
+def _described_member(groups: Groups, group: ConsumerGroup, member: ConsumerMember) -> Member:
+    said = member.description
+    return Member(
+        member_id=member.member_id,
+        instance_id=said.instance_id,
+        rack_id=said.rack_id,
+        member_epoch=member.current.epoch,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=sorted(said.topics),
+        subscribed_topic_regex=said.regex,
+        assignment=_named(groups, member.current.assigned),
+        target_assignment=_named(groups, group.targets.get(member.member_id, {})),
+        member_type=0 if member.is_classic else 1,
+    )
+
+
+def _named(groups: Groups, partitions: Owned | Target) -> Assignment:
+    """Partitions with the names of their topics, those of topics that are gone left out."""
+    topics = groups.cluster.image.topics_by_id
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=topics[topic_id].name, partitions=sorted(numbers))
+            for topic_id, numbers in partitions.items()
+            if topic_id in topics
+        ]
+    )
+
+
 def list_groups(groups: Groups, states: frozenset[str], types: frozenset[str]) -> Iterator[ListedGroup]:
     """The groups of a partition. `states` and `types` are names in lower case; empty means any."""
-    if types and CLASSIC not in types:
-        return
-    for group in groups.groups.values():
-        if not states or group.state.value.lower() in states:
-            yield ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC,
-            )
+    if not types or CLASSIC in types:
+        for group in groups.groups.values():
+            if not states or group.state.value.lower() in states:
+                yield ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
+    if not types or CONSUMER in types:
+        for consumer_group in groups.consumer_groups.values():
+            state = consumer_group.state
+            if not states or state.lower() in states:
+                yield ListedGroup(
+                    group_id=consumer_group.group_id, protocol_type=CONSUMER, group_state=state, group_type=CONSUMER
+                )
 
 
 @operation(lambda request, code: code)
 def delete(groups: Groups, request: GroupName, now: Millis) -> Result:
     """Delete a group without members and all its offsets. Answers the error code."""
-    group = groups.get(request.group_id)
+    group_id = request.group_id
+    group = groups.groups.get(group_id) or groups.consumer_groups.get(group_id)
     if group is None:
         return Result(answers=((request, errors.GROUP_ID_NOT_FOUND),))
     if not group.is_empty:
         return Result(answers=((request, errors.NON_EMPTY_GROUP),))
-    records = [*all_offset_tombstones(groups, request.group_id), group_tombstone(request.group_id)]
-    return Result(records, ((request, errors.NONE),))
+    ends = group.tombstones() if isinstance(group, ConsumerGroup) else [group_tombstone(group_id)]
+    return Result([*all_offset_tombstones(groups, group_id), *ends], ((request, errors.NONE),))

@@ -1,7 +1,8 @@
-"""Records of __consumer_offsets: bytes to records, and the ones that classic groups write."""
+"""Records of __consumer_offsets: bytes to records, and the ones that classic groups and offsets write."""
 
 from typing import Final
 
+from ottla.coordinators.groups import consumer_records
 from ottla.coordinators.groups.group import ClassicGroup
 from ottla.coordinators.runtime import Record
 from ottla.protocol.codec import decode
@@ -22,6 +23,7 @@ _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     LegacyOffsetCommitKey.API: (LegacyOffsetCommitKey, OffsetCommitValue),
     OffsetCommitKey.API: (OffsetCommitKey, OffsetCommitValue),
     GroupMetadataKey.API: (GroupMetadataKey, GroupMetadataValue),
+    **consumer_records.MESSAGES,
 }
 """Type of record -> key and value. Kafka reads the values of type 0 and type 1 alike."""
 

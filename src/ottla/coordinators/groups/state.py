@@ -2,17 +2,66 @@
 
 from typing import NamedTuple
 
+from ottla.coordinators.groups.cluster import Cluster
+from ottla.coordinators.groups.consumer_group import KEYS, ConsumerGroup
 from ottla.coordinators.groups.group import ClassicGroup
 from ottla.coordinators.groups.records import OffsetCommitValue
-from ottla.coordinators.runtime import Record
+from ottla.coordinators.runtime import Millis, Record
 from ottla.environment import Random
 from ottla.metadata.configs import BrokerValues
+from ottla.protocol.messages.consumer_group_metadata_record import ConsumerGroupMetadataKey
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from ottla.protocol.messages.offset_commit_record import LegacyOffsetCommitKey, OffsetCommitKey
 
 
+class Bounded(NamedTuple):
+    """A config that a group may set for itself, and between what."""
+
+    default: int
+    lowest: int
+    highest: int
+
+    def held(self, value: int) -> int:
+        """`value`, or the bound that it oversteps."""
+        return min(max(value, self.lowest), self.highest)
+
+
+class ConsumerSettings(NamedTuple):
+    """The broker configs that consumer groups obey; times in ms."""
+
+    session_timeout_ms: Bounded = Bounded(45_000, 45_000, 60_000)
+    heartbeat_interval_ms: Bounded = Bounded(5_000, 5_000, 15_000)
+    assignment_interval_ms: Bounded = Bounded(1_000, 0, 15_000)
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """By name; the first one is the default."""
+    may_upgrade: bool = True
+    may_downgrade: bool = True
+    """What group.consumer.migration.policy says about classic groups and consumer groups with members."""
+    regex_refresh_ms: int = 600_000
+
+    @classmethod
+    def of(cls, values: BrokerValues) -> "ConsumerSettings":
+        """The settings that a broker's configs say."""
+
+        def bounded(name: str) -> Bounded:
+            return Bounded(*(values.integer(f"group.consumer.{each}{name}") for each in ("", "min.", "max.")))
+
+        policy = values.text("group.consumer.migration.policy")
+        return cls(
+            session_timeout_ms=bounded("session.timeout.ms"),
+            heartbeat_interval_ms=bounded("heartbeat.interval.ms"),
+            assignment_interval_ms=bounded("assignment.interval.ms"),
+            max_size=values.integer("group.consumer.max.size"),
+            assignors=tuple(values.items_of("group.consumer.assignors")),
+            may_upgrade=policy in ("bidirectional", "upgrade"),
+            may_downgrade=policy in ("bidirectional", "downgrade"),
+            regex_refresh_ms=values.integer("group.consumer.regex.refresh.interval.ms"),
+        )
+
+
 class GroupSettings(NamedTuple):
-    """The broker configs that classic groups and offsets obey."""
+    """The broker configs that groups and offsets obey."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -23,6 +72,7 @@ class GroupSettings(NamedTuple):
     offsets_retention_check_ms: int = 600_000
     new_member_join_timeout_ms: int = 300_000
     """How long a member without a member id of its own may stay parked; no config in Kafka either."""
+    consumer: ConsumerSettings = ConsumerSettings()
 
     @classmethod
     def of(cls, values: BrokerValues) -> "GroupSettings":
@@ -35,6 +85,7 @@ class GroupSettings(NamedTuple):
             offset_metadata_max_bytes=values.integer("offset.metadata.max.bytes"),
             offsets_retention_ms=values.integer("offsets.retention.minutes") * 60_000,
             offsets_retention_check_ms=values.integer("offsets.retention.check.interval.ms"),
+            consumer=ConsumerSettings.of(values),
         )
 
 
@@ -43,17 +94,53 @@ Offsets = dict[str, dict[int, OffsetCommitValue]]
 
 
 class Groups:
-    """The state of one partition of __consumer_offsets."""
+    """The state of one partition of __consumer_offsets.
 
-    def __init__(self, settings: GroupSettings, random: Random) -> None:
+    A group id names a classic group or a consumer group, never both: each is in the dictionary of its kind.
+    """
+
+    def __init__(self, settings: GroupSettings, random: Random, cluster: Cluster | None = None) -> None:
         self.settings = settings
         self.random = random
+        self.cluster = Cluster() if cluster is None else cluster
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.offsets: dict[str, Offsets] = {}
 
     def get(self, group_id: str) -> ClassicGroup | None:
-        """The group, if there is one."""
+        """The classic group, if there is one."""
         return self.groups.get(group_id)
+
+    # What a consumer group obeys: its own configs within the broker's bounds, else the broker's.
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """How long a member of a consumer group may be silent."""
+        return self._bounded(group_id, "session.timeout.ms", self.settings.consumer.session_timeout_ms)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """How often a member of a consumer group is to send a heartbeat."""
+        return self._bounded(group_id, "heartbeat.interval.ms", self.settings.consumer.heartbeat_interval_ms)
+
+    def may_assign(self, group: ConsumerGroup, now: Millis) -> bool:
+        """Whether the targets are old enough to be computed anew (KIP-1263)."""
+        interval = self._bounded(
+            group.group_id, "assignment.interval.ms", self.settings.consumer.assignment_interval_ms
+        )
+        return group.target_timestamp == 0 or interval == 0 or now >= group.target_timestamp + interval
+
+    def _bounded(self, group_id: str, name: str, config: Bounded) -> int:
+        if not self.cluster.image.configs:
+            return config.default
+        value = self.cluster.integer(group_id, f"consumer.{name}", f"group.consumer.{name}", config.default)
+        return config.held(value)
+
+    def topics_changed(self, names: set[str]) -> None:
+        """Topics came, changed or went: who reads them, or may, finds out at the next heartbeat."""
+        for group in self.consumer_groups.values():
+            if not group.is_stale and any(group.is_subscribed(name) for name in names):
+                group.is_stale = True
+
+    # What the log says.
 
     def replay(self, record: Record) -> None:
         """Take in one record."""
@@ -65,6 +152,22 @@ class Groups:
                 self._group(key.group).replay(value)
             else:
                 self.groups.pop(key.group, None)
+        elif isinstance(key, KEYS):
+            self._replay_consumer(key.group_id, record)
+
+    def _replay_consumer(self, group_id: str, record: Record) -> None:
+        group = self.consumer_groups.get(group_id)
+        if group is None:
+            if record.value is None:
+                return
+            # While loading, offsets may have come first: what they made is no group of its own.
+            self.groups.pop(group_id, None)
+            group = self.consumer_groups[group_id] = ConsumerGroup(group_id)
+        group.replay(record)
+        if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
+            del self.consumer_groups[group_id]
+            if group_id in self.offsets:
+                self._group(group_id)
 
     def _group(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)
@@ -77,7 +180,8 @@ class Groups:
         if value is not None:
             if offsets is None:
                 offsets = self.offsets[key.group] = {}
-                self._group(key.group)  # a consumer that only commits has a group all the same
+                if key.group not in self.consumer_groups:
+                    self._group(key.group)  # a consumer that only commits has a group all the same
             partitions = offsets.get(key.topic)
             if partitions is None:
                 partitions = offsets[key.topic] = {}

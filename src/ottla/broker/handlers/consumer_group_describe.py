@@ -1,0 +1,51 @@
+"""ConsumerGroupDescribe (KIP-848): a consumer group's epochs and members, what they have and what they should have.
+
+Behaviour
+    unknown group, or a classic one    GROUP_ID_NOT_FOUND, with a message
+    empty group id                     INVALID_GROUP_ID
+    a coordinator that is loading or elsewhere                  its error, for each group
+    group.coordinator.rebalance.protocols without "consumer"    UNSUPPORTED_VERSION, for each group
+
+Versions
+    1  whether a member speaks the classic protocol (KIP-1099)
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.handlers.consumer_group_heartbeat import serves_consumer_groups
+from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
+from ottla.coordinators.groups import listing
+from ottla.coordinators.runtime import gather
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION
+from ottla.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(ConsumerGroupDescribeRequest)
+def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, broker: "Broker"
+) -> Answer[ConsumerGroupDescribeResponse]:
+    if not serves_consumer_groups(broker):
+        refused = [DescribedGroup(group_id=each, error_code=UNSUPPORTED_VERSION) for each in request.group_ids]
+        return ConsumerGroupDescribeResponse(groups=refused)
+
+    def described(group_id: str) -> Answer[DescribedGroup]:
+        if not group_id:
+            return DescribedGroup(group_id=group_id, error_code=INVALID_GROUP_ID)
+        return broker.groups.run(group_id, listing.describe_consumer, listing.GroupName(group_id))
+
+    def shaped(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
+        for group in groups:
+            if group.error_code == NONE and request.include_authorized_operations:
+                group.authorized_operations = GROUP_OPERATIONS
+        return ConsumerGroupDescribeResponse(groups=groups)
+
+    return gather([described(group_id) for group_id in request.group_ids], shaped)

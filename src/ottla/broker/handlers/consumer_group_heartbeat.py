@@ -1,0 +1,56 @@
+"""ConsumerGroupHeartbeat (KIP-848): join, live in, change and leave a consumer group; the answer is what to read.
+
+Behaviour
+    empty ids, a join that does not say all, an epoch that is none   INVALID_REQUEST
+    an assignor that is not among group.consumer.assignors           UNSUPPORTED_ASSIGNOR
+    unknown group (but to join), or a classic one that cannot become a consumer group   GROUP_ID_NOT_FOUND
+    unknown member or instance                                       UNKNOWN_MEMBER_ID
+    another epoch than the member's                                  FENCED_MEMBER_EPOCH
+    the instance's member has not left                               UNRELEASED_INSTANCE_ID
+    the instance is another member's by now                          FENCED_INSTANCE_ID
+    the group has group.consumer.max.size members                    GROUP_MAX_SIZE_REACHED
+    a regular expression that RE2 does not know                      INVALID_REGULAR_EXPRESSION
+    group.coordinator.rebalance.protocols without "consumer"         UNSUPPORTED_VERSION
+
+    The assignment is in the answer to a join, to a heartbeat that says all, and when it changed.
+
+Versions
+    0  a member without an id is given one
+    1  regular expressions resolved by the broker; members make their ids (KIP-1082)
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.groups import consumer_heartbeat
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, UNSUPPORTED_VERSION
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(ConsumerGroupHeartbeatRequest)
+def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, broker: "Broker"
+) -> Answer[ConsumerGroupHeartbeatResponse]:
+    if not serves_consumer_groups(broker):
+        return ConsumerGroupHeartbeatResponse(error_code=UNSUPPORTED_VERSION)
+    wrong = consumer_heartbeat.malformed(request)
+    if wrong is not None:
+        return ConsumerGroupHeartbeatResponse(error_code=INVALID_REQUEST, error_message=wrong)
+    if request.server_assignor is not None:
+        assignors = broker.config.items_of("group.consumer.assignors")
+        if request.server_assignor not in assignors:
+            text = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
+            return ConsumerGroupHeartbeatResponse(error_code=UNSUPPORTED_ASSIGNOR, error_message=text)
+    return broker.groups.run(request.group_id, consumer_heartbeat.heartbeat, request)
+
+
+def serves_consumer_groups(broker: "Broker") -> bool:
+    """Whether group.coordinator.rebalance.protocols has the consumer protocol among them."""
+    return "consumer" in broker.config["group.coordinator.rebalance.protocols"]

@@ -1,0 +1,176 @@
+"""Server-side assignors (KIP-848): who should have which partitions. Pure functions of members, topics and the last target.
+
+    uniform   all partitions of all topics dealt out evenly; whoever has one keeps it as long as that is even (the default)
+    range     topic by topic, contiguous shares in the order of the members: topics of the same size are shared alike, so
+              that a join finds the same keys with the same member
+
+Both put balance before stickiness. Neither looks at racks, as in Kafka 4.4: a change of racks only makes a new target.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ottla.coordinators.groups.consumer_member import Target
+
+
+class Subscriber(NamedTuple):
+    """A member as an assignor sees it: the ids of its topics, which all exist, and its last target."""
+
+    topics: frozenset[bytes]
+    target: Target
+    instance_id: str | None = None
+
+
+Subscribers = Mapping[str, Subscriber]
+Assignor = Callable[[Subscribers, Mapping[bytes, int]], dict[str, Target]]
+"""(members by id, number of partitions by topic id) -> target by member id."""
+
+_Shares = dict[str, dict[bytes, set[int]]]
+
+
+def _frozen(shares: _Shares) -> dict[str, Target]:
+    return {
+        member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items() if partitions}
+        for member_id, topics in shares.items()
+    }
+
+
+def assign_ranges(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
+    """`range`: static members first, by instance id, then the others by member id; the first ones get one more."""
+
+    def place(member_id: str) -> tuple[bool, str]:
+        instance_id = members[member_id].instance_id
+        return (True, member_id) if instance_id is None else (False, instance_id)
+
+    shares: _Shares = {member_id: {} for member_id in members}
+    subscribers: dict[bytes, list[str]] = {}
+    for member_id in sorted(members, key=place):
+        for topic_id in members[member_id].topics:
+            subscribers.setdefault(topic_id, []).append(member_id)
+    for topic_id, readers in subscribers.items():
+        each, more = divmod(partitions[topic_id], len(readers))
+        begin = 0
+        for number, member_id in enumerate(readers):
+            end = begin + each + (number < more)
+            if end > begin:
+                shares[member_id][topic_id] = set(range(begin, end))
+            begin = end
+    return _frozen(shares)
+
+
+def assign_uniformly(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
+    """`uniform`: member counts differ by one at most, wherever the subscriptions allow it."""
+    if not members:
+        return {}
+    first = next(iter(members.values())).topics
+    if all(member.topics is first or member.topics == first for member in members.values()):
+        return _deal_alike(members, first, partitions)
+    return _deal_by_subscription(members, partitions)
+
+
+def _kept(members: Subscribers, partitions: Mapping[bytes, int]) -> tuple[_Shares, set[tuple[bytes, int]]]:
+    """What members may keep of their last targets, and what is taken by that. Nothing is kept twice."""
+    taken: set[tuple[bytes, int]] = set()
+    shares: _Shares = {}
+    for member_id, member in members.items():
+        share: dict[bytes, set[int]] = {}
+        for topic_id, numbers in member.target.items():
+            if topic_id not in member.topics:
+                continue
+            count = partitions[topic_id]
+            mine = {number for number in numbers if number < count and (topic_id, number) not in taken}
+            if mine:
+                share[topic_id] = mine
+                taken.update((topic_id, number) for number in mine)
+        shares[member_id] = share
+    return shares, taken
+
+
+def _size(share: Mapping[bytes, set[int]]) -> int:
+    return sum(map(len, share.values()))
+
+
+def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapping[bytes, int]) -> dict[str, Target]:
+    """All read the same topics: a quota for each, and one more for as many as it takes; who has most keeps most."""
+    shares, taken = _kept(members, partitions)
+    each, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
+    free = [
+        (topic_id, number)
+        for topic_id in sorted(topics)
+        for number in range(partitions[topic_id])
+        if (topic_id, number) not in taken
+    ]
+    wanting: list[tuple[str, int]] = []
+    # Sorted is stable: among equals the one that joined first gets the extra partition.
+    for place, member_id in enumerate(sorted(shares, key=lambda member_id: -_size(shares[member_id]))):
+        share = shares[member_id]
+        room = each + (place < more) - _size(share)
+        if room > 0:
+            wanting.append((member_id, room))
+        while room < 0:
+            topic_id = max(share, key=lambda topic_id: (len(share[topic_id]), topic_id))
+            number = max(share[topic_id])
+            share[topic_id].discard(number)
+            free.append((topic_id, number))
+            room += 1
+    dealt = iter(free)
+    for member_id, room in wanting:
+        for (topic_id, number), _ in zip(dealt, range(room), strict=False):
+            shares[member_id].setdefault(topic_id, set()).add(number)
+    return _frozen(shares)
+
+
+def _deal_by_subscription(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
+    """Members read different topics: deal what is free, rarest readers first, to whoever has least; then move single
+    partitions from members that have more to members that could have them and have less, until no move helps."""
+    shares, taken = _kept(members, partitions)
+    sizes = {member_id: _size(share) for member_id, share in shares.items()}
+    readers: dict[bytes, list[str]] = {}
+    for member_id, member in members.items():
+        for topic_id in member.topics:
+            readers.setdefault(topic_id, []).append(member_id)
+    for topic_id in sorted(readers, key=lambda topic_id: (len(readers[topic_id]), topic_id)):
+        for number in range(partitions[topic_id]):
+            if (topic_id, number) not in taken:
+                taker = min(readers[topic_id], key=sizes.__getitem__)
+                shares[taker].setdefault(topic_id, set()).add(number)
+                sizes[taker] += 1
+    while _move_along(shares, sizes, readers):
+        pass
+    return _frozen(shares)
+
+
+def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, Sequence[str]]) -> bool:
+    """Level out along chains: from a member with many, over members that swap topics, to one that has at least two fewer.
+
+    Without chains a member could stay full because what it has is not what the needy one reads, although a third reads both.
+    Returns whether anything moved; each move lowers the sum of squares of the sizes, so that it ends.
+    """
+    for giver in sorted(sizes, key=lambda member_id: (-sizes[member_id], member_id)):
+        came_by: dict[str, tuple[str, bytes]] = {giver: ("", b"")}
+        queue = [giver]
+        for member_id in queue:
+            for topic_id in shares[member_id]:
+                if not shares[member_id][topic_id]:
+                    continue
+                for reader in readers[topic_id]:
+                    if reader not in came_by:
+                        came_by[reader] = member_id, topic_id
+                        queue.append(reader)
+        taker = min(came_by, key=lambda member_id: (sizes[member_id], member_id))
+        if sizes[taker] + 1 >= sizes[giver]:
+            continue
+        sizes[giver] -= 1
+        sizes[taker] += 1
+        while taker != giver:
+            owner, topic_id = came_by[taker]
+            number = max(shares[owner][topic_id])
+            shares[owner][topic_id].discard(number)
+            shares[taker].setdefault(topic_id, set()).add(number)
+            taker = owner
+        return True
+    return False
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
+"""By the name that members ask for; group.consumer.assignors says which of them a broker has."""

@@ -1,0 +1,91 @@
+"""What the group coordinator knows of the rest of the cluster: its topics, and the configs that groups have of their own.
+
+One object for all partitions of __consumer_offsets; the broker puts the newest image into it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from ottla.metadata.alteration import BROKER, GROUP
+from ottla.metadata.image import BrokerImage, Image, TopicImage
+
+_NOTHING: Final = Image(0, "", -1, MappingProxyType({}), MappingProxyType({}), MappingProxyType({}))
+
+
+class Cluster:
+    """The metadata as the group coordinator sees it; `node_id` is this broker's."""
+
+    __slots__ = ("_hashes", "image", "newest_topic", "node_id")
+
+    def __init__(self, node_id: int = -1, image: Image = _NOTHING) -> None:
+        self.node_id = node_id
+        self.image = image
+        self.newest_topic = image.revision
+        """The revision of the last image that brought a topic."""
+        self._hashes: dict[str, tuple[TopicImage, Mapping[int, BrokerImage], bytes]] = {}
+
+    def advance(self, image: Image) -> set[str]:
+        """Go on to the next image. Returns the names of topics that came, changed or went."""
+        before, after = self.image.topics, image.topics
+        self.image = image
+        if before is after:
+            return set()
+        if after.keys() - before.keys():
+            self.newest_topic = image.revision
+        changed = {name for name, topic in after.items() if before.get(name) is not topic}
+        gone = before.keys() - after.keys()
+        for name in gone:
+            self._hashes.pop(name, None)
+        return changed | gone
+
+    def integer(self, group_id: str, group_config: str, broker_config: str, otherwise: int) -> int:
+        """A config in ms: what the group says, else what an operator set for the brokers, else `otherwise`."""
+        configs = self.image.configs
+        if not configs:
+            return otherwise
+        own = self.image.configs_of(GROUP, group_id)
+        if group_config in own:
+            return int(own[group_config])
+        for name in (str(self.node_id), ""):
+            texts = self.image.configs_of(BROKER, name)
+            if broker_config in texts:
+                return int(texts[broker_config])
+        return otherwise
+
+    def topic_ids(self, names: Iterable[str]) -> frozenset[bytes]:
+        """The ids of those of `names` that exist."""
+        topics = self.image.topics
+        return frozenset(topics[name].id for name in names if name in topics)
+
+    def metadata_hash(self, names: Iterable[str]) -> int:
+        """A number (int64) that is another one as soon as a topic, its partitions or their racks are; 0 for no topics.
+
+        Kafka's number (KIP-1101) comes of another hash function. Nothing but equality is ever asked of it: a group that moves
+        from one broker to the other rebalances once.
+        """
+        topics = self.image.topics
+        known = sorted(name for name in names if name in topics)
+        if not known:
+            return 0
+        digest = hashlib.blake2b(digest_size=8)
+        for name in known:
+            digest.update(self._topic_hash(topics[name]))
+        return int.from_bytes(digest.digest(), "big", signed=True)
+
+    def _topic_hash(self, topic: TopicImage) -> bytes:
+        brokers = self.image.brokers
+        kept = self._hashes.get(topic.name)
+        if kept is not None and kept[0] is topic and kept[1] is brokers:
+            return kept[2]
+        digest = hashlib.blake2b(digest_size=8)
+        digest.update(topic.id + topic.name.encode() + len(topic.partitions).to_bytes(4, "big"))
+        for number, partition in enumerate(topic.partitions):
+            racks = sorted(
+                rack for node in partition.replicas if node in brokers and (rack := brokers[node].rack) is not None
+            )
+            if racks:
+                digest.update(number.to_bytes(4, "big") + "\0".join(racks).encode())
+        self._hashes[topic.name] = topic, brokers, digest.digest()
+        return digest.digest()

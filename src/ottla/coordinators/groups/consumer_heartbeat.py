@@ -1,0 +1,243 @@
+"""ConsumerGroupHeartbeat (KIP-848): the one request of the consumer protocol. A member joins, lives, changes and leaves by it.
+
+Most heartbeats bring no news: they are one look into the group and the move of a timer, and nothing else (`_is_quiet`).
+"""
+
+from functools import partial
+
+from ottla.coordinators.groups.consumer_group import ConsumerGroup
+from ottla.coordinators.groups.consumer_member import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    ConsumerMember,
+    Current,
+    Description,
+    Owned,
+)
+from ottla.coordinators.groups.consumer_reconciliation import is_within, reported
+from ottla.coordinators.groups.consumer_records import member_current
+from ottla.coordinators.groups.consumer_timers import end_session, fence
+from ottla.coordinators.groups.consumer_update import Update, check_instance, check_released, check_room
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.groups.upgrade import Upgrade
+from ottla.coordinators.runtime import Millis, Result, Timer, operation
+from ottla.log.directory import uuid_text
+from ottla.metadata.refusal import Refused
+from ottla.protocol import errors
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+
+def refuse(
+    request: ConsumerGroupHeartbeatRequest,  # noqa: ARG001 - a refusal's signature
+    code: int,
+    message: str | None = None,
+) -> ConsumerGroupHeartbeatResponse:
+    """The answer that says only an error."""
+    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def malformed(request: ConsumerGroupHeartbeatRequest) -> str | None:
+    """What makes a heartbeat INVALID_REQUEST whatever the group; None when it may be right."""
+    epoch = request.member_epoch
+    # From version 1 on members make their ids themselves (KIP-1082).
+    if not request.member_id and (request.context.version >= 1 or epoch > 0 or epoch == LEAVING):
+        return "MemberId can't be empty."
+    for name, value in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    if epoch == JOINING:
+        if request.rebalance_timeout_ms == -1:
+            return "RebalanceTimeoutMs must be provided in first request."
+        if request.topic_partitions is None or request.topic_partitions:
+            return "TopicPartitions must be empty when (re-)joining."
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    elif epoch == LEAVING_FOR_A_WHILE:
+        if request.instance_id is None:
+            return "InstanceId can't be null."
+    elif epoch < LEAVING_FOR_A_WHILE:
+        return "MemberEpoch is invalid."
+    return None
+
+
+@operation(refuse)
+def heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) -> Result:
+    """A member of a consumer group speaks."""
+    group = groups.consumer_groups.get(request.group_id)
+    if group is not None:
+        member = group.members.get(request.member_id)
+        if member is not None and _is_quiet(group, member, request):
+            group_id = request.group_id
+            answer = ConsumerGroupHeartbeatResponse(
+                member_id=member.member_id,
+                member_epoch=member.current.epoch,
+                heartbeat_interval_ms=groups.heartbeat_interval_ms(group_id),
+            )
+            timer = Timer(end_session, (group_id, member.member_id), groups.session_timeout_ms(group_id))
+            return Result(answers=((request, answer),), timers=(timer,))
+    try:
+        if request.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
+            return _leave(groups, request, now)
+        return _update(groups, request, now)
+    except Refused as refused:
+        return Result(answers=((request, refuse(request, refused.code, refused.message)),))
+
+
+def _is_quiet(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the member says nothing new, has its target, and there is nothing that a heartbeat could set going."""
+    current, said, context = member.current, member.description, request.context
+    return (
+        request.member_epoch == current.epoch == group.target_epoch == group.epoch
+        and current.state == 0
+        and not group.is_stale
+        and not group.resolved
+        and not said.regex
+        and said.classic is None
+        and request.rebalance_timeout_ms == -1
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id == said.instance_id
+        and context.client_id == said.client_id
+        and context.client_host == said.client_host
+    )
+
+
+def _update(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) -> Result:
+    joins = request.member_epoch == JOINING
+    group, upgrade = _group_of(groups, request.group_id, joins=joins)
+    check_room(groups, group, request.member_id, request.instance_id)
+    member_id = request.member_id or uuid_text(groups.random.bytes16())
+    owned = None
+    if request.topic_partitions is not None:
+        owned = reported((topic.topic_id, topic.partitions) for topic in request.topic_partitions)
+    update = Update(groups, group, member_id, now)
+    if request.instance_id is not None:
+        old = group.static_member(request.instance_id)
+        if not joins:
+            check_instance(group, member_id, request.instance_id)
+        elif old is not None:
+            if not old.is_classic:
+                check_released(old, member_id, request.instance_id)
+            update.take_over(old)
+    elif not joins and member_id not in group.members:
+        raise Refused(errors.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    _check_epoch(update.current, request.member_epoch, is_behind=is_within(owned, update.current.assigned))
+    before = update.current.assigned
+    update.describe(_description(update.description, request))
+    update.retarget()
+    update.reconcile(owned)
+    current = update.current
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=current.epoch,
+        heartbeat_interval_ms=groups.heartbeat_interval_ms(group.group_id),
+    )
+    says_all = request.rebalance_timeout_ms != -1 and owned is not None
+    subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    if joins or (says_all and subscribes) or not _same_partitions(before, current.assigned):
+        response.assignment = _assignment(current.assigned)
+    session = Timer(end_session, (group.group_id, member_id), groups.session_timeout_ms(group.group_id))
+    records = [*(upgrade.records if upgrade is not None else ()), *update.records]
+    follows = partial(_after_upgrade, upgrade) if upgrade is not None else None
+    return Result(records, ((request, response),), (*update.timers, session), then=follows)
+
+
+def _group_of(groups: Groups, group_id: str, *, joins: bool) -> tuple[ConsumerGroup, Upgrade | None]:
+    """The group, or the one that a joining member makes: a new one, or a consumer group of a classic one."""
+    group = groups.consumer_groups.get(group_id)
+    if group is not None:
+        return group, None
+    classic = groups.groups.get(group_id)
+    if classic is not None and joins:
+        upgrade = Upgrade(groups, classic)
+        return upgrade.group, upgrade
+    if classic is not None:
+        raise Refused(errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    if not joins:
+        raise Refused(errors.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+    return ConsumerGroup(group_id), None
+
+
+def _after_upgrade(upgrade: Upgrade, groups: Groups, now: Millis) -> Result:  # noqa: ARG001
+    """The classic members have their sessions from now on as members of the consumer group."""
+    result = upgrade.follows()
+    sessions = [
+        Timer(end_session, (upgrade.group.group_id, member.member_id), member.session_timeout_ms)
+        for member in upgrade.classic.members.values()
+    ]
+    return result._replace(timers=(*result.timers, *sessions))
+
+
+def _check_epoch(current: Current, epoch: int, *, is_behind: bool) -> None:
+    """Raises Refused (FENCED_MEMBER_EPOCH), unless the epoch is the member's, or the one before it because an answer was lost:
+    then the member has nothing but what it was given (`is_behind`)."""
+    if epoch in (JOINING, current.epoch):
+        return
+    if epoch > current.epoch:
+        how = "greater"
+    elif epoch == current.previous_epoch and is_behind:
+        return
+    else:
+        how = "smaller"
+    raise Refused(
+        errors.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {how} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({current.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _description(before: Description, request: ConsumerGroupHeartbeatRequest) -> Description:
+    """What the member says now; what it does not mention stays."""
+    names = request.subscribed_topic_names
+    regex = request.subscribed_topic_regex
+    timeout = request.rebalance_timeout_ms
+    return Description(
+        instance_id=before.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.context.client_id or "",
+        client_host=request.context.client_host,
+        topics=before.topics if names is None else frozenset(names),
+        regex=before.regex if regex is None else regex,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout == -1 else timeout,
+        assignor=before.assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
+    )
+
+
+def _same_partitions(before: Owned, after: Owned) -> bool:
+    return before.keys() == after.keys() and all(after[topic].keys() == parts.keys() for topic, parts in before.items())
+
+
+def _assignment(owned: Owned) -> Assignment:
+    topics = [TopicPartitions(topic_id=topic_id, partitions=list(parts)) for topic_id, parts in owned.items()]
+    return Assignment(topic_partitions=topics)
+
+
+def _leave(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) -> Result:
+    group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
+    group = groups.consumer_groups.get(group_id)
+    if group is None:
+        known = group_id in groups.groups
+        text = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
+        raise Refused(errors.GROUP_ID_NOT_FOUND, text)
+    answer = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)
+    if request.instance_id is not None:
+        member = check_instance(group, member_id, request.instance_id)
+        if epoch == LEAVING_FOR_A_WHILE:
+            away = member.current._replace(epoch=epoch, revoking={})
+            return Result((member_current(group_id, member_id, away),), ((request, answer),))
+    elif member_id not in group.members:
+        raise Refused(errors.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+    return fence(groups, group, (member_id,), now, ((request, answer),))

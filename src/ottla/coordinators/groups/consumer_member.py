@@ -1,0 +1,146 @@
+"""A member of a consumer group (KIP-848): what it says about itself, and how far it is on the way to its target.
+
+The two halves are two records of the log, and two tuples here: a decision makes a new tuple, and if it equals the old one
+there is nothing to write.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
+    TopicPartitions as OwnedPartitions,
+)
+from ottla.protocol.messages.consumer_group_member_metadata_record import ConsumerGroupMemberMetadataValue
+
+Target = Mapping[bytes, frozenset[int]]
+"""Topic id -> partitions: what a member should have."""
+Owned = Mapping[bytes, Mapping[int, int]]
+"""Topic id -> partition -> the epoch in which the member got it."""
+
+JOINING: Final = 0
+LEAVING: Final = -1
+LEAVING_FOR_A_WHILE: Final = -2
+"""Epochs that a member sends when it comes, when it goes, and when a static one goes to come back."""
+
+
+class MemberState(IntEnum):
+    """Where a member stands on the way to its target; the numbers are the log's."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It must give partitions back, and has not said that it did."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that other members have not given back."""
+    UNKNOWN = 127
+
+
+class ClassicMember(NamedTuple):
+    """What a member that speaks the classic protocol said besides: it may have to be a member of a classic group again."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+class Description(NamedTuple):
+    """What a member says about itself."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    """The regular expression it subscribes to; empty for none."""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicMember | None = None
+
+    @classmethod
+    def stored(cls, value: ConsumerGroupMemberMetadataValue) -> "Description":
+        """As the log has it."""
+        classic = value.classic_member_metadata
+        return cls(
+            value.instance_id,
+            value.rack_id,
+            value.client_id,
+            value.client_host,
+            frozenset(value.subscribed_topic_names),
+            value.subscribed_topic_regex or "",
+            value.rebalance_timeout_ms,
+            value.server_assignor,
+            None
+            if classic is None
+            else ClassicMember(
+                classic.session_timeout_ms, tuple((each.name, each.metadata) for each in classic.supported_protocols)
+            ),
+        )
+
+
+class Current(NamedTuple):
+    """How far a member is.
+
+    epoch           of the assignment it works on; it commits and fetches offsets under it
+    previous_epoch  the one before, which it may still send when an answer was lost
+    assigned        what it may read
+    revoking        what it must give back first
+    """
+
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Owned = {}  # noqa: RUF012 - nobody changes it
+    revoking: Owned = {}  # noqa: RUF012
+
+    @classmethod
+    def stored(cls, value: ConsumerGroupCurrentMemberAssignmentValue) -> "Current":
+        """As the log has it."""
+        try:
+            state = MemberState(value.state)
+        except ValueError:
+            state = MemberState.UNKNOWN
+        return cls(
+            value.member_epoch,
+            value.previous_member_epoch,
+            state,
+            _owned(value.assigned_partitions, value.member_epoch),
+            _owned(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+    def at(self, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> "Current":
+        """The next step, in `epoch`."""
+        return Current(epoch, self.epoch, state, assigned, revoking)
+
+    def owns(self, topic_id: bytes, partition: int) -> int | None:
+        """The epoch in which it got a partition that it has, or must give back; None when it has nothing to do with it."""
+        epoch = self.assigned.get(topic_id, {}).get(partition)
+        return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
+
+
+def _owned(topics: Iterable[OwnedPartitions], otherwise: int) -> Owned:
+    """Partitions with their epochs; records before 4.1 have none, and the member's stands for all."""
+    return {
+        topic.topic_id: dict(
+            zip(topic.partitions, topic.assignment_epochs or [otherwise] * len(topic.partitions), strict=True)
+        )
+        for topic in topics
+    }
+
+
+class ConsumerMember:
+    """One member; both halves are replaced by replay."""
+
+    __slots__ = ("current", "description", "member_id")
+
+    def __init__(self, member_id: str) -> None:
+        self.member_id = member_id
+        self.description = Description()
+        self.current = Current()
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it speaks the classic protocol."""
+        return self.description.classic is not None

@@ -1,0 +1,137 @@
+"""The records that consumer groups write, in Kafka's types: 3, 5, 6, 7, 8 and 16."""
+
+from typing import Final
+
+from ottla.coordinators.groups.consumer_member import Current, Description, Owned, Target
+from ottla.coordinators.runtime import Record
+from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
+from ottla.protocol.messages.consumer_group_member_metadata_record import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from ottla.protocol.messages.consumer_group_metadata_record import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from ottla.protocol.messages.consumer_group_regular_expression_record import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from ottla.protocol.messages.consumer_group_target_assignment_member_record import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from ottla.protocol.messages.consumer_group_target_assignment_metadata_record import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from ottla.protocol.schema import Message
+
+MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
+    key.API: (key, value)
+    for key, value in (
+        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    )
+}
+"""Type of record -> key and value."""
+
+
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
+    """The group has a new epoch: the target must be computed anew."""
+    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return Record(ConsumerGroupMetadataKey(group_id=group_id), value)
+
+
+def member_description(group_id: str, member_id: str, said: Description) -> Record:
+    """What a member says about itself."""
+    classic = said.classic
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=said.instance_id,
+        rack_id=said.rack_id,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=sorted(said.topics),
+        subscribed_topic_regex=said.regex,
+        rebalance_timeout_ms=said.rebalance_timeout_ms,
+        server_assignor=said.assignor,
+        classic_member_metadata=None
+        if classic is None
+        else ClassicMemberMetadata(
+            session_timeout_ms=classic.session_timeout_ms,
+            supported_protocols=[ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols],
+        ),
+    )
+    return Record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
+
+
+def target_epoch(group_id: str, epoch: int, now: int) -> Record:
+    """The targets are those of `epoch`; computed at `now`, in ms since the epoch (0: nobody computed them)."""
+    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now)
+    return Record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+
+
+def member_target(group_id: str, member_id: str, target: Target) -> Record:
+    """What a member should have."""
+    topics = [
+        TopicPartition(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in target.items()
+    ]
+    value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
+    return Record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+
+
+def member_current(group_id: str, member_id: str, current: Current) -> Record:
+    """How far a member is."""
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=current.epoch,
+        previous_member_epoch=current.previous_epoch,
+        state=int(current.state),
+        assigned_partitions=_topics(current.assigned),
+        partitions_pending_revocation=_topics(current.revoking),
+    )
+    return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
+
+
+def _topics(owned: Owned) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(topic_id=topic_id, partitions=list(partitions), assignment_epochs=list(partitions.values()))
+        for topic_id, partitions in owned.items()
+    ]
+
+
+def resolved_regex(group_id: str, regex: str, topics: frozenset[str], revision: int, now: int) -> Record:
+    """The topics that a regular expression stands for, at a revision of the metadata."""
+    value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=revision, timestamp=now)
+    return Record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
+
+
+def regex_tombstone(group_id: str, regex: str) -> Record:
+    """Nobody subscribes to it any more."""
+    return Record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+    """A member goes. What it owned goes first, so that a reader never sees partitions of a member that is none."""
+    return [
+        Record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        Record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        Record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    ]
+
+
+def group_tombstones(group_id: str, members: list[str], regexes: list[str]) -> list[Record]:
+    """The end of a consumer group."""
+    return [
+        *(record for member_id in members for record in member_tombstones(group_id, member_id)),
+        Record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(regex_tombstone(group_id, regex) for regex in regexes),
+        Record(ConsumerGroupMetadataKey(group_id=group_id), None),
+    ]

@@ -1,0 +1,47 @@
+"""What the members of a consumer group read: names and regular expressions to topic ids, and when to look again."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.coordinators.groups.cluster import Cluster
+from ottla.coordinators.groups.consumer_group import ConsumerGroup, Resolved
+from ottla.coordinators.groups.consumer_member import Description
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import Millis
+
+_REGEX_REFRESH_MIN_MS: Final = 10_000
+"""The expressions of a group are resolved together, and not more often than that; no config in Kafka either."""
+
+
+def subscribed_ids(
+    descriptions: Mapping[str, Description], resolved: Mapping[str, Resolved], cluster: Cluster
+) -> dict[str, frozenset[bytes]]:
+    """Member id -> the ids of the topics it reads, as far as they exist. Members with one subscription share the set."""
+    known: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
+    found = {}
+    for member_id, description in descriptions.items():
+        subscription = description.topics, description.regex
+        ids = known.get(subscription)
+        if ids is None:
+            names = description.topics
+            if description.regex in resolved:
+                names |= resolved[description.regex].topics
+            ids = known[subscription] = cluster.topic_ids(names)
+        found[member_id] = ids
+    return found
+
+
+def refresh_is_due(group: ConsumerGroup, regexes: set[str], groups: Groups, now: Millis) -> bool:
+    """Whether the regular expressions must be resolved (again): there are new ones, or new topics, or it was long ago."""
+    if not regexes:
+        return False
+    resolved = group.resolved
+    last = max((each.timestamp for each in resolved.values()), default=0)
+    if resolved and now <= last + _REGEX_REFRESH_MIN_MS:
+        return False
+    if len(regexes) != len(resolved):
+        return True
+    revision = max((each.revision for each in resolved.values()), default=0)
+    if revision < groups.cluster.newest_topic:
+        return True
+    return now > last + groups.settings.consumer.regex_refresh_ms

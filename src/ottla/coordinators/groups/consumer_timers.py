@@ -1,0 +1,138 @@
+"""What happens in consumer groups when time is up, and when members go.
+
+    end_session     a member was silent for its session timeout
+    end_revocation  a member did not give back in its rebalance timeout what it must
+    end_join        a classic member was told to rejoin, and did not in its rebalance timeout
+    end_sync        a classic member joined, and did not fetch its assignment in its rebalance timeout
+
+Each of them fences the member: it goes, the group has a new epoch, and when it hears of it the member comes anew. When the last
+member goes that speaks the consumer protocol, the group becomes a classic one again, if the policy lets it.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from ottla.coordinators.groups.consumer_group import ConsumerGroup, Resolved, subscriptions
+from ottla.coordinators.groups.consumer_member import MemberState
+from ottla.coordinators.groups.consumer_records import (
+    group_epoch,
+    member_tombstones,
+    regex_tombstone,
+    resolved_regex,
+    target_epoch,
+)
+from ottla.coordinators.groups.downgrade import downgrade, may_downgrade
+from ottla.coordinators.groups.regexes import matching
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer
+
+_RETRY_MS: Final = 1_000
+"""When the log refused what a timer wanted to write, the timer tries again so much later."""
+
+
+def end_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
+    """A member was silent for too long."""
+    return _end(groups, group_id, member_id, now, Timer(end_session, (group_id, member_id), _RETRY_MS))
+
+
+def end_revocation(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
+    """A member keeps what it must give back."""
+    group = groups.consumer_groups.get(group_id)
+    member = None if group is None else group.members.get(member_id)
+    if member is None or member.current.state is not MemberState.UNREVOKED_PARTITIONS:
+        return NOTHING
+    return _end(groups, group_id, member_id, now, Timer(end_revocation, (group_id, member_id), _RETRY_MS))
+
+
+def end_join(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
+    """A classic member did not rejoin."""
+    return _end(groups, group_id, member_id, now, Timer(end_join, (group_id, member_id), _RETRY_MS))
+
+
+def end_sync(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
+    """A classic member did not fetch its assignment."""
+    return _end(groups, group_id, member_id, now, Timer(end_sync, (group_id, member_id), _RETRY_MS))
+
+
+def _end(groups: Groups, group_id: str, member_id: str, now: Millis, retry: Timer) -> Result:
+    group = groups.consumer_groups.get(group_id)
+    if group is None or member_id not in group.members:
+        return NOTHING
+    result = fence(groups, group, (member_id,), now)
+    return result._replace(refused=lambda groups, code, now: Result(timers=(retry,)))  # noqa: ARG005
+
+
+def no_timers(group_id: str, member_id: str) -> list[Timer]:
+    """Take back all timers of a member."""
+    return [
+        Timer(operation, (group_id, member_id), None) for operation in (end_session, end_revocation, end_join, end_sync)
+    ]
+
+
+def fence(
+    groups: Groups,
+    group: ConsumerGroup,
+    leaving: Collection[str],
+    now: Millis,
+    answers: Sequence[tuple[Any, Any]] = (),
+) -> Result:
+    """Members go, whether they want to or not; `answers` are said when they are gone."""
+    if not leaving:
+        return Result(answers=answers)
+    timers = [timer for member_id in leaving for timer in no_timers(group.group_id, member_id)]
+    if may_downgrade(groups, group, leaving):
+        timers += [
+            timer
+            for member_id in group.members
+            if member_id not in leaving
+            for timer in no_timers(group.group_id, member_id)
+        ]
+        return downgrade(groups, group, leaving, now, answers, timers)
+    stays = {member_id: member.description for member_id, member in group.members.items() if member_id not in leaving}
+    records: list[Record] = []
+    for member_id in leaving:
+        records += member_tombstones(group.group_id, member_id)
+    regexes = {description.regex for description in stays.values()}
+    forgotten = [regex for regex in group.resolved if regex not in regexes]
+    records += [regex_tombstone(group.group_id, regex) for regex in forgotten]
+    resolved = {regex: found for regex, found in group.resolved.items() if regex in regexes}
+    metadata_hash = groups.cluster.metadata_hash(set(subscriptions(stays, resolved)))
+    records.append(group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+    if not stays:  # an empty group waits for no targets, and whoever comes next does not either
+        records.append(target_epoch(group.group_id, group.epoch + 1, 0))
+    return Result(records, answers, timers)
+
+
+def refresh_regexes(groups: Groups, group_id: str, now: Millis) -> Result:
+    """Resolve the regular expressions of a group; if they stand for other topics than before, there is a new epoch."""
+    group = groups.consumer_groups.get(group_id)
+    if group is None:
+        return NOTHING
+    descriptions = {member_id: member.description for member_id, member in group.members.items()}
+    cluster = groups.cluster
+    resolved = dict(group.resolved)
+    records: list[Record] = []
+    changed = False
+    for regex in sorted({description.regex for description in descriptions.values() if description.regex}):
+        topics = matching(regex, cluster.image.topics)
+        before = resolved.get(regex)
+        changed = changed or topics != (frozenset() if before is None else before.topics)
+        resolved[regex] = Resolved(topics, cluster.image.revision, now)
+        records.append(resolved_regex(group_id, regex, topics, cluster.image.revision, now))
+    metadata_hash = cluster.metadata_hash(set(subscriptions(descriptions, resolved)))
+    if changed or metadata_hash != group.metadata_hash:
+        records.append(group_epoch(group_id, group.epoch + 1, metadata_hash))
+    return Result(records)
+
+
+def after_loading(groups: Groups, group: ConsumerGroup) -> list[Timer]:
+    """The timers of a group that came from the log: every member has its session before it to say that it lives."""
+    group_id = group.group_id
+    timers = []
+    for member_id, member in group.members.items():
+        classic = member.description.classic
+        session = groups.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
+        timers.append(Timer(end_session, (group_id, member_id), session))
+        if classic is None and member.current.state is MemberState.UNREVOKED_PARTITIONS:
+            timers.append(Timer(end_revocation, (group_id, member_id), member.description.rebalance_timeout_ms))
+    return timers

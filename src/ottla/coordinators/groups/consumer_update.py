@@ -1,0 +1,254 @@
+"""One member of a consumer group comes, or says something new: what follows, up to its own next step.
+
+    1 enrol       who is it: a new member, one that is known, a static one that takes the place of another
+    2 describe    what it says about itself; a new subscription makes a new group epoch, so does a change of its topics
+    3 retarget    a group epoch without targets gets them, not more often than group.consumer.assignment.interval.ms
+    4 reconcile   the member goes on towards its target
+
+Nothing changes here: all of it is records, which replay puts in force once the log has them. Members of both protocols come
+this way; what each of them asks and hears is in consumer_heartbeat.py and consumer_classic.py.
+"""
+
+from ottla.coordinators.groups.assignors import ASSIGNORS, Subscriber
+from ottla.coordinators.groups.consumer_group import ConsumerGroup, subscriptions
+from ottla.coordinators.groups.consumer_member import (
+    LEAVING_FOR_A_WHILE,
+    ConsumerMember,
+    Description,
+    MemberState,
+    Target,
+)
+from ottla.coordinators.groups.consumer_reconciliation import Goal, Reported, next_step
+from ottla.coordinators.groups.consumer_records import (
+    group_epoch,
+    member_current,
+    member_description,
+    member_target,
+    member_tombstones,
+    regex_tombstone,
+    target_epoch,
+)
+from ottla.coordinators.groups.consumer_subscriptions import refresh_is_due, subscribed_ids
+from ottla.coordinators.groups.consumer_timers import end_revocation, refresh_regexes
+from ottla.coordinators.groups.regexes import InvalidRegex, check_regex
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import Millis, Record, Timer
+from ottla.metadata.refusal import Refused
+from ottla.protocol import errors
+
+
+class Update:
+    """A member's step in the making.
+
+    group        as it was, or as an upgrade would make it
+    before       the member before; a blank one if it is new
+    description  what it says about itself now
+    current      how far it is; `reconcile` moves it on
+    records, timers  what to append, what to set then
+    """
+
+    __slots__ = (
+        "before",
+        "current",
+        "description",
+        "epoch",
+        "group",
+        "groups",
+        "member_id",
+        "now",
+        "records",
+        "replaced",
+        "resubscribed",
+        "target",
+        "target_epoch",
+        "timers",
+    )
+
+    def __init__(self, groups: Groups, group: ConsumerGroup, member_id: str, now: Millis) -> None:
+        self.groups = groups
+        self.group = group
+        self.member_id = member_id
+        self.now = now
+        self.replaced: str | None = None
+        self.before = group.members.get(member_id) or ConsumerMember(member_id)
+        self.description = self.before.description
+        self.current = self.before.current
+        self.epoch = group.epoch
+        self.target: Target = {}
+        self.target_epoch = group.target_epoch
+        self.resubscribed = False
+        self.records: list[Record] = []
+        self.timers: list[Timer] = []
+
+    # 1
+
+    def take_over(self, old: ConsumerMember) -> None:
+        """A static member comes back under another member id: it inherits all but the epochs."""
+        group_id = self.group.group_id
+        self.replaced = old.member_id
+        self.before = ConsumerMember(self.member_id)
+        self.before.description = self.description = old.description
+        self.before.current = self.current = old.current._replace(epoch=0, previous_epoch=0)
+        self.records += member_tombstones(group_id, old.member_id)
+        self.records.append(member_description(group_id, self.member_id, old.description))
+        self.records.append(
+            member_target(group_id, self.member_id, self.group.target_of(old.member_id, old.description.instance_id))
+        )
+        self.records.append(member_current(group_id, self.member_id, self.current))
+
+    def _members(self) -> dict[str, Description]:
+        """Everybody's description, with the member's new one."""
+        found = {
+            member_id: member.description
+            for member_id, member in self.group.members.items()
+            if member_id != self.replaced
+        }
+        found[self.member_id] = self.description
+        return found
+
+    # 2
+
+    def describe(self, description: Description) -> None:
+        """Take in what the member says. Raises Refused (INVALID_REGULAR_EXPRESSION)."""
+        group, old = self.group, self.before.description
+        self.description = description
+        if description != old or self.before.member_id not in group.members:
+            self.records.append(member_description(group.group_id, self.member_id, description))
+        renamed = description.topics != old.topics
+        regex_changed, regex_known = self._follow_regex(old.regex, description.regex)
+        members = self._members()
+        default = self.groups.settings.consumer.assignors[0]
+        before = {member_id: member.description for member_id, member in group.members.items()}
+        reassigned = group.preferred_assignor(default, members) != group.preferred_assignor(default, before)
+        self.resubscribed = renamed or regex_changed
+        begins = renamed or regex_known or reassigned
+        if not begins and not group.is_stale:
+            return
+        resolved = group.resolved
+        hash_now = self.groups.cluster.metadata_hash(set(subscriptions(members, resolved)))
+        if begins or hash_now != group.metadata_hash:
+            self.epoch += 1
+            self.records.append(group_epoch(group.group_id, self.epoch, hash_now))
+        else:
+            group.is_stale = False
+
+    def _follow_regex(self, old: str, new: str) -> tuple[bool, bool]:
+        """Whether the member's regular expression is another one, and whether its topics are known by now.
+
+        An expression that nobody had before is only checked here; its topics come a moment later, and a new epoch with them.
+        """
+        group = self.group
+        if old != new:
+            if old and group.subscribers_of(old) == 1:
+                self.records.append(regex_tombstone(group.group_id, old))
+            if new and not group.subscribers_of(new):
+                try:
+                    check_regex(new)
+                except InvalidRegex as cause:
+                    raise Refused(
+                        errors.INVALID_REGULAR_EXPRESSION,
+                        f"SubscribedTopicRegex `{new}` is not a valid regular expression: {cause}.",
+                    ) from None
+        regexes = {each.regex for each in self._members().values() if each.regex}
+        if refresh_is_due(group, regexes, self.groups, self.now):
+            self.timers.append(Timer(refresh_regexes, (group.group_id,), 0))
+        if old == new:
+            return False, False
+        return True, new in group.resolved or not new
+
+    # 3
+
+    def retarget(self) -> None:
+        """Compute the targets of a new epoch. Within the interval since the last time the old ones stay in force, and a
+        later heartbeat comes here again (KIP-1263)."""
+        group, groups = self.group, self.groups
+        self.target = group.target_of(self.member_id, self.description.instance_id)
+        if self.epoch <= group.target_epoch or not groups.may_assign(group, self.now):
+            return
+        members = self._members()
+        default = groups.settings.consumer.assignors[0]
+        assignor = ASSIGNORS[group.preferred_assignor(default, members)]
+        old = {
+            member_id: group.target_of(member_id, description.instance_id) for member_id, description in members.items()
+        }
+        ids = subscribed_ids(members, group.resolved, groups.cluster)
+        sizes = {
+            topic_id: len(groups.cluster.image.topics_by_id[topic_id].partitions)
+            for topic_id in frozenset().union(*ids.values())
+        }
+        new = assignor(
+            {
+                member_id: Subscriber(ids[member_id], old[member_id], description.instance_id)
+                for member_id, description in members.items()
+            },
+            sizes,
+        )
+        logged = group.targets
+        for member_id in members:
+            target = new.get(member_id, {})
+            inherits = self.replaced is not None and member_id == self.member_id
+            if target != old[member_id] or not (inherits or member_id in logged):
+                self.records.append(member_target(group.group_id, member_id, target))
+        self.records.append(target_epoch(group.group_id, self.epoch, self.now))
+        self.target, self.target_epoch = new.get(self.member_id, {}), self.epoch
+
+    # 4
+
+    def reconcile(self, owned: Reported | None) -> None:
+        """Move the member on; `owned` is what it says that it has. Raises Refused (FENCED_MEMBER_EPOCH)."""
+        group_id, member_id = self.group.group_id, self.member_id
+        settled = self.current.state is MemberState.STABLE and self.current.epoch == self.target_epoch
+        if settled and not self.resubscribed:
+            return
+        topics = subscribed_ids({member_id: self.description}, self.group.resolved, self.groups.cluster)[member_id]
+        owners = self.group.owners
+        if self.replaced is not None:  # what the old one had is the new one's
+            owners = {
+                topic_id: {
+                    partition: member_id if owner == self.replaced else owner for partition, owner in parts.items()
+                }
+                for topic_id, parts in owners.items()
+            }
+        goal = Goal(member_id, self.target_epoch, self.target, topics, owners)
+        step = next_step(self.current, goal, owned, resubscribed=self.resubscribed)
+        if step == self.current:
+            return
+        self.current = step
+        self.records.append(member_current(group_id, member_id, step))
+        if self.description.classic is None:  # classic members have a time to rejoin in its place
+            waits = step.state is MemberState.UNREVOKED_PARTITIONS
+            patience = self.description.rebalance_timeout_ms if waits else None
+            self.timers.append(Timer(end_revocation, (group_id, member_id), patience))
+
+
+def check_room(groups: Groups, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    """Raises Refused (GROUP_MAX_SIZE_REACHED) for a newcomer to a full group."""
+    size = groups.settings.consumer.max_size
+    if group.static_member(instance_id) is None and len(group.members) >= size and member_id not in group.members:
+        raise Refused(
+            errors.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {size} members.",
+        )
+
+
+def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """The static member with that instance id, which must be the sender. Raises Refused."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise Refused(errors.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise Refused(
+            errors.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
+    return member
+
+
+def check_released(old: ConsumerMember, member_id: str, instance_id: str) -> None:
+    """Raises Refused (UNRELEASED_INSTANCE_ID) while the instance's member has not left."""
+    if old.current.epoch != LEAVING_FOR_A_WHILE:
+        raise Refused(
+            errors.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {old.member_id} member.",
+        )

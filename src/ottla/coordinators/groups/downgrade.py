@@ -1,0 +1,94 @@
+"""A consumer group becomes a classic one: the last member that spoke the consumer protocol is gone (KIP-848, migration).
+
+The classic members stay, with what they were last given; they are asked to rejoin, and one of them leads from now on.
+"""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any
+
+from ottla.coordinators.groups import classic
+from ottla.coordinators.groups.consumer_group import ConsumerGroup
+from ottla.coordinators.groups.consumer_member import ConsumerMember, Current, Description, Owned
+from ottla.coordinators.groups.embedded import encode_assignment
+from ottla.coordinators.groups.group import CONSUMER, ClassicGroup, State
+from ottla.coordinators.groups.member import Member
+from ottla.coordinators.groups.records import stable_group
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import Millis, Record, Result, Timer
+
+
+def may_downgrade(groups: Groups, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+    """Whether the group is a classic one without `leaving`: only classic members stay, not too many, and the policy lets it."""
+    stays = len(group.members) - len(leaving)
+    return (
+        groups.settings.consumer.may_downgrade
+        and 0 < stays <= groups.settings.max_size
+        and group.classic_members == stays
+        and not any(group.members[member_id].is_classic for member_id in leaving)
+    )
+
+
+def may_replace_and_downgrade(groups: Groups, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+    """Whether the group is a classic one as soon as a classic member takes the place of `replaced`."""
+    return (
+        groups.settings.consumer.may_downgrade
+        and len(group.members) <= groups.settings.max_size
+        and not replaced.is_classic
+        and group.classic_members == len(group.members) - 1
+    )
+
+
+def classic_records(
+    groups: Groups, group_id: str, epoch: int, members: dict[str, tuple[Description, Current]], now: Millis
+) -> tuple[Record, dict[str, list[tuple[str, bytes]]]]:
+    """The snapshot of the classic group of these members, in generation `epoch`; and all protocols of each, of which the
+    log keeps only the one that was chosen."""
+    group = ClassicGroup(group_id)
+    assignments = {}
+    for member_id, (said, current) in members.items():
+        assert said.classic is not None
+        member = Member(
+            member_id,
+            said.instance_id,
+            said.client_id,
+            said.client_host,
+            said.classic.session_timeout_ms,
+            said.rebalance_timeout_ms,
+            list(said.classic.protocols),
+        )
+        group.add(member, CONSUMER)
+        assignments[member_id] = encode_assignment(_by_name(groups, current.assigned), said.classic.protocols[0][1])
+    group.generation = epoch
+    group.protocol = group.choose_protocol()
+    group.state = State.STABLE
+    protocols = {member_id: member.protocols for member_id, member in group.members.items()}
+    return stable_group(group, assignments, now), protocols
+
+
+def _by_name(groups: Groups, owned: Owned) -> dict[str, list[int]]:
+    topics = groups.cluster.image.topics_by_id
+    return {topics[topic_id].name: sorted(parts) for topic_id, parts in owned.items() if topic_id in topics}
+
+
+def downgrade(
+    groups: Groups,
+    group: ConsumerGroup,
+    leaving: Collection[str],
+    now: Millis,
+    answers: Sequence[tuple[Any, Any]],
+    timers: Sequence[Timer],
+) -> Result:
+    """End the consumer group, begin the classic one, ask its members to rejoin."""
+    stay = {
+        member_id: (member.description, member.current)
+        for member_id, member in group.members.items()
+        if member_id not in leaving
+    }
+    record, protocols = classic_records(groups, group.group_id, group.epoch, stay, now)
+    return Result(
+        (*group.tombstones(), record),
+        answers,
+        timers,
+        then=partial(classic.take_over, group.group_id, protocols, True),
+    )

@@ -1,0 +1,49 @@
+"""Who serves a member: the group decides, not the request.
+
+A JoinGroup may come to a consumer group, and is served by it; to an empty one, which becomes a classic group again. The
+ConsumerGroupHeartbeat's way to a classic group is in consumer_heartbeat.py.
+"""
+
+from ottla.coordinators.groups import classic, consumer_classic
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import Millis, Operation, Result
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.sync_group import SyncGroupRequest
+
+
+def _join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
+    group = groups.consumer_groups.get(request.group_id)
+    if group is None:
+        return classic.join(groups, request, now)
+    if not group.is_empty:
+        return consumer_classic.join(groups, group, request, now)
+    return classic.join_in_place(groups, request, group.tombstones(), now)
+
+
+def _sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
+    group = groups.consumer_groups.get(request.group_id)
+    if group is None:
+        return classic.sync(groups, request, now)
+    return consumer_classic.sync(groups, group, request, now)
+
+
+def _heartbeat(groups: Groups, request: HeartbeatRequest, now: Millis) -> Result:
+    group = groups.consumer_groups.get(request.group_id)
+    if group is None:
+        return classic.heartbeat(groups, request, now)
+    return consumer_classic.heartbeat(groups, group, request, now)
+
+
+def _leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
+    group = groups.consumer_groups.get(request.group_id)
+    if group is None:
+        return classic.leave(groups, request, now)
+    return consumer_classic.leave(groups, group, request, now)
+
+
+join = Operation(_join, classic.join.refuse, classic.join.check)
+sync = Operation(_sync, classic.sync.refuse, classic.sync.check)
+heartbeat = Operation(_heartbeat, classic.heartbeat.refuse, classic.heartbeat.check)
+leave = Operation(_leave, classic.leave.refuse, classic.leave.check)

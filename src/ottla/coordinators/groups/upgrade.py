@@ -1,0 +1,121 @@
+"""A classic group becomes a consumer group: a member came that speaks the consumer protocol (KIP-848, migration).
+
+The classic members keep what they have, as members of the new group; what they say is served by consumer_classic.py. Whoever
+waits for the end of a rebalance is told to rejoin.
+"""
+
+from ottla.coordinators.groups import classic
+from ottla.coordinators.groups.consumer_group import ConsumerGroup, subscriptions
+from ottla.coordinators.groups.consumer_member import ClassicMember, Current, Description, MemberState, Owned
+from ottla.coordinators.groups.consumer_records import (
+    group_epoch,
+    member_current,
+    member_description,
+    member_target,
+    target_epoch,
+)
+from ottla.coordinators.groups.embedded import decode_assignment, decode_subscription
+from ottla.coordinators.groups.group import CONSUMER, ClassicGroup
+from ottla.coordinators.groups.member import Member
+from ottla.coordinators.groups.records import group_tombstone
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import Record, Result
+from ottla.metadata.refusal import Refused
+from ottla.protocol import errors
+from ottla.protocol.wire import PeerError
+
+
+class Upgrade:
+    """The consumer group that a classic one will be, and the records that make it."""
+
+    __slots__ = ("classic", "group", "records")
+
+    def __init__(self, groups: Groups, old: ClassicGroup) -> None:
+        """Raises Refused (GROUP_ID_NOT_FOUND) when the group must stay what it is."""
+        self.classic = old
+        self.group = ConsumerGroup(old.group_id)
+        self.records = [group_tombstone(old.group_id)]
+        if old.members or not old.is_empty:
+            _check(groups, old)
+            made = _records(groups, old)
+            for record in made:
+                self.group.replay(record)
+            self.records += made
+
+    def follows(self) -> Result:
+        """What is to be said and set once the log has it."""
+        return classic.hand_over(self.classic)
+
+
+def _check(groups: Groups, group: ClassicGroup) -> None:
+    settings = groups.settings.consumer
+    why = None
+    if not settings.may_upgrade:
+        why = "online upgrade is disabled"
+    elif group.protocol_type != CONSUMER:
+        why = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > settings.max_size:
+        why = "the group size exceeds the consumer group maximum size"
+    if why is not None:
+        raise _refused(group, why)
+
+
+def _refused(group: ClassicGroup, why: str) -> Refused:
+    return Refused(
+        errors.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group.group_id} to consumer group because {why}."
+    )
+
+
+def _records(groups: Groups, group: ClassicGroup) -> list[Record]:
+    try:
+        members = {
+            member.member_id: _converted(groups, group, member, group.protocol) for member in group.members.values()
+        }
+    except PeerError:
+        raise _refused(group, "the embedded consumer protocol is malformed") from None
+    group_id, epoch = group.group_id, group.generation
+    names = set(subscriptions({member_id: said for member_id, (said, _) in members.items()}, {}))
+    return [
+        *(member_description(group_id, member_id, said) for member_id, (said, _) in members.items()),
+        group_epoch(group_id, epoch, groups.cluster.metadata_hash(names)),
+        *(
+            member_target(group_id, member_id, {topic: frozenset(parts) for topic, parts in current.assigned.items()})
+            for member_id, (_, current) in members.items()
+        ),
+        target_epoch(group_id, epoch, 0),
+        *(member_current(group_id, member_id, current) for member_id, (_, current) in members.items()),
+    ]
+
+
+def _converted(
+    groups: Groups, group: ClassicGroup, member: Member, protocol: str | None
+) -> tuple[Description, Current]:
+    """A member of the consumer group, in the classic group's generation. Raises PeerError, Refused."""
+    metadata = member.metadata(protocol) if protocol is not None else member.protocols[0][1]
+    said = decode_subscription(metadata)
+    assigned: dict[bytes, dict[int, int]] = {}
+    if member.assignment:
+        given = decode_assignment(member.assignment)
+        if given.user_data:
+            raise _refused(
+                group,
+                "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
+                "assignor before re-attempting the upgrade",
+            )
+        topics = groups.cluster.image.topics
+        for topic in given.assigned_partitions:
+            if topic.topic in topics and topic.partitions:
+                assigned[topics[topic.topic].id] = dict.fromkeys(topic.partitions, group.generation)
+    owned: Owned = assigned
+    description = Description(
+        member.instance_id,
+        said.rack_id or None,
+        member.client_id,
+        member.client_host,
+        frozenset(said.topics),
+        "",
+        member.rebalance_timeout_ms,
+        None,
+        ClassicMember(member.session_timeout_ms, tuple(member.protocols)),
+    )
+    return description, Current(group.generation, group.generation, MemberState.STABLE, owned, {})

@@ -1,0 +1,105 @@
+"""Members of consumer groups (KIP-848), spoken for over a socket: what the tests of that protocol share."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from ottla.protocol.errors import NONE, name_of
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+from .conftest import Topic, Wire
+from .members import wait_for
+
+GROUP = 32
+"""The type of a group as a resource with configs."""
+
+
+def heartbeat_request(group_id: str, member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    """A heartbeat without news, but for `fields`."""
+    return ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=epoch, **fields)
+
+
+def joining(group_id: str, *topics: str, member_id: str | None = None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    """A heartbeat that joins, right in every field but for `fields`."""
+    wanted: dict[str, Any] = {"rebalance_timeout_ms": 10_000, "topic_partitions": []}
+    wanted["subscribed_topic_names"] = list(topics)
+    member_id = uuid.uuid4().hex if member_id is None else member_id
+    return heartbeat_request(group_id, member_id, 0, **(wanted | fields))
+
+
+def configure(wire: Wire, group_id: str, **configs: str) -> None:
+    """Set configs of a group; `_` stands for `.`."""
+    changes = [
+        AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in configs.items()
+    ]
+    resource = AlterConfigsResource(resource_type=GROUP, resource_name=group_id, configs=changes)
+    answer = wire.send(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == NONE, answer.responses[0].error_message
+
+
+class Consumer:
+    """One member, on a connection of its own; it does what it is told."""
+
+    def __init__(self, wire: Wire, group_id: str, instance: str | None = None) -> None:
+        self.wire = wire.another()
+        self.group_id = group_id
+        self.instance = instance
+        self.member_id = uuid.uuid4().hex
+        self.epoch = 0
+        self.assigned: dict[bytes, set[int]] = {}
+
+    def send(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> Any:
+        """The answer; the member remembers its epoch, and what it may read."""
+        answer = self.wire.send(request, version)
+        if answer.error_code == NONE:
+            self.epoch = answer.member_epoch
+            if answer.assignment is not None:
+                self.assigned = {each.topic_id: set(each.partitions) for each in answer.assignment.topic_partitions}
+        return answer
+
+    def join(self, *topics: str, version: int = 1, **fields: Any) -> Any:
+        wanted = {"member_id": self.member_id, "instance_id": self.instance} | fields
+        return self.send(joining(self.group_id, *topics, **wanted), version)
+
+    def beat(self, version: int = 1, **fields: Any) -> Any:
+        """A heartbeat that says nothing but `fields`."""
+        wanted = {"instance_id": self.instance} | fields
+        epoch = wanted.pop("member_epoch", self.epoch)
+        return self.send(heartbeat_request(self.group_id, self.member_id, epoch, **wanted), version)
+
+    def beat_with_partitions(self) -> Any:
+        """A heartbeat that says what the member has: it gave back what it was told to."""
+        owned = [TopicPartitions(topic_id=each, partitions=sorted(parts)) for each, parts in self.assigned.items()]
+        return self.beat(topic_partitions=owned)
+
+    def leave(self, epoch: int = -1) -> Any:
+        request = heartbeat_request(self.group_id, self.member_id, epoch, instance_id=self.instance)
+        return self.wire.send(request, 1)
+
+    def partitions_of(self, topic: Topic) -> set[int]:
+        return self.assigned.get(topic.id, set())
+
+
+def settle(wire: Wire, group_id: str, *members: Consumer, until: Callable[[], bool] = lambda: True) -> Any:
+    """Let the members send heartbeats until the group is Stable and `until` says so; the group as it is described then."""
+
+    def settled() -> bool:
+        for member in members:
+            answer = member.beat_with_partitions()
+            assert answer.error_code == NONE, name_of(answer.error_code)
+        return described_consumers(wire, group_id).group_state == "Stable" and until()
+
+    wait_for(settled)
+    return described_consumers(wire, group_id)
+
+
+def described_consumers(wire: Wire, group_id: str, version: int = 1) -> Any:
+    """A consumer group as ConsumerGroupDescribe tells it."""
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    return wire.send(request, version).groups[0]
