@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import EmbeddedBroker
+from tests.unit.metadata.kraft_directory import lay_out, topic
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -19,6 +20,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 def serve_commands() -> list[str]:
     lines = (line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines())
     return sorted({line.partition("#")[0].strip() for line in lines if re.match(r"    (\w+=\S+ )*ottla serve", line)})
+
+
+def storage_commands() -> list[str]:
+    """In the order of the page: a later one may need what an earlier one did."""
+    text = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")
+    return [line.partition("#")[0].strip() for line in text.splitlines() if line.startswith("    ottla storage ")]
 
 
 def python_blocks() -> list[tuple[str, str]]:
@@ -53,6 +60,22 @@ def test_serve_as_the_docs_say(command: str, tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (0, "")
+
+
+def test_storage_as_the_docs_say(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "configured"):
+        lay_out(directory / "kafka-data", topic("flights", bytes(range(16)), 1))
+    config = "node.id=1\nprocess.roles=broker,controller\nlog.dirs=configured/kafka-data\n"
+    (tmp_path / "server.properties").write_text(config, encoding="utf-8")
+    commands = storage_commands()
+    assert len(commands) > 2
+    for command in commands:
+        words = [sys.executable, "-m", "ottla", *shlex.split(command)[1:]]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), command
+        assert "flights" in done.stdout
+    for directory in (tmp_path, tmp_path / "configured"):
+        assert (directory / "kafka-data" / "metadata.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,12 @@ class KraftMetadata:
             message = self._read(record)
             self.offset = record.offset + 1
             if message is not None:
-                self._take(message)
+                try:
+                    self._take(message)
+                except KeyError:
+                    raise UnreadableMetadata(
+                        f"offset {record.offset}: of a topic or partition that is not there"
+                    ) from None
 
     def _read(self, record: Record) -> Message | None:
         value = record.value or b""
