@@ -1,0 +1,104 @@
+"""ConsumerGroupDescribe, over a socket."""
+
+import pytest
+
+from ottla.protocol.errors import GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NONE
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+from .conftest import Topic, TopicFactory, Wire, versions
+from .consumers import Consumer, configure, described_consumers, settle
+from .members import NO_TOPICS, Member, new_group, stable
+
+API = ConsumerGroupDescribeRequest
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_a_group_with_two_members(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+    topic, group_id = make_topic(2), new_group(broker)
+    configure(broker, group_id, consumer_assignment_interval_ms="0")
+    one, two = Consumer(broker, group_id), Consumer(broker, group_id, instance="i")
+    one.join(topic.name, rack_id="r")
+    two.join(topic.name)
+    settle(broker, group_id, one, two)
+    group = described_consumers(broker, group_id, version)
+    assert (group.error_code, group.error_message, group.group_id) == (NONE, None, group_id)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 3, 3)
+    assert (group.assignor_name, group.authorized_operations) == ("uniform", -(2**31))
+    found = {each.member_id: each for each in group.members}
+    assert found.keys() == {one.member_id, two.member_id}
+    first, second = found[one.member_id], found[two.member_id]
+    assert (first.instance_id, first.rack_id, second.instance_id, second.rack_id) == (None, "r", "i", None)
+    for each, member in ((first, one), (second, two)):
+        assert (each.member_epoch, each.client_id) == (3, "conformance")
+        assert each.client_host.startswith("/")
+        assert (each.subscribed_topic_names, each.subscribed_topic_regex) == ([topic.name], "")
+        assert each.member_type == (1 if version >= 1 else -1)
+        for assignment in (each.assignment, each.target_assignment):
+            (part,) = assignment.topic_partitions
+            assert (part.topic_id, part.topic_name) == (topic.id, topic.name)
+            assert set(part.partitions) == member.partitions_of(topic)
+
+
+def test_what_a_member_has_and_what_it_should_have(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, group_id = make_topic(2), new_group(broker)
+    configure(broker, group_id, consumer_assignment_interval_ms="0")
+    one, two = Consumer(broker, group_id), Consumer(broker, group_id)
+    one.join(topic.name)
+    two.join(topic.name)
+    group = described_consumers(broker, group_id)
+    assert group.group_state == "Reconciling"
+    had = {
+        each.member_id: (
+            each.member_epoch,
+            sum(len(part.partitions) for part in each.assignment.topic_partitions),
+            sum(len(part.partitions) for part in each.target_assignment.topic_partitions),
+        )
+        for each in group.members
+    }
+    assert had == {one.member_id: (2, 2, 1), two.member_id: (3, 0, 1)}
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_groups_that_are_none(broker: Wire, topic: Topic, version: int) -> None:
+    unknown, classic = new_group(broker), new_group(broker)
+    stable(broker, Member(broker, classic))
+    for group_id, code, message in (
+        (unknown, GROUP_ID_NOT_FOUND, f"Group {unknown} not found."),
+        (classic, GROUP_ID_NOT_FOUND, f"Group {classic} is not a consumer group."),
+        ("", INVALID_GROUP_ID, None),
+    ):
+        group = described_consumers(broker, group_id, version)
+        assert (group.error_code, group.error_message, group.group_id) == (code, message, group_id)
+        assert (group.group_state, group.group_epoch, group.members) == ("", 0, [])
+
+
+def test_no_groups(broker: Wire) -> None:
+    answer = broker.send(ConsumerGroupDescribeRequest(group_ids=[], include_authorized_operations=True), 1)
+    assert answer.groups == []
+
+
+def test_one_group_twice_and_operations(broker: Wire, topic: Topic) -> None:
+    group_id = new_group(broker)
+    Consumer(broker, group_id).join(topic.name)
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id, group_id], include_authorized_operations=True)
+    answer = broker.send(request, 1)
+    assert [each.group_id for each in answer.groups] == [group_id, group_id]
+    assert {each.authorized_operations for each in answer.groups} == {0b1101_0100_1000}
+
+
+def test_a_regular_expression_is_told(broker: Wire, topic: Topic) -> None:
+    group_id = new_group(broker)
+    member = Consumer(broker, group_id)
+    member.join(subscribed_topic_names=None, subscribed_topic_regex=topic.name)
+    (described,) = described_consumers(broker, group_id).members
+    assert (described.subscribed_topic_names, described.subscribed_topic_regex) == ([], topic.name)
+
+
+def test_a_classic_member_is_told_apart(broker: Wire, topic: Topic) -> None:
+    group_id = new_group(broker)
+    classic = Member(broker, group_id)
+    classic.join(protocols=[("range", NO_TOPICS)])
+    Consumer(broker, group_id).join(topic.name)
+    types = {each.member_id: each.member_type for each in described_consumers(broker, group_id).members}
+    assert types.pop(classic.member_id) == 0
+    assert list(types.values()) == [1]
