@@ -67,4 +67,4 @@ def dumped(files: Iterable[Path]) -> str:
         [*command, ",".join(map(str, files))], capture_output=True, text=True, timeout=110, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout + done.stderr
+    return "\n".join(line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("SLF4J: "))
