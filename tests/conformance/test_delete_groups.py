@@ -11,6 +11,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 
 from .conftest import Topic, Wire, versions
+from .consumers import Consumer, described_consumers
 from .members import Member, committed, described, new_group
 
 API = DeleteGroupsRequest
@@ -50,3 +51,14 @@ def test_members_and_names_that_nobody_has(broker: Wire, version: int) -> None:
 
 def test_no_groups_are_no_results(broker: Wire) -> None:
     assert delete(broker, 2) == {}
+
+
+def test_a_consumer_group_without_members_goes(broker: Wire, topic: Topic) -> None:
+    member = Consumer(broker, new_group(broker))
+    member.join(topic.name)
+    assert delete(broker, 2, member.group_id) == {member.group_id: ("NON_EMPTY_GROUP", None)}
+    member.leave()
+    commit(broker, member.group_id, topic)
+    assert delete(broker, 2, member.group_id) == {member.group_id: ("NONE", None)}
+    assert committed(broker, member.group_id, topic.name)[0] == -1
+    assert described_consumers(broker, member.group_id).error_message == f"Group {member.group_id} not found."

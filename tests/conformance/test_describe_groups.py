@@ -5,7 +5,8 @@ import pytest
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 
-from .conftest import Wire, versions
+from .conftest import Topic, Wire, versions
+from .consumers import Consumer
 from .members import NO_TOPICS, Member, new_group, stable
 
 API = DescribeGroupsRequest
@@ -70,3 +71,13 @@ def test_several_groups(broker: Wire) -> None:
     groups = broker.send(DescribeGroupsRequest(groups=asked), 6).groups
     assert sorted(group.group_state for group in groups) == ["CompletingRebalance", "Stable", "Stable"]
     assert broker.send(DescribeGroupsRequest(), 6).groups == []
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_a_consumer_group_is_none_of_the_classic_ones(broker: Wire, topic: Topic, version: int) -> None:
+    member = Consumer(broker, new_group(broker))
+    member.join(topic.name)
+    (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), version).groups
+    assert (group.group_state, group.members) == ("Dead", [])
+    assert group.error_code == (GROUP_ID_NOT_FOUND if version >= 6 else NONE)
+    assert group.error_message == (f"Group {member.group_id} is not a classic group." if version >= 6 else None)

@@ -7,8 +7,9 @@ import pytest
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 
-from .conftest import Wire, versions
-from .members import Member, new_group, stable
+from .conftest import Topic, TopicFactory, Wire, versions
+from .consumers import Consumer, configure, settle
+from .members import Member, new_group, stable, wait_for
 
 API = ListGroupsRequest
 
@@ -49,3 +50,34 @@ def test_filters_that_name_nothing_match_nothing(broker: Wire) -> None:
     stable(broker, member)
     assert listed(broker, member.group_id, states_filter=["no-such-state"]) == []
     assert listed(broker, member.group_id, types_filter=["no-such-type"]) == []
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_a_consumer_group(broker: Wire, topic: Topic, version: int) -> None:
+    member = Consumer(broker, new_group(broker))
+    member.join(topic.name)
+    state = "Stable" if version >= 4 else ""
+    assert listed(broker, member.group_id, version) == [("consumer", state, "consumer" if version >= 5 else "")]
+
+
+def test_the_states_of_a_consumer_group(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, group_id = make_topic(2), new_group(broker)
+    configure(broker, group_id, consumer_assignment_interval_ms="2000")
+    one, two = Consumer(broker, group_id), Consumer(broker, group_id)
+
+    def state() -> str:
+        ((_, found, _),) = listed(broker, group_id, types_filter=["Consumer"])
+        assert listed(broker, group_id, states_filter=[found.upper()]) == [("consumer", found, "consumer")]
+        assert listed(broker, group_id, types_filter=["classic"]) == []
+        return found
+
+    one.join(topic.name)
+    assert state() == "Stable"
+    two.join(topic.name)
+    assert state() == "Assigning"
+    wait_for(lambda: two.beat().member_epoch == 3)
+    assert state() == "Reconciling"
+    settle(broker, group_id, one, two)
+    one.leave()
+    two.leave()
+    assert state() == "Empty"

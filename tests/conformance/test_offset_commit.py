@@ -11,9 +11,11 @@ from ottla.protocol.errors import (
     NONE,
     OFFSET_METADATA_TOO_LARGE,
     REBALANCE_IN_PROGRESS,
+    STALE_MEMBER_EPOCH,
     UNKNOWN_MEMBER_ID,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_VERSION,
 )
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -24,6 +26,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from ottla.testing import EmbeddedBroker
 
 from .conftest import Topic, TopicFactory, Wire, versions
+from .consumers import Consumer, configure, settle
 from .members import Member, committed, described, new_group, stable, wait_for
 
 API = OffsetCommitRequest
@@ -170,3 +173,51 @@ def test_nothing_to_commit(broker: Wire) -> None:
 def test_the_empty_group_id_may_commit(broker: Wire, topic: Topic) -> None:
     new_group(broker)
     assert codes(broker.send(commit("", topic), 9)) == [(0, NONE)]
+
+
+@pytest.mark.parametrize("version", [v for v in versions(API) if v > 0])
+def test_a_member_of_a_consumer_group_commits_from_version_9_on(broker: Wire, topic: Topic, version: int) -> None:
+    member = Consumer(broker, new_group(broker))
+    member.join(topic.name)
+    request = commit(member.group_id, topic, version, member_id=member.member_id, generation=member.epoch)
+    assert codes(broker.send(request, version)) == [(0, NONE if version >= 9 else UNSUPPORTED_VERSION)]
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_who_may_not_commit_to_a_consumer_group(broker: Wire, topic: Topic, version: int) -> None:
+    member = Consumer(broker, new_group(broker))
+    member.join(topic.name)
+    for fields, code in (
+        ({"member_id": member.member_id, "generation": member.epoch + 1}, STALE_MEMBER_EPOCH),
+        ({"member_id": member.member_id, "generation": member.epoch - 1}, STALE_MEMBER_EPOCH),
+        ({"member_id": member.member_id, "generation": -1}, STALE_MEMBER_EPOCH),
+        ({"member_id": "nobody", "generation": member.epoch}, UNKNOWN_MEMBER_ID),
+        ({"member_id": "", "generation": -1}, UNKNOWN_MEMBER_ID),
+    ):
+        request = commit(member.group_id, topic, version, **fields)
+        assert codes(broker.send(request, version)) == [(0, code)], fields
+    assert committed(broker, member.group_id, topic.name)[0] == -1
+
+
+def test_an_older_epoch_is_good_for_what_the_member_had_then(broker: Wire, make_topic: TopicFactory) -> None:
+    one, other, group_id = make_topic(), make_topic(), new_group(broker)
+    configure(broker, group_id, consumer_assignment_interval_ms="0")
+    member = Consumer(broker, group_id)
+    member.join(one.name)
+    before = member.epoch
+    member.beat(subscribed_topic_names=[one.name, other.name])
+    settle(broker, group_id, member, until=lambda: len(member.assigned) == 2)
+    assert member.epoch == before + 1
+    for topic, code in ((one, NONE), (other, STALE_MEMBER_EPOCH)):
+        request = commit(group_id, topic, 9, member_id=member.member_id, generation=before)
+        assert codes(broker.send(request, 9)) == [(0, code)]
+
+
+def test_anybody_commits_to_an_empty_consumer_group(broker: Wire, topic: Topic) -> None:
+    member = Consumer(broker, new_group(broker))
+    member.join(topic.name)
+    member.leave()
+    assert codes(broker.send(commit(member.group_id, topic, 8, generation=-1), 8)) == [(0, NONE)]
+    assert committed(broker, member.group_id, topic.name)[0] == 5
+    late = commit(member.group_id, topic, 9, member_id=member.member_id, generation=member.epoch)
+    assert codes(broker.send(late, 9)) == [(0, UNKNOWN_MEMBER_ID)]

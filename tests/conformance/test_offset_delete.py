@@ -10,7 +10,8 @@ from ottla.protocol.messages.offset_delete import (
 )
 
 from .conftest import Topic, TopicFactory, Wire
-from .members import Member, committed, new_group
+from .consumers import Consumer
+from .members import Member, committed, new_group, wait_for
 from .test_delete_groups import commit
 
 API = OffsetDeleteRequest
@@ -65,3 +66,14 @@ def test_members_of_another_protocol_keep_all(broker: Wire, topic: Topic) -> Non
     member = Member(broker, new_group(broker))
     member.join(protocol_type="connect", protocols=[("default", b"")])
     assert delete(broker, member.group_id, topic.name, 0) == ("NON_EMPTY_GROUP", {})
+
+
+def test_topics_that_a_consumer_group_reads_keep_their_offsets(broker: Wire, make_topic: TopicFactory) -> None:
+    read, matched, other = make_topic(), make_topic(), make_topic()
+    member = Consumer(broker, new_group(broker))
+    member.join(read.name, subscribed_topic_regex=matched.name)
+    wait_for(lambda: delete(broker, member.group_id, matched.name, 0) == ("NONE", {0: "GROUP_SUBSCRIBED_TO_TOPIC"}))
+    assert delete(broker, member.group_id, read.name, 0) == ("NONE", {0: "GROUP_SUBSCRIBED_TO_TOPIC"})
+    assert delete(broker, member.group_id, other.name, 0) == ("NONE", {0: "NONE"})
+    member.leave()
+    assert delete(broker, member.group_id, read.name, 0) == ("NONE", {0: "NONE"})

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_ID
+from ottla.protocol.errors import NONE, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, UNKNOWN_TOPIC_ID
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -13,6 +13,7 @@ from ottla.protocol.messages.offset_fetch import (
 )
 
 from .conftest import Topic, TopicFactory, Wire, versions
+from .consumers import Consumer
 from .members import Member, new_group, stable
 from .test_offset_commit import codes, commit
 
@@ -114,3 +115,25 @@ def test_a_later_commit_replaces_an_earlier_one(broker: Wire, topic: Topic) -> N
     for offset in (9, 3):
         broker.send(commit(group_id, topic, partitions=[(0, offset, "")]), 9)
     assert parts(broker.send(fetch(group_id, 9, [(topic.name, [0])]), 9), 9)[0][2] == 3
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_a_member_of_a_consumer_group_fetches_under_its_epoch(broker: Wire, topic: Topic, version: int) -> None:
+    member = Consumer(broker, new_group(broker))
+    member.join(topic.name)
+    group_id, epoch = member.group_id, member.epoch
+    broker.send(commit(group_id, topic, 9, member_id=member.member_id, generation=epoch), 9)
+    asked = [(topic.id if version >= 10 else topic.name, [0])]
+    for fields, code in (
+        ({"member_id": member.member_id, "member_epoch": epoch}, NONE),
+        ({"member_id": member.member_id, "member_epoch": epoch + 1}, STALE_MEMBER_EPOCH),
+        ({"member_id": member.member_id, "member_epoch": epoch - 1}, STALE_MEMBER_EPOCH),
+        ({"member_id": "nobody", "member_epoch": epoch}, UNKNOWN_MEMBER_ID),
+        ({"member_id": "nobody", "member_epoch": -1}, UNKNOWN_MEMBER_ID),
+        ({"member_id": None, "member_epoch": -1}, NONE),
+        ({}, NONE),
+    ):
+        (group,) = broker.send(fetch(group_id, version, asked, **fields), version).groups
+        assert group.error_code == code, fields
+        offsets = [part.committed_offset for each in group.topics for part in each.partitions]
+        assert offsets == ([5] if code == NONE else [])
