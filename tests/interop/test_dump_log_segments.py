@@ -58,8 +58,8 @@ def segments(data: Path, topic: str) -> list[Path]:
 
 
 def complaints(said: str) -> list[str]:
-    """What is wrong, without the one thing that the tool finds wrong in Apache Kafka's own files too: when the newest batch of a
-    segment was emptied by compaction and kept for its producer, the time index names it, and there is no record in it."""
+    """What is wrong, without the one thing that the tool finds wrong in Apache Kafka's own files too: when the newest batch
+    of a segment was emptied by compaction and kept for its producer, the time index names it, and it holds no record."""
     lines = said.splitlines()
     found = [line for line in lines if any(word in line.lower() for word in COMPLAINTS)]
     wrong = {line for line in lines if "log timestamp: " in line and not line.endswith("log timestamp: -1")}
