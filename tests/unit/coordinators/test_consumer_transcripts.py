@@ -96,6 +96,7 @@ class ConsumerTeller(Teller):
         fields: Any = value
         name = {
             "Metadata": "epoch",
+            "PartitionMetadata": "topics",
             "MemberMetadata": f"member {who}",
             "TargetAssignmentMetadata": "target epoch",
             "TargetAssignmentMember": f"target {who}",

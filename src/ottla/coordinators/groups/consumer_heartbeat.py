@@ -236,7 +236,9 @@ def _leave(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) 
     if request.instance_id is not None:
         member = check_instance(group, member_id, request.instance_id)
         if epoch == LEAVING_FOR_A_WHILE:
-            away = member.current._replace(epoch=epoch, revoking={})
+            # Whatever epoch it comes back with: what it has now is its own.
+            kept = {topic_id: dict.fromkeys(parts, 0) for topic_id, parts in member.current.assigned.items()}
+            away = member.current._replace(epoch=epoch, assigned=kept, revoking={})
             return Result((member_current(group_id, member_id, away),), ((request, answer),))
     elif member_id not in group.members:
         raise Refused(errors.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")

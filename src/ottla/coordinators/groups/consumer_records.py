@@ -1,4 +1,8 @@
-"""The records that consumer groups write, in Kafka's types: 3, 5, 6, 7, 8 and 16."""
+"""The records that consumer groups write, in Kafka's types: 3, 5, 6, 7, 8 and 16.
+
+Type 4 (the topics that a group knew) was written until 4.0; a hash in type 3 is in its place. Only its tombstone is still
+written, when a group ends, so that nothing is left of a group that an older Kafka made.
+"""
 
 from typing import Final
 
@@ -16,6 +20,10 @@ from ottla.protocol.messages.consumer_group_member_metadata_record import (
     ConsumerGroupMemberMetadataValue,
 )
 from ottla.protocol.messages.consumer_group_metadata_record import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from ottla.protocol.messages.consumer_group_partition_metadata_record import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
 from ottla.protocol.messages.consumer_group_regular_expression_record import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
@@ -35,6 +43,7 @@ MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     key.API: (key, value)
     for key, value in (
         (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
         (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
         (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
         (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
@@ -133,5 +142,6 @@ def group_tombstones(group_id: str, members: list[str], regexes: list[str]) -> l
         *(record for member_id in members for record in member_tombstones(group_id, member_id)),
         Record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         *(regex_tombstone(group_id, regex) for regex in regexes),
+        Record(ConsumerGroupPartitionMetadataKey(group_id=group_id), None),
         Record(ConsumerGroupMetadataKey(group_id=group_id), None),
     ]

@@ -112,7 +112,7 @@ class Update:
         """Take in what the member says. Raises Refused (INVALID_REGULAR_EXPRESSION)."""
         group, old = self.group, self.before.description
         self.description = description
-        if description != old or self.before.member_id not in group.members:
+        if description != old:
             self.records.append(member_description(group.group_id, self.member_id, description))
         renamed = description.topics != old.topics
         regex_changed, regex_known = self._follow_regex(old.regex, description.regex)
