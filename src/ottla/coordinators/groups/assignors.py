@@ -7,6 +7,7 @@
 Both put balance before stickiness. Neither looks at racks, as in Kafka 4.4: a change of racks only makes a new target.
 """
 
+import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -115,7 +116,7 @@ def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapp
             room += 1
     dealt = iter(free)
     for member_id, room in wanting:
-        for (topic_id, number), _ in zip(dealt, range(room), strict=False):
+        for _, (topic_id, number) in zip(range(room), dealt, strict=False):
             shares[member_id].setdefault(topic_id, set()).add(number)
     return _frozen(shares)
 
@@ -130,35 +131,38 @@ def _deal_by_subscription(members: Subscribers, partitions: Mapping[bytes, int])
         for topic_id in member.topics:
             readers.setdefault(topic_id, []).append(member_id)
     for topic_id in sorted(readers, key=lambda topic_id: (len(readers[topic_id]), topic_id)):
-        for number in range(partitions[topic_id]):
-            if (topic_id, number) not in taken:
-                taker = min(readers[topic_id], key=sizes.__getitem__)
-                shares[taker].setdefault(topic_id, set()).add(number)
-                sizes[taker] += 1
+        free = [number for number in range(partitions[topic_id]) if (topic_id, number) not in taken]
+        if not free:
+            continue
+        least = [(sizes[member_id], place, member_id) for place, member_id in enumerate(readers[topic_id])]
+        heapq.heapify(least)
+        for number in free:
+            size, place, taker = least[0]
+            shares[taker].setdefault(topic_id, set()).add(number)
+            sizes[taker] = size + 1
+            heapq.heapreplace(least, (size + 1, place, taker))
     while _move_along(shares, sizes, readers):
         pass
     return _frozen(shares)
 
 
 def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, Sequence[str]]) -> bool:
-    """Level out along chains: from a member with many, over members that swap topics, to one that has at least two fewer.
+    """Level out along a chain: from a member with many, over members that swap topics, to one that has at least two fewer.
 
     Without chains a member could stay full because what it has is not what the needy one reads, although a third reads both.
     Returns whether anything moved; each move lowers the sum of squares of the sizes, so that it ends.
     """
+    fewest = min(sizes.values())
+    settled: set[str] = set()
     for giver in sorted(sizes, key=lambda member_id: (-sizes[member_id], member_id)):
-        came_by: dict[str, tuple[str, bytes]] = {giver: ("", b"")}
-        queue = [giver]
-        for member_id in queue:
-            for topic_id in shares[member_id]:
-                if not shares[member_id][topic_id]:
-                    continue
-                for reader in readers[topic_id]:
-                    if reader not in came_by:
-                        came_by[reader] = member_id, topic_id
-                        queue.append(reader)
+        if sizes[giver] <= fewest + 1:
+            return False
+        if giver in settled:
+            continue
+        came_by = _reach(giver, shares, readers)
         taker = min(came_by, key=lambda member_id: (sizes[member_id], member_id))
         if sizes[taker] + 1 >= sizes[giver]:
+            settled |= came_by.keys()  # they have no more than the giver, and reach nobody that it does not
             continue
         sizes[giver] -= 1
         sizes[taker] += 1
@@ -170,6 +174,23 @@ def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, 
             taker = owner
         return True
     return False
+
+
+def _reach(giver: str, shares: _Shares, readers: Mapping[bytes, Sequence[str]]) -> dict[str, tuple[str, bytes]]:
+    """Who can get something from `giver`, over others if need be: member -> (whom it gets it from, of which topic)."""
+    came_by: dict[str, tuple[str, bytes]] = {giver: ("", b"")}
+    queue = [giver]
+    passed: set[bytes] = set()
+    for member_id in queue:
+        for topic_id, numbers in shares[member_id].items():
+            if not numbers or topic_id in passed:
+                continue
+            passed.add(topic_id)
+            for reader in readers[topic_id]:
+                if reader not in came_by:
+                    came_by[reader] = member_id, topic_id
+                    queue.append(reader)
+    return came_by
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
