@@ -6,7 +6,7 @@ The wording of refusals is Kafka's: people search for it, and tools print it.
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.environment import Random
 from ottla.metadata import keys, placement
@@ -25,6 +25,8 @@ from ottla.protocol.errors import (
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from ottla.security.quotas import Entity
+from ottla.security.scram import ScramCredential
 
 PRODUCER_ID_BLOCK: Final = 1000
 MOST_PARTITIONS_AT_ONCE: Final = 10_000
@@ -103,6 +105,11 @@ class Controller:
             topics=topics,
             topics_by_id={topic.id: topic for topic in topics.values()},
             configs=dict(self._stored_configs()),
+            features={entry.key[len(keys.FEATURES) :]: int(entry.value) for entry in store.range(keys.FEATURES)},
+            quotas={keys.quota_of(entry.key): keys.quota_values(entry.value) for entry in store.range(keys.QUOTAS)},
+            credentials={
+                keys.scram_of(entry.key): ScramCredential.decoded(entry.value) for entry in store.range(keys.SCRAM)
+            },
         )
 
     def _stored_configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
@@ -272,6 +279,35 @@ class Controller:
             del configs[kind, name]
         self.image = self.image._replace(revision=revision, configs=configs)
         self._tell(Delta(self.image, (), (), configured=(kind, name)))
+
+    def set_quotas(self, changed: Mapping[Entity, Mapping[str, float]]) -> None:
+        """Give each entity these quotas and no others; an empty mapping takes all of them away."""
+        kept = {entity: dict(values) for entity, values in changed.items() if values}
+        put = {keys.quota_key(entity): keys.compact(values) for entity, values in kept.items()}
+        quotas = {entity: values for entity, values in self.image.quotas.items() if entity not in changed}
+        gone = [keys.quota_key(entity) for entity in changed if entity not in kept]
+        self._set(put, gone, quotas={**quotas, **kept})
+
+    def set_features(self, levels: Mapping[str, int]) -> None:
+        """Finalize these levels; a feature that is not named stays at its own."""
+        put = {keys.FEATURES + name: str(level).encode() for name, level in levels.items()}
+        self._set(put, [], features={**self.image.features, **levels})
+
+    def set_credentials(self, changed: Mapping[tuple[str, int], ScramCredential | None]) -> None:
+        """Give users these credentials, by user and mechanism; None takes one away."""
+        kept = {user: credential for user, credential in changed.items() if credential is not None}
+        put = {keys.scram_key(*user): credential.encoded() for user, credential in kept.items()}
+        gone = [keys.scram_key(*user) for user in changed if user not in kept]
+        others = {user: credential for user, credential in self.image.credentials.items() if user not in changed}
+        self._set(put, gone, credentials={**others, **kept})
+
+    def _set(self, put: Mapping[str, bytes], delete: Sequence[str], **fields: Any) -> None:
+        if not put and not delete:
+            return
+        revision = self._store.change(put=put, delete=delete)
+        assert revision is not None  # nothing was expected that could differ
+        self.image = self.image._replace(revision=revision, **fields)
+        self._tell(Delta(self.image, (), (), settings=True))
 
     def delete(self, topics: Sequence[TopicImage]) -> None:
         """Delete topics that exist."""

@@ -4,7 +4,11 @@ A feature stands here once what it means works, so that clients which look at le
 by `transaction.version`, groups by `group.version`) are never led into what is not there.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from ottla.metadata.refusal import Refused
+from ottla.protocol.errors import INVALID_UPDATE_VERSION
 
 
 class Feature(NamedTuple):
@@ -22,3 +26,71 @@ FEATURES: Final = (
     # Consumer groups (KIP-848).
     Feature("group.version", 0, 1, 1),
 )
+
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+"""What an update may be, as the protocol numbers it."""
+
+_METADATA_VERSION: Final = "metadata.version"
+_NO_DOWNGRADE: Final = (
+    "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+)
+
+
+class Update(NamedTuple):
+    """A level that a feature is to be finalized at; 0 turns it off."""
+
+    name: str
+    level: int
+    kind: int
+
+
+def finalized(stored: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Every feature that is on, with its level; `stored` are levels that somebody has set, here or in an Apache Kafka whose
+    directory was adopted, and which may be newer than this release."""
+    for each in FEATURES:
+        level = min(stored.get(each.name, each.level), each.highest)
+        if level > 0:
+            yield each.name, level
+
+
+def updated(stored: Mapping[str, int], updates: Sequence[Update], node_id: int) -> dict[str, int]:
+    """The levels that `updates` lead to, all or none. Raises Refused, in Kafka's words, for the first that cannot be."""
+    levels = {}
+    before = dict(finalized(stored))
+    known = {each.name: each for each in FEATURES}
+    for name, level, kind in updates:
+        why = _refusal(known.get(name), level, kind, before.get(name, 0), node_id)
+        if why is not None:
+            head = "The update failed for all features since the following feature had an error: "
+            if not why.startswith("Unsupported"):
+                why = f"Invalid update version {level} for feature {name}. {why}"
+            raise Refused(INVALID_UPDATE_VERSION, head + why)
+        levels[name] = level
+    return levels
+
+
+def _refusal(feature: Feature | None, level: int, kind: int, before: int, node_id: int) -> str | None:
+    """Why a feature cannot go from `before` to `level`; None when it can."""
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    if feature is None:
+        return f"Local controller {node_id} does not support this feature."
+    if not feature.lowest <= level <= feature.highest:
+        return f"Local controller {node_id} only supports versions {feature.lowest}-{feature.highest}"
+    if level >= before:
+        return None
+    if kind == UPGRADE:
+        return _NO_DOWNGRADE
+    if feature.name == _METADATA_VERSION:
+        why = (
+            "Refusing to perform the requested downgrade because it might delete metadata information."
+            if kind == SAFE_DOWNGRADE
+            else "Unsafe metadata downgrade is not supported in this version."
+        )
+        return f"Unsupported metadata.version downgrade from {before} to {level}. {why}"
+    return None

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from ottla.security.quotas import Quotas
+from ottla.security.scram import ScramCredential
+
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, "__transaction_state", "__share_group_state"))
@@ -63,7 +66,8 @@ class BrokerImage(NamedTuple):
 
 class Image(NamedTuple):
     """Everything, at `revision`. `configs` are those of brokers, groups and client-metrics subscriptions, as texts by
-    (resource type, name); a topic has its own.
+    (resource type, name); a topic has its own. `features` are finalized levels other than the release's own, `credentials`
+    are those of SCRAM by user and mechanism.
     """
 
     revision: int
@@ -73,6 +77,9 @@ class Image(NamedTuple):
     topics: Mapping[str, TopicImage]
     topics_by_id: Mapping[bytes, TopicImage]
     configs: Mapping[tuple[int, str], Mapping[str, str]] = MappingProxyType({})
+    features: Mapping[str, int] = MappingProxyType({})
+    quotas: Quotas = MappingProxyType({})
+    credentials: Mapping[tuple[str, int], ScramCredential] = MappingProxyType({})
 
     def configs_of(self, kind: int, name: str) -> Mapping[str, str]:
         """The configs that a resource other than a topic has of its own."""
@@ -92,9 +99,11 @@ class Image(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """What changed on the way to `image`: topics that came or changed, those that went, and the resource whose configs did."""
+    """What changed on the way to `image`: topics that came or changed, those that went, and the resource whose configs did;
+    `settings` is true when it was features, quotas or credentials."""
 
     image: Image
     changed: tuple[TopicImage, ...]
     deleted: tuple[TopicImage, ...]
     configured: tuple[int, str] | None = None
+    settings: bool = False

@@ -26,25 +26,6 @@ SCRAM: Final = "/scram/"
 PRODUCER_IDS: Final = "/producer_ids/next"
 
 
-class ScramCredential(NamedTuple):
-    """What the broker keeps of a password (RFC 5802); the password itself is not in it."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-    def encoded(self) -> bytes:
-        """The value of its key."""
-        return compact([self.salt.hex(), self.stored_key.hex(), self.server_key.hex(), self.iterations])
-
-    @classmethod
-    def decoded(cls, value: bytes) -> "ScramCredential":
-        """The inverse of `encoded`."""
-        salt, stored_key, server_key, iterations = json.loads(value)
-        return cls(bytes.fromhex(salt), bytes.fromhex(stored_key), bytes.fromhex(server_key), iterations)
-
-
 class Adopted(NamedTuple):
     """Up to where the metadata log of Apache Kafka was read when its directory was adopted; `offset` is exclusive."""
 

@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from ottla.metadata.keys import ScramCredential
 from ottla.protocol import codec
 from ottla.protocol.messages import metadata_records as records
 from ottla.protocol.schema import Message
 from ottla.protocol.wire import PeerError, read_uvarint
 from ottla.records.record import Record
 from ottla.security.quotas import Entity, entity_of
+from ottla.security.scram import ScramCredential
 
 _FRAME: Final = 1
 _MESSAGES: Final[dict[int, type[Message]]] = {

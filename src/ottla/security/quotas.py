@@ -1,11 +1,386 @@
-"""Client quotas (KIP-13, KIP-546): whom they are for."""
+"""Client quotas: whom they are for, what they may say, and how long who has had too much must wait.
 
-from collections.abc import Iterable
+KIP-13 (bytes), KIP-124 (time of requests), KIP-546 (entities), KIP-599 (mutations), KIP-612 (connections).
+
+A rate is measured over the last `samples` windows, of which the newest is still open:
+
+    | 7 | 0 | 3 | 12 | 5 ...      total of the windows / (time since the oldest began)
+      ^ oldest        ^ newest
+
+The throttle time is what it takes, at no traffic, until the rate has fallen to the quota. Mutations of the controller come
+in bursts, so they are paid from a bucket of tokens instead, which may be overdrawn once. Nothing here knows a clock: times
+are in ms.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Final, NamedTuple
 
 Entity = tuple[tuple[str, str | None], ...]
 """Whom a quota is for: (type, name) by type, the name None for whoever has no quota of its own."""
+Quotas = Mapping[Entity, Mapping[str, float]]
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+
+EXACT: Final = 0
+DEFAULT: Final = 1
+ANY: Final = 2
+"""How a component of a filter matches an entity's name, as the protocol numbers it."""
+
+_WHOLE_NUMBERS: Final = {
+    PRODUCER_BYTE_RATE: ("LONG", 2**63 - 1),
+    CONSUMER_BYTE_RATE: ("LONG", 2**63 - 1),
+    CONNECTION_CREATION_RATE: ("INT", 2**31 - 1),
+}
+_OF_CLIENTS: Final = frozenset((PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE))
+_OF_ADDRESSES: Final = frozenset((CONNECTION_CREATION_RATE,))
+_EPSILON: Final = 1e-6
+_MOST_IDLE_RATES: Final = 1000
+
+
+class InvalidQuota(ValueError):
+    """Not a quota, not somebody to have one, or not a filter; the message is Kafka's."""
+
+
+class UnknownEntityType(InvalidQuota):
+    """A filter by a type of entity that this release does not know."""
+
+
+class Change(NamedTuple):
+    """A quota to be set, or taken away with `remove`."""
+
+    key: str
+    value: float
+    remove: bool
+
+
+class Component(NamedTuple):
+    """A part of a filter: entities whose `type` has this name (EXACT), none of its own (DEFAULT), or is there at all (ANY)."""
+
+    type: str
+    match: int
+    name: str | None
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """The parts in the order in which entities are compared."""
-    return tuple(sorted(parts, key=lambda part: part[0]))
+    """The parts in the order in which entities are compared; of two of one type the later one."""
+    return tuple(sorted(dict(parts).items()))
+
+
+def check_entity(entity: Entity) -> None:
+    """Raise InvalidQuota unless `entity` may have quotas."""
+    if not entity:
+        raise InvalidQuota("Invalid empty client quota entity")
+    types = [kind for kind, _ in entity]
+    for kind, name in entity:
+        if kind not in (USER, CLIENT_ID, IP):
+            raise InvalidQuota(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise InvalidQuota(f"Empty {kind} not supported")
+    if IP in types and len(types) > 1:
+        raise InvalidQuota("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
+
+
+def changed(entity: Entity, quotas: Mapping[str, float], changes: Sequence[Change]) -> dict[str, float]:
+    """`quotas` of `entity` after `changes`. Raises InvalidQuota."""
+    keys = [change.key for change in changes]
+    if len(set(keys)) < len(keys):
+        raise duplicate(entity)
+    allowed = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
+    after = dict(quotas)
+    for key, value, remove in changes:
+        if remove:
+            after.pop(key, None)
+            continue
+        if key not in allowed:
+            raise InvalidQuota(f"Invalid configuration key {key}")
+        _check_value(key, value)
+        after[key] = value
+    return after
+
+
+def duplicate(entity: Entity) -> InvalidQuota:
+    """An entity that is altered twice at once."""
+    named = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
+    return InvalidQuota(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{named}}})")
+
+
+def _check_value(key: str, value: float) -> None:
+    if not isfinite(value):
+        raise InvalidQuota(f"Quota {key} must be a finite number")
+    if value <= 0:
+        raise InvalidQuota(f"Quota {key} must be greater than 0")
+    kind, most = _WHOLE_NUMBERS.get(key, ("", 0))
+    if kind:
+        if value > most:
+            raise InvalidQuota(f"Proposed value for {key} is too large for {'a' if kind == 'LONG' else 'an'} {kind}.")
+        if abs(value - round(value)) > _EPSILON:
+            raise InvalidQuota(f"{key} cannot be a fractional value.")
+
+
+def check_filter(components: Sequence[Component]) -> None:
+    """Raise InvalidQuota, or UnknownEntityType, unless entities can be asked for so."""
+    types: list[str] = []
+    for kind, match, name in components:
+        if not kind:
+            raise InvalidQuota("Invalid empty entity type.")
+        if kind in types:
+            raise InvalidQuota(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise UnknownEntityType(f"Unsupported entity type {kind}")
+        if match == EXACT and name is None:
+            raise InvalidQuota("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        if match in (DEFAULT, ANY) and name is not None:
+            which = "DEFAULT" if match == DEFAULT else "SPECIFIED"
+            raise InvalidQuota(f"Request specified MATCH_TYPE_{which}, but also specified a match string.")
+        if match not in (EXACT, DEFAULT, ANY):
+            raise InvalidQuota(f"Unknown match type {match}")
+        types.append(kind)
+    if IP in types and len(types) > 1:
+        raise InvalidQuota(
+            "Invalid entity filter component combination. IP filter component should not be used with user or "
+            "clientId filter component."
+        )
+
+
+def matching(quotas: Quotas, components: Sequence[Component], *, strict: bool) -> Iterator[Entity]:
+    """The entities that every component matches; with `strict` those that have no other parts."""
+    for entity in quotas:
+        names = dict(entity)
+        if (not strict or len(names) == len(components)) and all(
+            kind in names and (match == ANY or names[kind] == name) for kind, match, name in components
+        ):
+            yield entity
+
+
+class Window(NamedTuple):
+    """How rates are measured: quota.window.num samples of quota.window.size.seconds."""
+
+    samples: int
+    size_ms: int
+
+
+class Rate:
+    """How much a second: totals of windows that begin with the first event after the last one's end."""
+
+    __slots__ = ("_samples", "_window")
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._samples: list[list[float]] = []  # [begun, newest event, total], oldest first
+
+    def record(self, value: float, now: int) -> None:
+        """`value` happened; below zero it did not happen after all."""
+        samples = self._samples
+        if not samples or now - samples[-1][0] >= self._window.size_ms:
+            self._forget(now)
+            samples.append([now, now, 0.0])
+        samples[-1][1] = now
+        samples[-1][2] += value
+
+    def _forget(self, now: int) -> None:
+        oldest = self._window.samples * self._window.size_ms
+        self._samples[:] = [sample for sample in self._samples if now - sample[1] < oldest]
+
+    def span(self, now: int) -> int:
+        """The ms that are looked back on: to the oldest sample, and never less than all windows but the open one."""
+        self._forget(now)
+        least, size = self._window.samples - 1, self._window.size_ms
+        elapsed = int(now - self._samples[0][0]) if self._samples else 0
+        full = elapsed // size
+        return max(1, elapsed + max(0, least - full) * size)
+
+    def per_second(self, now: int) -> float:
+        """The rate as of now."""
+        span = self.span(now)
+        return sum(sample[2] for sample in self._samples) / (span / 1000)
+
+    def throttle_ms(self, quota: float, now: int) -> int:
+        """How long nothing must come until the rate is back at `quota`; 0 when it is not above."""
+        rate = self.per_second(now)
+        return 0 if rate <= quota else round((rate - quota) / quota * self.span(now))
+
+    def is_idle(self, now: int) -> bool:
+        """Whether nothing is left to be remembered."""
+        self._forget(now)
+        return not self._samples
+
+
+class TokenBucket:
+    """Tokens that come at `quota` a second, at most as many as come within all windows; overdrawn it is below zero."""
+
+    __slots__ = ("_filled_at", "_tokens", "_window")
+
+    def __init__(self, window: Window, quota: float, now: int) -> None:
+        self._window = window
+        self._filled_at = now
+        self._tokens = self._room(quota)
+
+    def _room(self, quota: float) -> float:
+        return self._window.samples * self._window.size_ms / 1000 * quota
+
+    def tokens(self, quota: float, now: int) -> float:
+        """What is in it as of now."""
+        self._tokens = min(self._room(quota), self._tokens + (now - self._filled_at) / 1000 * quota)
+        self._filled_at = now
+        return self._tokens
+
+    def take(self, count: float, quota: float, now: int) -> None:
+        """Take tokens, whether there are as many or not."""
+        self._tokens = self.tokens(quota, now) - count
+
+    def throttle_ms(self, quota: float, now: int) -> int:
+        """Until it is no longer overdrawn."""
+        return max(0, round(-self.tokens(quota, now) / quota * 1000))
+
+
+Sharer = tuple[str, str]
+"""Who shares a rate: (user, client id), "" for all users or all clients of one."""
+
+
+class Limits:
+    """Which limit of one kind holds for whom. The most specific quota wins, as in Kafka:
+
+    user and client id, user and any client, user,
+    any user and client id, any user and any client, any user,
+    client id, any client
+    """
+
+    __slots__ = ("_found", "_key", "_quotas")
+
+    def __init__(self, key: str, quotas: Quotas) -> None:
+        self._key = key
+        self._quotas = {entity: values[key] for entity, values in quotas.items() if key in values}
+        self._found: dict[tuple[str, str], tuple[Sharer, float] | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._quotas)
+
+    def of(self, user: str, client_id: str) -> tuple[Sharer, float] | None:
+        """With whom a client shares its rate, and the limit; None when it has none."""
+        asked = user, client_id
+        if asked not in self._found:
+            if len(self._found) > _MOST_IDLE_RATES:
+                self._found.clear()
+            self._found[asked] = self._look_up(user, client_id)
+        return self._found[asked]
+
+    def _look_up(self, user: str, client_id: str) -> tuple[Sharer, float] | None:
+        for of_user in (user, None):
+            for of_client, sharer in (
+                ((CLIENT_ID, client_id), (user, client_id)),
+                ((CLIENT_ID, None), (user, client_id)),
+            ):
+                limit = self._quotas.get((of_client, (USER, of_user)))
+                if limit is not None:
+                    return sharer, limit
+            limit = self._quotas.get(((USER, of_user),))
+            if limit is not None:
+                return (user, ""), limit
+        for name in (client_id, None):
+            limit = self._quotas.get(((CLIENT_ID, name),))
+            if limit is not None:
+                return ("", client_id), limit
+        return None
+
+
+class RateQuota:
+    """A quota on a rate, and the rates of those it holds for.
+
+    most_ms  no throttle time is longer; below zero there is no bound
+    """
+
+    __slots__ = ("_most_ms", "_rates", "_window", "limits")
+
+    def __init__(self, limits: Limits, window: Window, most_ms: int = -1) -> None:
+        self.limits = limits
+        self._window = window
+        self._most_ms = most_ms
+        self._rates: dict[Sharer, Rate] = {}
+
+    def record(self, user: str, client_id: str, value: float, now: int) -> int:
+        """`value` was used; returns for how long, in ms, the client is to be throttled."""
+        found = self.limits.of(user, client_id)
+        if found is None:
+            return 0
+        sharer, limit = found
+        rate = self._rates.get(sharer)
+        if rate is None:
+            if len(self._rates) >= _MOST_IDLE_RATES:
+                self._rates = {each: rate for each, rate in self._rates.items() if not rate.is_idle(now)}
+            rate = self._rates[sharer] = Rate(self._window)
+        rate.record(value, now)
+        throttle_ms = rate.throttle_ms(limit, now)
+        return throttle_ms if self._most_ms < 0 else min(throttle_ms, self._most_ms)
+
+    def take_back(self, user: str, client_id: str, value: float, now: int) -> None:
+        """What was recorded was not used after all."""
+        found = self.limits.of(user, client_id)
+        if found is not None and found[0] in self._rates:
+            self._rates[found[0]].record(-value, now)
+
+
+class MutationQuota:
+    """The quota on partitions that are made and deleted."""
+
+    __slots__ = ("_buckets", "_window", "limits")
+
+    def __init__(self, limits: Limits, window: Window) -> None:
+        self.limits = limits
+        self._window = window
+        self._buckets: dict[Sharer, TokenBucket] = {}
+
+    def take(self, user: str, client_id: str, count: int, now: int, *, strict: bool) -> tuple[bool, int]:
+        """Whether `count` mutations are let through, and for how long the client is throttled.
+
+        strict  refuse as long as the bucket is overdrawn; else it is only throttled, as old clients know no refusal
+        """
+        found = self.limits.of(user, client_id)
+        if found is None:
+            return True, 0
+        sharer, limit = found
+        bucket = self._buckets.get(sharer)
+        if bucket is None:
+            bucket = self._buckets[sharer] = TokenBucket(self._window, limit, now)
+        if strict and bucket.tokens(limit, now) < 0:
+            return False, bucket.throttle_ms(limit, now)
+        bucket.take(count, limit, now)
+        return True, 0 if strict else bucket.throttle_ms(limit, now)
+
+
+class ConnectionQuota:
+    """How many connections an address may make in a second.
+
+    limits  by address; None is everybody without one of his own
+    """
+
+    __slots__ = ("_rates", "_window", "limits")
+
+    def __init__(self, limits: Mapping[str | None, float], window: Window) -> None:
+        self.limits = limits
+        self._window = window
+        self._rates: dict[str, Rate] = {}
+
+    def record(self, address: str, now: int) -> int:
+        """A connection was made; returns for how long, in ms, it is kept waiting before it is closed. 0 lets it in."""
+        limit = self.limits.get(address, self.limits.get(None))
+        if limit is None:
+            return 0
+        rate = self._rates.get(address)
+        if rate is None:
+            if len(self._rates) >= _MOST_IDLE_RATES:
+                self._rates = {each: rate for each, rate in self._rates.items() if not rate.is_idle(now)}
+            rate = self._rates[address] = Rate(self._window)
+        rate.record(1, now)
+        throttle_ms = min(rate.throttle_ms(limit, now), self._window.size_ms)
+        if throttle_ms > 0:
+            rate.record(-1, now)
+        return throttle_ms

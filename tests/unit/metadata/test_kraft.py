@@ -2,11 +2,11 @@
 
 import pytest
 
-from ottla.metadata.keys import ScramCredential
 from ottla.metadata.kraft import KraftMetadata, KraftPartition, UnreadableMetadata
 from ottla.protocol.messages import metadata_records as records
 from ottla.protocol.schema import Message
 from ottla.records.record import Record
+from ottla.security.scram import ScramCredential
 from tests.unit.metadata.kraft_directory import PLAIN, topic, value
 
 

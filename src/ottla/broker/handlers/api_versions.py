@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers import SERVED
 from ottla.metadata.features import FEATURES
+from ottla.metadata.features import finalized as levels
 from ottla.protocol.answer import Answer
 from ottla.protocol.api import API_VERSIONS
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
@@ -53,9 +54,8 @@ def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVer
         if each.lowest > 0 or version >= _FIRST_WITH_LEVEL_0
     ]
     finalized = [
-        FinalizedFeatureKey(name=each.name, min_version_level=each.level, max_version_level=each.level)
-        for each in FEATURES
-        if each.level > 0
+        FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in levels(broker.image.features)
     ]
     return ApiVersionsResponse(
         api_keys=[_range(key) for key in sorted(SERVED)],

@@ -1,0 +1,77 @@
+"""AlterClientQuotas: set and take away quotas of users, client ids and addresses (KIP-546, KIP-612).
+
+Behaviour
+    one entity's error              INVALID_REQUEST with Kafka's words; others are altered all the same
+    an entity or a quota twice      INVALID_REQUEST, answered once
+    an address                      an IP address, or a host name that can be resolved
+    validate only                   everything is checked, nothing is changed
+
+Versions
+    1  flexible
+"""
+
+import ipaddress
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_REQUEST, NONE
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntryData,
+    EntityData,
+)
+from ottla.security.quotas import IP, Change, Entity, InvalidQuota, changed, check_entity, duplicate, entity_of
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(AlterClientQuotasRequest)
+def alter_client_quotas(request: AlterClientQuotasRequest, broker: "Broker") -> Answer[AlterClientQuotasResponse]:
+    wanted = [
+        (
+            entity_of((part.entity_type, part.entity_name) for part in entry.entity),
+            [Change(each.key, each.value, each.remove) for each in entry.ops],
+        )
+        for entry in request.entries
+    ]
+    times = Counter(entity for entity, _ in wanted)
+    after: dict[Entity, dict[str, float]] = {}
+    answers = []
+    for entity, changes in dict(wanted).items():
+        code, message = NONE, None
+        try:
+            if times[entity] > 1:
+                raise duplicate(entity)
+            check_entity(entity)
+            _check_address(entity)
+            after[entity] = changed(entity, broker.image.quotas.get(entity, {}), changes)
+        except InvalidQuota as cause:
+            code, message = INVALID_REQUEST, str(cause)
+        parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+        answers.append(AlterClientQuotasResponseEntryData(error_code=code, error_message=message, entity=parts))
+    if not request.validate_only:
+        broker.controller.set_quotas(after)
+    return AlterClientQuotasResponse(entries=answers)
+
+
+def _check_address(entity: Entity) -> None:
+    """Raise InvalidQuota for an address that is none."""
+    for kind, name in entity:
+        if kind == IP and name is not None and not resolved(name):
+            raise InvalidQuota(f"{name} is not a valid IP or resolvable host.")
+
+
+def resolved(name: str) -> str | None:
+    """The address of a host, or the text of an address as sockets write it; None when there is none."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        try:
+            return str(socket.getaddrinfo(name, None)[0][4][0])
+        except (OSError, UnicodeError):
+            return None

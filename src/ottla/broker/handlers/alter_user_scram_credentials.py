@@ -1,0 +1,85 @@
+"""AlterUserScramCredentials: set and take away SCRAM credentials (KIP-554).
+
+Behaviour
+    the password                    comes salted; what is kept of it is worked out here
+    no such credential to delete    RESOURCE_NOT_FOUND
+    a user twice                    DUPLICATE_RESOURCE, and neither alteration is made
+    unknown mechanism               UNSUPPORTED_SASL_MECHANISM
+    no name, 4,095 iterations or 16,385   UNACCEPTABLE_CREDENTIAL
+    one user's error                does not hold up the others
+
+Versions
+    0
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.metadata.refusal import Refused
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import (
+    DUPLICATE_RESOURCE,
+    RESOURCE_NOT_FOUND,
+    UNACCEPTABLE_CREDENTIAL,
+    UNSUPPORTED_SASL_MECHANISM,
+)
+from ottla.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.security.scram import (
+    LEAST_ITERATIONS,
+    MOST_ITERATIONS,
+    ScramCredential,
+    credential,
+    is_mechanism,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(AlterUserScramCredentialsRequest)
+def alter_user_scram_credentials(
+    request: AlterUserScramCredentialsRequest, broker: "Broker"
+) -> Answer[AlterUserScramCredentialsResponse]:
+    changes: dict[str, tuple[int, ScramCredential | None]] = {}
+    refused: dict[str, Refused] = {}
+    alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    for wanted in alterations:
+        if wanted.name in refused:
+            continue
+        try:
+            if wanted.name in changes:
+                del changes[wanted.name]
+                raise Refused(DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+            changes[wanted.name] = wanted.mechanism, _change(wanted, broker)
+        except Refused as cause:
+            refused[wanted.name] = cause
+    broker.controller.set_credentials({(user, mechanism): made for user, (mechanism, made) in changes.items()})
+    results = [AlterUserScramCredentialsResult(user=user, error_message=None) for user in changes]
+    results += [
+        AlterUserScramCredentialsResult(user=user, error_code=cause.code, error_message=cause.message)
+        for user, cause in refused.items()
+    ]
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _change(wanted: ScramCredentialDeletion | ScramCredentialUpsertion, broker: "Broker") -> ScramCredential | None:
+    """What takes the place of the credential. Raises Refused."""
+    if not wanted.name:
+        raise Refused(UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if not is_mechanism(wanted.mechanism):
+        raise Refused(UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(wanted, ScramCredentialDeletion):
+        if (wanted.name, wanted.mechanism) not in broker.image.credentials:
+            raise Refused(RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+        return None
+    if wanted.iterations < LEAST_ITERATIONS:
+        raise Refused(UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if wanted.iterations > MOST_ITERATIONS:
+        raise Refused(UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    return credential(wanted.mechanism, wanted.salt, wanted.salted_password, wanted.iterations)

@@ -1,0 +1,47 @@
+"""DescribeClientQuotas: which quotas there are, of entities that a filter matches (KIP-546).
+
+Behaviour
+    strict                  only entities that have no other parts than those that are asked for
+    filter without sense    INVALID_REQUEST; an unknown type of entity UNSUPPORTED_VERSION
+
+Versions
+    1  flexible
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_VERSION
+from ottla.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from ottla.security.quotas import Component, InvalidQuota, UnknownEntityType, check_filter, matching
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(DescribeClientQuotasRequest)
+def describe_client_quotas(
+    request: DescribeClientQuotasRequest, broker: "Broker"
+) -> Answer[DescribeClientQuotasResponse]:
+    components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
+    try:
+        check_filter(components)
+    except InvalidQuota as cause:
+        code = UNSUPPORTED_VERSION if isinstance(cause, UnknownEntityType) else INVALID_REQUEST
+        return DescribeClientQuotasResponse(error_code=code, error_message=str(cause), entries=None)
+    quotas = broker.image.quotas
+    entries = [
+        EntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+            values=[ValueData(key=key, value=value) for key, value in sorted(quotas[entity].items())],
+        )
+        for entity in matching(quotas, components, strict=request.strict)
+    ]
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)

@@ -1,0 +1,51 @@
+"""DescribeUserScramCredentials: who has a SCRAM credential, by which mechanism, with how many iterations (KIP-554).
+
+Behaviour
+    no users or null    everybody who has one
+    unknown user        RESOURCE_NOT_FOUND, for this user
+    a user twice        DUPLICATE_RESOURCE, once
+
+Versions
+    0
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND
+from ottla.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(DescribeUserScramCredentialsRequest)
+def describe_user_scram_credentials(
+    request: DescribeUserScramCredentialsRequest, broker: "Broker"
+) -> Answer[DescribeUserScramCredentialsResponse]:
+    known: dict[str, list[CredentialInfo]] = {}
+    for (user, mechanism), credential in sorted(broker.image.credentials.items()):
+        info = CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
+        known.setdefault(user, []).append(info)
+    times = Counter(each.name for each in request.users or ()) or Counter(known.keys())
+    results = []
+    for user in times:
+        result = DescribeUserScramCredentialsResult(user=user, error_message="", credential_infos=known.get(user, []))
+        if times[user] > 1:
+            result.error_code = DUPLICATE_RESOURCE
+            result.error_message = (
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+            )
+            result.credential_infos = []
+        elif user not in known:
+            result.error_code = RESOURCE_NOT_FOUND
+            result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(error_message="", results=results)

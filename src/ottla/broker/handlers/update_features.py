@@ -1,0 +1,45 @@
+"""UpdateFeatures: finalize the levels of features (KIP-584).
+
+Behaviour
+    all or none                 the first update that cannot be made refuses the request: INVALID_UPDATE_VERSION, Kafka's words
+    unknown feature or level    refused
+    lower than before           only as a safe or an unsafe downgrade; metadata.version never goes down
+    validate only               everything is checked, nothing is changed
+
+Versions
+    0  allow_downgrade, which Kafka no longer heeds
+    1  safe and unsafe downgrade, validate only (KIP-778)
+    2  without a result for each feature
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.metadata.features import UPGRADE, Update, updated
+from ottla.metadata.refusal import Refused
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(UpdateFeaturesRequest)
+def update_features(request: UpdateFeaturesRequest, broker: "Broker") -> Answer[UpdateFeaturesResponse]:
+    kinds = request.context.version >= 1
+    wanted = [
+        Update(each.feature, each.max_version_level, each.upgrade_type if kinds else UPGRADE)
+        for each in request.feature_updates
+    ]
+    try:
+        levels = updated(broker.image.features, wanted, broker.node_id)
+    except Refused as refused:
+        return UpdateFeaturesResponse(error_code=refused.code, error_message=refused.message)
+    if not request.validate_only:
+        broker.controller.set_features(levels)
+    results = [UpdatableFeatureResult(feature=each.name, error_message="NONE") for each in wanted]
+    return UpdateFeaturesResponse(error_message=None, results=results)
