@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from ottla.log.directory import uuid_text
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -226,6 +227,7 @@ def test_there_and_back(left: tuple[str, Path, Written, Topics], tmp_path: Path)
     with EmbeddedBroker(data_dir=data) as broker:
         servers = broker.bootstrap_servers
         assert read_all(servers, committed=False) == written.everything
+        assert read_all(servers) == written.committed
         assert topics_of(servers).keys() == topics.keys()
         for name, (topic_id, epochs) in topics_of(servers).items():
             assert topic_id == topics[name][0]
