@@ -14,6 +14,16 @@ SHARES = [range(start, start + 60) for start in range(0, RECORDS, 60)]  # one fo
 PARTITIONS = 4
 
 
+CONFIGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    # Members of consumer groups ask the broker how often to call; the defaults, 5 s and 45 s, would make long tests.
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+}
+
+
 class Cluster:
     """A broker that can be restarted under the clients' feet: on the same port and directory."""
 
@@ -23,7 +33,7 @@ class Cluster:
         self.bootstrap = self._broker.bootstrap_servers
 
     def _started(self, port: int) -> EmbeddedBroker:
-        return EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"}, data_dir=self._data_dir, port=port)
+        return EmbeddedBroker(CONFIGS, data_dir=self._data_dir, port=port)
 
     def restart(self) -> None:
         """Stop it well, and start it again."""
