@@ -185,11 +185,12 @@ def test_what_a_consumer_group_refuses_classic_members(broker: Wire, topic: Topi
     group_id = classic.group_id
     consumer = Consumer(broker, group_id, instance="i")
     consumer.join(topic.name)
-    for fields in (
+    wrong: tuple[dict[str, Any], ...] = (
         {"protocol_type": "connect"},
         {"protocols": [("other", subscription(topic.name))]},
         {"protocols": []},
-    ):
+    )
+    for fields in wrong:
         refused = broker.send(join_request(group_id, **fields), 9)
         assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
     fenced = broker.send(

@@ -64,12 +64,12 @@ class ConsumerTeller(Teller):
         mine = {name.removeprefix("consumer."): value for name, value in given.items() if name.startswith("consumer.")}
         others = {name: value for name, value in given.items() if not name.startswith("consumer.")}
         policy = mine.pop("policy", 3)
-        bounded = {
+        bounded: dict[str, Any] = {
             name: Bounded(value, value, value)
             for name, value in ({"assignment_interval_ms": 0} | mine).items()
             if name in ("assignment_interval_ms", "session_timeout_ms", "heartbeat_interval_ms")
         }
-        plain = {name: value for name, value in mine.items() if name not in bounded}
+        plain: dict[str, Any] = {name: value for name, value in mine.items() if name not in bounded}
         consumer = ConsumerSettings(may_upgrade=bool(policy & 1), may_downgrade=bool(policy & 2))
         return super().settings(others)._replace(consumer=consumer._replace(**bounded, **plain))
 

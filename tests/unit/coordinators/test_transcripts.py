@@ -62,7 +62,7 @@ class Teller:
         self.told_records = 0
         self.told_at = 0
 
-    def settings(self, given: dict[str, int]) -> GroupSettings:
+    def settings(self, given: dict[str, Any]) -> GroupSettings:
         return GroupSettings(initial_rebalance_delay_ms=0)._replace(**given)
 
     def say(self, text: str) -> None:

@@ -31,7 +31,7 @@ _Shares = dict[str, dict[bytes, set[int]]]
 
 def _frozen(shares: _Shares) -> dict[str, Target]:
     return {
-        member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items() if partitions}
+        member_id: {topic_id: frozenset(partitions) for topic_id, partitions in sorted(topics.items()) if partitions}
         for member_id, topics in shares.items()
     }
 

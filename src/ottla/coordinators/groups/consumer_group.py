@@ -75,6 +75,7 @@ class ConsumerGroup:
     """The group and its members."""
 
     __slots__ = (
+        "_regexes",
         "_subscribed",
         "awaiting_join",
         "epoch",
@@ -107,7 +108,8 @@ class ConsumerGroup:
         """Topic id -> partition -> the member that has it, or has not given it back."""
         self.resolved: dict[str, Resolved] = {}
         """By regular expression."""
-        self._subscribed: Counter[str] | None = None
+        self._subscribed: frozenset[str] | None = None
+        self._regexes: Counter[str] | None = None
 
         # In memory only.
         self.is_stale = True
@@ -124,7 +126,7 @@ class ConsumerGroup:
             known = isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
             self._set_current(key.member_id, Current.stored(value) if known else None)  # type: ignore[arg-type]
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
-            self._subscribed = None
+            self._subscribed = self._regexes = None
             if isinstance(value, ConsumerGroupMemberMetadataValue):
                 self._describe(key.member_id, Description.stored(value))
             else:
@@ -233,12 +235,16 @@ class ConsumerGroup:
         """Whether a member reads `topic`, by its name or by a regular expression."""
         if self._subscribed is None:
             descriptions = {member_id: member.description for member_id, member in self.members.items()}
-            self._subscribed = Counter(subscriptions(descriptions, self.resolved))
+            self._subscribed = frozenset(subscriptions(descriptions, self.resolved))
         return topic in self._subscribed
 
-    def subscribers_of(self, regex: str) -> int:
-        """How many members subscribe to a regular expression."""
-        return sum(1 for member in self.members.values() if member.description.regex == regex)
+    @property
+    def regexes(self) -> Mapping[str, int]:
+        """The regular expressions that members subscribe to, and how many do."""
+        if self._regexes is None:
+            said = (member.description.regex for member in self.members.values())
+            self._regexes = Counter(regex for regex in said if regex)
+        return self._regexes
 
     @property
     def classic_members(self) -> int:

@@ -17,6 +17,7 @@ from ottla.coordinators.groups.consumer_member import (
 )
 from ottla.coordinators.groups.consumer_reconciliation import is_within, reported
 from ottla.coordinators.groups.consumer_records import member_current
+from ottla.coordinators.groups.consumer_subscriptions import refresh_is_due
 from ottla.coordinators.groups.consumer_timers import end_session, fence
 from ottla.coordinators.groups.consumer_update import Update, check_instance, check_released, check_room
 from ottla.coordinators.groups.state import Groups
@@ -76,7 +77,7 @@ def heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Milli
     group = groups.consumer_groups.get(request.group_id)
     if group is not None:
         member = group.members.get(request.member_id)
-        if member is not None and _is_quiet(group, member, request):
+        if member is not None and _is_quiet(groups, group, member, request, now):
             group_id = request.group_id
             answer = ConsumerGroupHeartbeatResponse(
                 member_id=member.member_id,
@@ -93,15 +94,15 @@ def heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Milli
         return Result(answers=((request, refuse(request, refused.code, refused.message)),))
 
 
-def _is_quiet(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> bool:
+def _is_quiet(
+    groups: Groups, group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, now: Millis
+) -> bool:
     """Whether the member says nothing new, has its target, and there is nothing that a heartbeat could set going."""
     current, said, context = member.current, member.description, request.context
     return (
         request.member_epoch == current.epoch == group.target_epoch == group.epoch
         and current.state == 0
         and not group.is_stale
-        and not group.resolved
-        and not said.regex
         and said.classic is None
         and request.rebalance_timeout_ms == -1
         and request.subscribed_topic_names is None
@@ -111,6 +112,7 @@ def _is_quiet(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGro
         and request.instance_id == said.instance_id
         and context.client_id == said.client_id
         and context.client_host == said.client_host
+        and not (group.regexes and refresh_is_due(group, group.regexes, groups, now))
     )
 
 

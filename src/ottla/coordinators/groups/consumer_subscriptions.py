@@ -1,6 +1,6 @@
 """What the members of a consumer group read: names and regular expressions to topic ids, and when to look again."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from ottla.coordinators.groups.cluster import Cluster
@@ -31,7 +31,7 @@ def subscribed_ids(
     return found
 
 
-def refresh_is_due(group: ConsumerGroup, regexes: set[str], groups: Groups, now: Millis) -> bool:
+def refresh_is_due(group: ConsumerGroup, regexes: Collection[str], groups: Groups, now: Millis) -> bool:
     """Whether the regular expressions must be resolved (again): there are new ones, or new topics, or it was long ago."""
     if not regexes:
         return False

@@ -139,9 +139,9 @@ class Update:
         """
         group = self.group
         if old != new:
-            if old and group.subscribers_of(old) == 1:
+            if old and group.regexes.get(old) == 1:
                 self.records.append(regex_tombstone(group.group_id, old))
-            if new and not group.subscribers_of(new):
+            if new and new not in group.regexes:
                 try:
                     check_regex(new)
                 except InvalidRegex as cause:
