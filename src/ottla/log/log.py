@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Final
 
 from ottla.log import recovery
-from ottla.log.checkpoints import LeaderEpochs
 from ottla.log.compaction import Pass, Rules
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
@@ -112,8 +111,8 @@ class Log:
         self.config = config
         self._jitter = jitter
         self._failed = failed
-        self.epochs = LeaderEpochs(store, directory / "leader-epoch-checkpoint")
         try:
+            self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint")
             found = recovery.load_segments(store, directory, config.index_interval_bytes)
             if not found:
                 found = [Segment(store, directory, log_start_offset)]
@@ -122,11 +121,19 @@ class Log:
                 store, found, recovery_point, config.index_interval_bytes, self.epochs, clean=clean
             )
             self._segments = recovered.segments
+            if self._segments[-1].next_offset < log_start_offset:
+                # What was deleted by DeleteRecords was never on the medium either.
+                for segment in self._segments:
+                    segment.remove()
+                self._segments = [Segment(store, directory, log_start_offset)]
+                self._segments[0].start_empty()
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers: ProducerStates = recovery.load_producers(
                 store, directory, self._segments, self.end_offset, recovered.scanned_from
             )
+            if not epochs_known:
+                recovery.find_epochs(self._segments, self.epochs)
             self.epochs.truncate(self.end_offset)
         except OSError as cause:
             raise self._storage_error(cause) from cause
@@ -284,6 +291,7 @@ class Log:
         try:
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, base_offset)
+                self._has_new_names = True
             segment = self._active
             if self._must_roll(segment, header, size, base_offset + header.last_offset_delta, now_ms):
                 segment = self._roll(now_ms)

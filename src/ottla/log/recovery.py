@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.log.checkpoints import LeaderEpochs
+from ottla.log.checkpoints import DamagedCheckpoint, LeaderEpochs
 from ottla.log.index import Aborted
 from ottla.log.producers import DamagedSnapshot, ProducerStates
 from ottla.log.segment import CLEANED, DELETED, SWAP, DamagedLog, Segment
@@ -182,6 +182,24 @@ def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str
             want *= 2
         else:
             position, want = position + found.end, _SCAN_BYTES
+
+
+def load_epochs(store: Store, path: Path) -> tuple[LeaderEpochs, bool]:
+    """The leader epochs of a partition, and whether they are known: a loss of power can leave half a file."""
+    try:
+        return LeaderEpochs(store, path), True
+    except DamagedCheckpoint as cause:
+        _logger.warning("%s; it is written again from the batches", cause)
+        store.remove(path)
+        return LeaderEpochs(store, path), False
+
+
+def find_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
+    """Take the epochs from the batches themselves. Raises DamagedLog."""
+    for segment in segments:
+        for header in segment.walk(0):
+            if header.leader_epoch > epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def _remove(store: Store, segment: Segment) -> None:

@@ -1,7 +1,7 @@
 """The file interface of the log: append-only files, small files that are replaced whole, and closed indexes that are mapped.
 
-Everything the log writes goes through `Store`, so that a test can put another one in its place (`simulated_store.py`). Three
-strengths of writing, because only a file that must survive the machine is worth waiting for:
+Everything the log writes goes through `Store`, so that a test can put another one in its place (`memory_store.py`,
+`faulty_store.py`). Three strengths of writing, because only what must survive the machine is worth waiting for:
 
     append, write   in the system's cache: survives the process
     replace         as write, and on the medium when it returns
@@ -279,6 +279,8 @@ class DiskStore:
         finally:
             os.close(fd)
         beside.replace(path)
+        if durable:
+            self.flush(path.parent)
 
     def flush(self, path: Path, sync: Callable[[int], None] = os.fsync) -> None:
         try:

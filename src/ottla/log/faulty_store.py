@@ -1,0 +1,130 @@
+"""A store around another one that fails when it is told to: for tests of what is done about it.
+
+    store = FaultyStore(MemoryStore(), lambda operation, path: OSError(errno.EIO, "Input/output error") if ... else None)
+
+The operations are append, torn append (a part of the bytes is written, then it fails), read, short read (half of the bytes,
+as of a file that lost its end), truncate, flush, write, replace, rename and remove.
+"""
+
+import mmap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ottla.log.store import LogFile, Store
+
+Fault = Callable[[str, Path], OSError | None]
+
+
+class FaultyFile:
+    """A file whose operations may fail."""
+
+    def __init__(self, file: LogFile, path: Path, fault: Callable[[str, Path], None], fails: Fault) -> None:
+        self._file = file
+        self._path = path
+        self._fault = fault
+        self._fails = fails
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    @size.setter
+    def size(self, size: int) -> None:
+        self._file.size = size
+
+    def append(self, buffers: Sequence[bytes | memoryview]) -> None:
+        self._fault("append", self._path)
+        torn = self._fails("torn append", self._path)
+        if torn is not None:
+            size = self._file.size
+            data = b"".join(buffers)
+            self._file.append((data[: len(data) // 2],))
+            self._file.size = size
+            raise torn
+        self._file.append(buffers)
+
+    def read(self, position: int, length: int) -> bytes:
+        self._fault("read", self._path)
+        data = self._file.read(position, length)
+        return data[: len(data) // 2] if self._fails("short read", self._path) is not None else data
+
+    def reserve(self, size: int) -> None:
+        self._fault("reserve", self._path)
+        self._file.reserve(size)
+
+    def truncate(self, size: int) -> None:
+        self._fault("truncate", self._path)
+        self._file.truncate(size)
+
+    def move(self, path: Path) -> None:
+        self._fault("rename", self._path)
+        self._file.move(path)
+        self._path = path
+
+    def moved(self, path: Path) -> None:
+        self._file.moved(path)
+        self._path = path
+
+    def flush(self) -> None:
+        self._fault("flush", self._path)
+        self._file.flush()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class FaultyStore:
+    """`fails(operation, path)` says what the operation raises, None to let it pass."""
+
+    def __init__(self, store: Store, fails: Fault) -> None:
+        self._store = store
+        self._fails = fails
+
+    def _fault(self, operation: str, path: Path) -> None:
+        cause = self._fails(operation, path)
+        if cause is not None:
+            cause.filename = str(path)
+            raise cause
+
+    def open(self, path: Path) -> FaultyFile:
+        return FaultyFile(self._store.open(path), path, self._fault, self._fails)
+
+    def names(self, directory: Path) -> list[str]:
+        return self._store.names(directory)
+
+    def read_text(self, path: Path) -> str | None:
+        self._fault("read", path)
+        return self._store.read_text(path)
+
+    def mapped(self, path: Path) -> bytes | mmap.mmap:
+        self._fault("read", path)
+        return self._store.mapped(path)
+
+    def write(self, path: Path, data: bytes) -> None:
+        self._fault("write", path)
+        self._store.write(path, data)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        self._fault("replace", path)
+        self._store.replace(path, data)
+
+    def flush(self, path: Path) -> None:
+        self._fault("flush", path)
+        self._store.flush(path)
+
+    def make_directory(self, path: Path) -> None:
+        self._store.make_directory(path)
+
+    def modified_ms(self, path: Path) -> int:
+        return self._store.modified_ms(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._fault("rename", old)
+        self._store.rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        self._fault("remove", path)
+        self._store.remove(path)

@@ -1,0 +1,55 @@
+"""AlterReplicaLogDirs, over a socket: what can be asked of a broker with one log directory. Moves are in tests/crash."""
+
+import pytest
+
+from ottla.protocol.errors import LOG_DIR_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+
+from .conftest import TopicFactory, Wire, versions
+
+API = AlterReplicaLogDirsRequest
+
+
+def home(wire: Wire) -> str:
+    (found,) = wire.send(DescribeLogDirsRequest(topics=[]), 1).results
+    return str(found.log_dir)
+
+
+def altered(wire: Wire, version: int, *wanted: tuple[str, str, list[int]]) -> dict[tuple[str, int], int]:
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=name, partitions=indexes)])
+            for path, name, indexes in wanted
+        ]
+    )
+    results = wire.send(request, version).results
+    return {(topic.topic_name, part.partition_index): part.error_code for topic in results for part in topic.partitions}
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_where_it_lies_already(broker: Wire, make_topic: TopicFactory, version: int) -> None:
+    topic = make_topic(2)
+    topic.append(3)
+    found = altered(broker, version, (home(broker), topic.name, [0, 1, 7]), (home(broker), "no-such-topic", [0]))
+    assert found == {
+        (topic.name, 0): NONE,
+        (topic.name, 1): NONE,
+        (topic.name, 7): UNKNOWN_TOPIC_OR_PARTITION,
+        ("no-such-topic", 0): UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+@pytest.mark.parametrize("path", ["/no/such/directory", "relative", ""])
+def test_no_such_directory(broker: Wire, make_topic: TopicFactory, path: str) -> None:
+    topic = make_topic()
+    assert altered(broker, 2, (path, topic.name, [0])) == {(topic.name, 0): LOG_DIR_NOT_FOUND}
+
+
+def test_nothing_is_asked(broker: Wire) -> None:
+    assert altered(broker, 2) == {}
+    assert broker.send(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=home(broker))]), 2).results == []

@@ -1,0 +1,198 @@
+"""Several log directories: partitions that move while they are used, a disk that is full, a directory that is missing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NONE
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.batch import build
+from ottla.records.record import Record
+from tests.conformance.conftest import Wire
+
+from .conftest import Process, Start
+from .records import Numbers, create, read_all
+
+TOPIC = "numbers"
+PARTITIONS = 4
+
+
+def with_two(start: Start, tmp_path: Path, **limits: Any) -> Process:
+    return start(data_dir=Path(f"{tmp_path / 'data'},{tmp_path / 'more'}"), **limits)
+
+
+def lies(wire: Wire) -> dict[int, list[tuple[str, bool]]]:
+    """Where each partition of the topic lies, as (name of the directory, still a copy)."""
+    found: dict[int, list[tuple[str, bool]]] = {}
+    for result in wire.send(DescribeLogDirsRequest(topics=None), 4).results:
+        for topic in result.topics:
+            for part in topic.partitions:
+                if topic.name == TOPIC:
+                    at = Path(result.log_dir).name, part.is_future_key
+                    found.setdefault(part.partition_index, []).append(at)
+    return found
+
+
+def move(wire: Wire, path: Path, *indexes: int) -> set[int]:
+    topics = [AlterReplicaLogDirTopic(name=TOPIC, partitions=list(indexes))]
+    answer = wire.send(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=topics)]), 2)
+    return {part.error_code for topic in answer.results for part in topic.partitions}
+
+
+def lost(numbers: Numbers, found: dict[int, list[tuple[int, int]]]) -> list[int]:
+    """Numbers that were acknowledged and are not where they were said to be."""
+    there = {index: set(records) for index, records in found.items()}
+    return [
+        number
+        for index, acknowledged in numbers.acknowledged.items()
+        for number, offset in acknowledged.items()
+        if (offset, number) not in there[index]
+    ]
+
+
+@pytest.mark.timeout(180)
+def test_partitions_move_while_they_are_written_to(start: Start, tmp_path: Path) -> None:
+    process = with_two(start, tmp_path)
+    wire = process.wire()
+    create(process.bootstrap_servers, TOPIC, PARTITIONS, segment_bytes="1048576")
+    assert sorted(at for parts in lies(wire).values() for at in parts) == [("data", False)] * 2 + [("more", False)] * 2
+    numbers = Numbers(process.bootstrap_servers, TOPIC, PARTITIONS, 1000, enable_idempotence=True)
+    numbers.until(lambda: numbers.count >= 4000)
+    for name in ("data", "more", "data"):
+        assert move(wire, tmp_path / name, *range(PARTITIONS)) == {NONE}
+        count = numbers.count
+        numbers.until(lambda: all(at == [(name, False)] for at in lies(wire).values()))  # noqa: B023
+        numbers.until(lambda: numbers.count >= count + 500)  # noqa: B023
+    numbers.flush()
+    found = read_all(process.bootstrap_servers, TOPIC, PARTITIONS)
+    assert lost(numbers, found) == []
+    assert not [
+        path for path in (tmp_path / "more").iterdir() if path.name.startswith(f"{TOPIC}-") and path.suffix == ""
+    ]
+    assert process.stop() == ""
+    again = with_two(start, tmp_path)
+    assert read_all(again.bootstrap_servers, TOPIC, PARTITIONS) == found
+    assert again.stop() == ""
+
+
+@pytest.mark.timeout(180)
+def test_kill_9_during_a_move_loses_nothing(start: Start, tmp_path: Path) -> None:
+    process = with_two(start, tmp_path)
+    create(process.bootstrap_servers, TOPIC, 1, segment_bytes="1048576")
+    numbers = Numbers(process.bootstrap_servers, TOPIC, 1, 10_000)
+    numbers.until(lambda: numbers.count >= 3000)
+    numbers.flush()
+    wire = process.wire()
+    ((was, _),) = lies(wire)[0]
+    other = "more" if was == "data" else "data"
+    assert move(wire, tmp_path / other, 0) == {NONE}
+    assert len(lies(wire)[0]) == 2
+    process.kill()
+    again = with_two(start, tmp_path)
+    assert lies(again.wire())[0] == [(was, False)]
+    assert lost(numbers, read_all(again.bootstrap_servers, TOPIC, 1)) == []
+    again.stop()
+
+
+def produce(wire: Wire, index: int, size: int) -> int:
+    batch = build([Record(0, 1, b"k", b"7 " + b"v" * size)])
+    data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=index, records=batch)])
+    answer = wire.send(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), 9)
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+def codes_of(wire: Wire, index: int) -> dict[str, int]:
+    """What a client is told of a partition whose directory failed."""
+    (topic,) = wire.send(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9).topics
+    part = next(part for part in topic.partitions if part.partition_index == index)
+    assert (part.leader_id, part.isr_nodes, part.offline_replicas) == (-1, [], [1])
+    offsets = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1)])
+    listed = wire.send(ListOffsetsRequest(replica_id=-1, topics=[offsets]), 5)
+    wanted = FetchTopic(
+        topic=TOPIC, partitions=[FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=100)]
+    )
+    fetched = wire.send(FetchRequest(max_wait_ms=5000, min_bytes=1, max_bytes=1000, topics=[wanted]), 11)
+    return {
+        "metadata": part.error_code,
+        "list offsets": listed.topics[0].partitions[0].error_code,
+        "fetch": fetched.responses[0].partitions[0].error_code,
+        "produce": produce(wire, index, 10),
+    }
+
+
+OFFLINE = {
+    "metadata": LEADER_NOT_AVAILABLE,
+    "list offsets": KAFKA_STORAGE_ERROR,
+    "fetch": KAFKA_STORAGE_ERROR,
+    "produce": KAFKA_STORAGE_ERROR,
+}
+
+
+def test_a_full_disk_takes_its_directory_offline_and_nothing_else(start: Start, tmp_path: Path) -> None:
+    process = with_two(start, tmp_path, most_bytes=2 << 20)
+    create(process.bootstrap_servers, TOPIC, PARTITIONS)
+    wire = process.wire()
+    where = {index: at[0][0] for index, at in lies(wire).items()}
+    full, failed = 0, where[0]
+    neighbours = [index for index in where if where[index] == failed]
+    others = [index for index in where if where[index] != failed]
+    acknowledged = 0
+    while (code := produce(wire, full, 300_000)) == NONE:
+        acknowledged += 1
+    assert (code, acknowledged) == (KAFKA_STORAGE_ERROR, 6)
+    for index in neighbours:
+        assert codes_of(wire, index) == OFFLINE
+    for index in others:
+        assert produce(wire, index, 10) == NONE
+    states = {Path(each.log_dir).name: each for each in wire.send(DescribeLogDirsRequest(topics=None), 4).results}
+    assert (states[failed].error_code, states[failed].topics) == (KAFKA_STORAGE_ERROR, [])
+    assert move(wire, tmp_path / failed, others[0]) == {KAFKA_STORAGE_ERROR}
+    assert move(wire, tmp_path / where[others[0]], full) == {KAFKA_STORAGE_ERROR}
+    said = process.stop()
+    assert f"{tmp_path / failed} is offline: File too large" in said
+    assert said.count("offline") == 1
+    again = with_two(start, tmp_path)
+    assert [len(part) for _, part in sorted(read_all(again.bootstrap_servers, TOPIC, PARTITIONS).items())] == [
+        6 if index == full else 1 if index in others else 0 for index in range(PARTITIONS)
+    ]
+    assert produce(again.wire(), full, 300_000) == NONE
+    assert again.stop() == ""
+
+
+def test_a_missing_directory_takes_its_partitions_with_it(start: Start, tmp_path: Path) -> None:
+    process = with_two(start, tmp_path)
+    create(process.bootstrap_servers, TOPIC, PARTITIONS)
+    wire = process.wire()
+    there = {index: at[0][0] for index, at in lies(wire).items()}
+    for index in there:
+        assert produce(wire, index, 10) == NONE
+    assert process.stop() == ""
+    (tmp_path / "more").rename(tmp_path / "unplugged")
+    (tmp_path / "more").write_text("not a directory")
+    process = with_two(start, tmp_path)
+    wire = process.wire()
+    for index, name in there.items():
+        if name == "more":
+            assert codes_of(wire, index) == OFFLINE
+        else:
+            assert produce(wire, index, 10) == NONE
+    create(process.bootstrap_servers, "another", 3)
+    assert f"cannot use {tmp_path / 'more'} as a data directory" in process.stop()
+    (tmp_path / "more").unlink()
+    (tmp_path / "unplugged").rename(tmp_path / "more")
+    again = with_two(start, tmp_path)
+    found = read_all(again.bootstrap_servers, TOPIC, PARTITIONS)
+    assert {index: len(part) for index, part in found.items()} == {
+        index: 1 if name == "more" else 2 for index, name in there.items()
+    }
+    assert again.stop() == ""
