@@ -1,0 +1,83 @@
+"""Brokers that are told which group protocols to serve. Each test starts its own, so that only Ottla is under test here; the
+answers were seen on an Apache Kafka 4.4 with the same configs.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ottla.protocol.errors import (
+    GROUP_ID_NOT_FOUND,
+    INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_SESSION_TIMEOUT,
+    NONE,
+    UNSUPPORTED_VERSION,
+)
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.testing import EmbeddedBroker
+
+from .conftest import TopicFactory, Wire
+from .consumers import Consumer, configure, described_consumers, joining
+from .members import join_request, new_group, wait_for
+from .test_group_migration import classic_group, subscription
+
+API = ConsumerGroupHeartbeatRequest
+pytestmark = pytest.mark.usefixtures("ottla_only")
+
+
+@contextmanager
+def started(**configs: str) -> Iterator[Wire]:
+    """A broker with these configs; `_` stands for `.`."""
+    given = {name.replace("_", "."): value for name, value in configs.items()}
+    with EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"} | given) as embedded:
+        wire = Wire(embedded.address, is_kafka=False)
+        yield wire
+        wire.close()
+
+
+def test_without_the_consumer_protocol() -> None:
+    with started(group_coordinator_rebalance_protocols="classic") as broker:
+        group_id = new_group(broker)
+        answer = broker.send(joining(group_id, "t"), 1)
+        assert (answer.error_code, answer.error_message) == (UNSUPPORTED_VERSION, None)
+        for name in (group_id, ""):
+            group = described_consumers(broker, name)
+            assert (group.error_code, group.error_message) == (UNSUPPORTED_VERSION, None)
+
+
+def test_without_migration() -> None:
+    with started(group_consumer_migration_policy="disabled") as broker:
+        topic = TopicFactory(broker)(2)
+        (classic,) = classic_group(broker, topic, 2)
+        refused = broker.send(joining(classic.group_id, topic.name), 1)
+        assert (refused.error_code, refused.error_message) == (
+            GROUP_ID_NOT_FOUND,
+            f"Cannot upgrade classic group {classic.group_id} to consumer group because online upgrade is disabled.",
+        )
+        consumer = Consumer(broker, new_group(broker))
+        assert consumer.join(topic.name).error_code == NONE
+        protocols = [("range", subscription(topic.name))]
+        answer = broker.send(join_request(consumer.group_id, protocols=protocols), 9)
+        assert answer.error_code == INCONSISTENT_GROUP_PROTOCOL
+        short = broker.send(join_request(consumer.group_id, protocols=protocols, session_timeout_ms=1), 9)
+        assert short.error_code == INVALID_SESSION_TIMEOUT
+
+
+def test_the_brokers_configs_are_those_of_groups_without_their_own() -> None:
+    configs = {
+        "group_consumer_heartbeat_interval_ms": "6000",
+        "group_consumer_assignors": "range",
+        "group_consumer_max_size": "1",
+    }
+    with started(**configs) as broker:
+        topic = TopicFactory(broker)(2)
+        member = Consumer(broker, new_group(broker))
+        assert member.join(topic.name).heartbeat_interval_ms == 6_000
+        assert described_consumers(broker, member.group_id).assignor_name == "range"
+        refused = Consumer(broker, member.group_id).join(topic.name)
+        assert refused.error_message == "The consumer group has reached its maximum capacity of 1 members."
+        unknown = broker.send(joining(member.group_id, "t", server_assignor="uniform"), 1)
+        assert unknown.error_message == "ServerAssignor uniform is not supported. Supported assignors: range."
+        configure(broker, member.group_id, consumer_heartbeat_interval_ms="7000")
+        wait_for(lambda: member.beat().heartbeat_interval_ms == 7_000)
