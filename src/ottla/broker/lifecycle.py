@@ -23,6 +23,7 @@ from ottla.broker.maintenance import Maintenance
 from ottla.broker.moving import Moves
 from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
+from ottla.broker.throttling import Throttling, connection_quota
 from ottla.environment import Clock, Random, SystemClock, SystemRandom, Timers
 from ottla.log.checkpoints import DamagedCheckpoint
 from ottla.log.config import LogConfig
@@ -75,6 +76,7 @@ class Broker:
         self._store: MetadataStore | None = None
         self._producer_ids = range(0)
         self._flusher = Flusher(loop, self.clock)
+        self.throttling: Throttling | None = None
         self._limits = ConnectionLimits(*_limits_of(config))
         request_bytes, idle_ms = (
             config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
@@ -152,6 +154,7 @@ class Broker:
             self._flusher,
         )
         self._take_configs()
+        self._take_quotas()
         self.replicas.load(self.image)
         self.controller.subscribe(self.replicas.apply)
         self.controller.subscribe(self._reconfigure)
@@ -251,10 +254,22 @@ class Broker:
         self._limits.change(*_limits_of(self.config))
         self.server.accept_again()
 
+    def _take_quotas(self) -> None:
+        """The quotas as the metadata has them now; a broker without any has nothing to look at."""
+        quotas = self.image.quotas
+        if quotas:
+            self.throttling = self.throttling or Throttling(self.config, self.clock)
+            self.throttling.take(quotas)
+        else:
+            self.throttling = None
+        self.server.connection_quota = connection_quota(self.config, quotas, self.server.connection_quota)
+
     def _reconfigure(self, delta: Delta) -> None:
         if delta.configured in ((BROKER, ""), (BROKER, str(self.node_id))):
             self._take_configs()
             self.replicas.reconfigure(delta.image)
+        elif delta.settings:
+            self._take_quotas()
 
     def log_config(self, topic: TopicImage) -> LogConfig:
         """A topic's configuration as its logs need it."""

@@ -20,6 +20,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker import dispatch
@@ -36,6 +37,8 @@ from ottla.protocol.wire import PeerError
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
+    from ottla.broker.throttling import Throttling
+    from ottla.security.quotas import ConnectionQuota
 
 _logger = logging.getLogger("ottla.broker")
 _SHARED_BYTES: Final = 1 << 18
@@ -60,6 +63,7 @@ class ServerConnection:
 
     __slots__ = (
         "_backlog",
+        "_begun",
         "_contexts",
         "_fd",
         "_frames",
@@ -67,6 +71,7 @@ class ServerConnection:
         "_out",
         "_server",
         "_sock",
+        "_spent",
         "_waiting",
         "_writing",
         "active_at",
@@ -86,6 +91,8 @@ class ServerConnection:
         self._waiting = False  # an answer is pending
         self._writing = False  # an answer is not yet sent
         self._muted = False
+        self._begun = 0  # when the request came that is served, in ns, as long as there are quotas
+        self._spent = 0  # on a request whose answer is pending, in ns
         self._contexts: dict[tuple[int, str | None], RequestContext] = {}
         self.active_at = server.tick
         self.closed = False
@@ -139,8 +146,13 @@ class ServerConnection:
         small requests is woken once for all of them.
         """
         envelope = open_envelope(frame)
-        answer = dispatch.answer(envelope, self._context(envelope), self._server.broker)
+        broker = self._server.broker
+        if broker.throttling is not None:
+            self._begun = perf_counter_ns()
+        answer = dispatch.answer(envelope, self._context(envelope), broker)
         if answer is None:
+            if broker.throttling is not None:
+                self._leave_alone(self._throttle_ms(envelope, broker.throttling))
             return
         if type(answer) is Pending:
             if answer.done:
@@ -148,6 +160,7 @@ class ServerConnection:
                 return
             self._flush()
             self._waiting = True
+            self._spent, self._begun = perf_counter_ns() - self._begun, 0
             answer.listen(lambda response: self._answered(envelope, response))
         else:
             self._send(envelope, answer, more=more)  # type: ignore[arg-type]
@@ -183,7 +196,37 @@ class ServerConnection:
             self._muted = False
             self._server.loop.add_reader(self._fd, self.readable)
 
+    def _throttle_ms(self, envelope: Envelope, throttling: "Throttling") -> int:
+        """For how long, in ms, the client is not to be served once it has its answer."""
+        spent = perf_counter_ns() - self._begun if self._begun else self._spent
+        return throttling.answered(envelope.api.key, self._context(envelope), len(envelope.frame), spent)
+
+    def _leave_alone(self, throttle_ms: int) -> None:
+        """Serve nothing for so long (KIP-219); what comes meanwhile waits, and then is not read."""
+        if throttle_ms > 0 and not self.closed:
+            self._waiting = True
+            self._server.loop.call_later(throttle_ms / 1000, self._serve_again)
+
+    def _serve_again(self) -> None:
+        if not self.closed:
+            self._waiting = False
+            self.active_at = self._server.tick
+            self._go_on()
+
     def _send(self, envelope: Envelope, response: Response, *, more: bool = False) -> None:
+        throttling = self._server.broker.throttling
+        if throttling is not None:
+            told = getattr(response, "throttle_time_ms", 0)
+            throttle_ms = max(told, self._throttle_ms(envelope, throttling))
+            if throttle_ms > told and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
+            if throttle_ms > 0:
+                self._send_pieces(envelope, response, more=False)
+                self._leave_alone(throttle_ms)
+                return
+        self._send_pieces(envelope, response, more=more)
+
+    def _send_pieces(self, envelope: Envelope, response: Response, *, more: bool) -> None:
         try:
             pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):
@@ -277,7 +320,9 @@ class Server:
         self.shared = bytearray(_SHARED_BYTES)
         self.connections: set[ServerConnection] = set()
         self.tick = 0
+        self.connection_quota: ConnectionQuota | None = None
         self._limits = limits
+        self._dismissed: set[socket.socket] = set()
         self._listening: list[socket.socket] = []
         self._accepting = True
         self._idle_ms = idle_ms
@@ -322,6 +367,12 @@ class Server:
                 )
                 sock.close()
                 continue
+            if self.connection_quota is not None:
+                delay_ms = self.connection_quota.record(peer[0], self.broker.clock.now_ms())
+                if delay_ms > 0:
+                    self._dismissed.add(sock)
+                    self.loop.call_later(delay_ms / 1000, self._dismiss, sock, peer[0])
+                    continue
             try:
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -334,6 +385,15 @@ class Server:
             connection = ServerConnection(self, sock, f"{peer[0]}:{peer[1]}", (dialled[0], dialled[1]))
             self.connections.add(connection)
             self.loop.add_reader(sock.fileno(), connection.readable)
+
+    def _dismiss(self, sock: socket.socket, address: str) -> None:
+        """Close a connection that was one too many of its address; until now it was kept waiting, so that its client does not
+        try again at once (KIP-612)."""
+        if sock in self._dismissed:
+            self._dismissed.remove(sock)
+            sock.close()
+            self._limits.leave(address)
+            self.accept_again()
 
     def _accept_nobody(self) -> None:
         """Leave who comes now in the queue of the kernel, until somebody goes."""
@@ -375,5 +435,8 @@ class Server:
             self.loop.remove_reader(sock.fileno())
             sock.close()
         self._listening.clear()
+        for sock in self._dismissed:
+            sock.close()
+        self._dismissed.clear()
         for connection in tuple(self.connections):
             connection.close()

@@ -10,12 +10,11 @@ Versions
     1  flexible
 """
 
-import ipaddress
-import socket
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
+from ottla.broker.throttling import address_of
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, NONE
 from ottla.protocol.messages.alter_client_quotas import (
@@ -62,16 +61,5 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: "Broker") -> 
 def _check_address(entity: Entity) -> None:
     """Raise InvalidQuota for an address that is none."""
     for kind, name in entity:
-        if kind == IP and name is not None and not resolved(name):
+        if kind == IP and name is not None and address_of(name) is None:
             raise InvalidQuota(f"{name} is not a valid IP or resolvable host.")
-
-
-def resolved(name: str) -> str | None:
-    """The address of a host, or the text of an address as sockets write it; None when there is none."""
-    try:
-        return str(ipaddress.ip_address(name))
-    except ValueError:
-        try:
-            return str(socket.getaddrinfo(name, None)[0][4][0])
-        except (OSError, UnicodeError):
-            return None

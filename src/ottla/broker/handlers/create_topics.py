@@ -5,6 +5,7 @@ Behaviour
     exists, or differs from an existing one in '.' and '_' only   TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION
     __cluster_metadata          INVALID_REQUEST; other internal topics may be made by hand
     validate only               everything is checked, nothing is made
+    mutation quota used up      THROTTLING_QUOTA_EXCEEDED; before version 6 the client is throttled only (KIP-599)
 
 Versions
     1  validate only, error messages
@@ -17,11 +18,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
+from ottla.broker.throttling import Mutations
 from ottla.metadata.configs import describe_resource, topic_configs
 from ottla.metadata.controller import NewTopic
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
+from ottla.protocol.api import CREATE_TOPICS
 from ottla.protocol.errors import INVALID_REQUEST
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
@@ -43,6 +46,7 @@ def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[Crea
     times = Counter(wanted.name for wanted in request.topics)
     planned: dict[str, TopicImage] = {}
     results = []
+    mutations = Mutations(broker.throttling, CREATE_TOPICS, request.context)
     for name, wanted in {wanted.name: wanted for wanted in request.topics}.items():
         try:
             if times[name] > 1:
@@ -50,6 +54,7 @@ def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[Crea
             if name == CLUSTER_METADATA:
                 raise Refused(INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
             topic = broker.controller.plan(_new_topic(wanted), planned)
+            mutations.add(len(topic.partitions))
             if not request.validate_only:
                 broker.controller.create([topic])
             else:
@@ -58,7 +63,7 @@ def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[Crea
             results.append(_refused(name, refused))
         else:
             results.append(_created(topic, broker, validate_only=request.validate_only))
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
 
 def _new_topic(wanted: CreatableTopic) -> NewTopic:

@@ -5,6 +5,7 @@ Behaviour
     unknown name, unknown id     UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
     neither name nor id          INVALID_REQUEST; both: INVALID_REQUEST; one topic twice: INVALID_REQUEST
     internal topics              may be deleted, as in Kafka
+    mutation quota used up       THROTTLING_QUOTA_EXCEEDED; before version 5 the client is throttled only (KIP-599)
 
 Versions
     1  throttled
@@ -16,8 +17,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
+from ottla.broker.throttling import Mutations
 from ottla.metadata.image import TopicImage
+from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
+from ottla.protocol.api import DELETE_TOPICS
 from ottla.protocol.errors import (
     INVALID_REQUEST,
     TOPIC_DELETION_DISABLED,
@@ -48,6 +52,7 @@ def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[Dele
     ids = Counter(state.topic_id for state in wanted if state.name is None and state.topic_id != ZERO_UUID)
     named = {topic.id for name in names if (topic := broker.image.topics.get(name)) is not None}
     results, deleted = [], []
+    mutations = Mutations(broker.throttling, DELETE_TOPICS, request.context)
     for state in {(state.name, state.topic_id): state for state in wanted}.values():
         topic = _find(state, broker)
         if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in ids:
@@ -58,10 +63,18 @@ def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[Dele
         elif topic is None:
             results.append(_failed(state, UNKNOWN_TOPIC_ID if state.name is None else UNKNOWN_TOPIC_OR_PARTITION))
         else:
+            try:
+                mutations.add(len(topic.partitions))
+            except Refused as refused:
+                code = refused.code
+                results.append(
+                    DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=code, error_message=None)
+                )
+                continue
             deleted.append(topic)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
     broker.controller.delete(deleted)
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
 
 def _refusal(state: DeleteTopicState, names: Counter[str], ids: Counter[bytes], named: set[bytes]) -> str | None:

@@ -11,6 +11,7 @@ Behaviour
                                      has lost its last partition is over
     read committed                   up to the last stable offset, with a list of aborted transactions (none as yet)
     log offline or damaged           KAFKA_STORAGE_ERROR
+    more than the quota              an answer without records, and a throttle time
 
     zstd                             UNSUPPORTED_COMPRESSION_TYPE below version 10 where the topic is configured so (KIP-110),
                                      below 4 where a batch is so
@@ -55,6 +56,7 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from ottla.protocol.schema import RequestContext
 from ottla.records.legacy import NotForOldClients
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ _FIRST_WITH_BATCHES: Final = 4
 _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_ZSTD: Final = 10
 _FIRST_WITH_TOPIC_IDS: Final = 13
+_BYTES_OF_A_PARTITION: Final = 50
+"""About what an answer holds of a partition beside its records."""
 
 
 @handles(FetchRequest, positions=True)
@@ -99,7 +103,11 @@ def fetch(request: Positions, broker: "Broker") -> Answer[FetchResponse]:
         if not wanted:
             broker.sessions.end(session_id)
             return FetchResponse()
-    reading = _Reading(broker, wanted, min_bytes, max_bytes, isolation, session, version, incremental=incremental)
+    if broker.throttling is not None:
+        max_bytes = broker.throttling.most_fetched(request.context, max_bytes)
+    reading = _Reading(
+        broker, wanted, min_bytes, max_bytes, isolation, session, request.context, incremental=incremental
+    )
     response = reading.attempt(max_wait_ms <= 0 or not wanted)
     if response is not None:
         return response
@@ -125,6 +133,7 @@ class _Reading:
         "_broker",
         "_by_id",
         "_committed",
+        "_context",
         "_incremental",
         "_max_bytes",
         "_min_bytes",
@@ -141,7 +150,7 @@ class _Reading:
         max_bytes: int,
         isolation: int,
         session: FetchSession | None,
-        version: int,
+        context: RequestContext,
         *,
         incremental: bool,
     ) -> None:
@@ -152,8 +161,9 @@ class _Reading:
         self._committed = isolation == READ_COMMITTED
         self._session = session
         self._incremental = incremental
-        self._version = version
-        self._by_id = version >= _FIRST_WITH_TOPIC_IDS
+        self._context = context
+        self._version = context.version
+        self._by_id = context.version >= _FIRST_WITH_TOPIC_IDS
 
     def _partition(self, wanted: WantedPartition) -> "Partition | None":
         if self._by_id:
@@ -187,7 +197,20 @@ class _Reading:
             return None
         if self._version < _FIRST_WITH_BATCHES:
             answers = [(wanted, self._converted(wanted, data)) for wanted, data in answers]
+        throttling = self._broker.throttling
+        if throttling is not None:
+            throttle_ms = throttling.fetched(self._context, total + _BYTES_OF_A_PARTITION * len(answers))
+            if throttle_ms > 0:
+                return self._empty(throttle_ms)
         return self._response(answers)
+
+    def _empty(self, throttle_ms: int) -> FetchResponse:
+        """No records for a client that has had too many; a session that was to begin has not, one that goes on does."""
+        session = self._session
+        if session is not None and not self._incremental:
+            self._broker.sessions.end(session.id)
+            session = None
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=NO_SESSION if session is None else session.id)
 
     def _read(self, wanted: WantedPartition, max_bytes: int, *, whole_first: bool) -> PartitionData:
         partition = self._partition(wanted)

@@ -1,0 +1,149 @@
+"""Where quotas meet requests: what is counted for whom, and for how long a connection is then left alone.
+
+A broker without quotas has no `Throttling`, and a request pays one look at an attribute. With quotas the answer is sent at
+once, with the throttle time in it, and the connection is not read until that time is over (KIP-219).
+
+    produce       bytes of the request, when it is answered
+    fetch         bytes of the answer; one that goes beyond the quota is sent without its records, and not counted
+    requests      time spent on a request, in percent of one thread
+    mutations     partitions made and deleted
+    connections   by address, before the first byte is read
+"""
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING, Final
+
+from ottla.metadata.refusal import Refused
+from ottla.protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, PRODUCE
+from ottla.protocol.errors import THROTTLING_QUOTA_EXCEEDED
+from ottla.security.quotas import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    ConnectionQuota,
+    Limits,
+    MutationQuota,
+    Quotas,
+    RateQuota,
+    Window,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.config import BrokerConfig
+    from ottla.environment import Clock
+    from ottla.protocol.schema import RequestContext
+
+_NANOSECONDS_PER_PERCENT: Final = 1e9 / 100
+_STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
+"""The versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); older ones are throttled afterwards."""
+
+
+class Throttling:
+    """The quotas of a broker that has some, and what was used of them."""
+
+    def __init__(self, config: "BrokerConfig", clock: "Clock") -> None:
+        window = _window(config, "quota")
+        self._clock = clock
+        self.window_ms = (window.samples - 1) * window.size_ms
+        self._produced = RateQuota(Limits(PRODUCER_BYTE_RATE, {}), window)
+        self._fetched = RateQuota(Limits(CONSUMER_BYTE_RATE, {}), window)
+        self._requests = RateQuota(Limits(REQUEST_PERCENTAGE, {}), window, window.size_ms)
+        self._mutations = MutationQuota(Limits(CONTROLLER_MUTATION_RATE, {}), _window(config, "controller.quota"))
+
+    def take(self, quotas: Quotas) -> None:
+        """Other quotas; what was used counts on."""
+        self._produced.limits = Limits(PRODUCER_BYTE_RATE, quotas)
+        self._fetched.limits = Limits(CONSUMER_BYTE_RATE, quotas)
+        self._requests.limits = Limits(REQUEST_PERCENTAGE, quotas)
+        self._mutations.limits = Limits(CONTROLLER_MUTATION_RATE, quotas)
+
+    def answered(self, api: int, context: "RequestContext", request_bytes: int, nanoseconds: int) -> int:
+        """A request was served; for how long, in ms, its connection is to be left alone."""
+        user, client_id = _who(context)
+        now = self._clock.now_ms()
+        throttle_ms = 0
+        if api == PRODUCE and self._produced.limits:
+            throttle_ms = self._produced.record(user, client_id, request_bytes, now)
+        if self._requests.limits:
+            spent = nanoseconds / _NANOSECONDS_PER_PERCENT
+            throttle_ms = max(throttle_ms, self._requests.record(user, client_id, spent, now))
+        return throttle_ms
+
+    def fetched(self, context: "RequestContext", response_bytes: int) -> int:
+        """An answer with records is ready; above 0 they must not be sent, and the client waits so many ms."""
+        if not self._fetched.limits:
+            return 0
+        user, client_id = _who(context)
+        now = self._clock.now_ms()
+        throttle_ms = self._fetched.record(user, client_id, response_bytes, now)
+        if throttle_ms > 0:
+            self._fetched.take_back(user, client_id, response_bytes, now)
+        return throttle_ms
+
+    def most_fetched(self, context: "RequestContext", max_bytes: int) -> int:
+        """At most as many bytes as one answer may have: what the quota lets through in all windows."""
+        found = self._fetched.limits.of(*_who(context))
+        return max_bytes if found is None else min(max_bytes, int(found[1] * self.window_ms / 1000))
+
+    def mutated(self, context: "RequestContext", count: int, *, strict: bool) -> tuple[bool, int]:
+        """Whether `count` partitions may be made or deleted, and a throttle time in ms."""
+        user, client_id = _who(context)
+        return self._mutations.take(user, client_id, count, self._clock.now_ms(), strict=strict)
+
+
+class Mutations:
+    """The partitions that one request makes or deletes; `throttle_ms` is what its answer says in the end."""
+
+    def __init__(self, throttling: Throttling | None, api: int, context: "RequestContext") -> None:
+        self._throttling = throttling
+        self._context = context
+        self._strict = context.version >= _STRICT_FROM[api]
+        self.throttle_ms = 0
+
+    def add(self, count: int) -> None:
+        """Some more. Raises Refused when the quota was used up before."""
+        if self._throttling is None:
+            return
+        allowed, throttle_ms = self._throttling.mutated(self._context, count, strict=self._strict)
+        self.throttle_ms = max(self.throttle_ms, throttle_ms)
+        if not allowed:
+            raise Refused(THROTTLING_QUOTA_EXCEEDED, None)
+
+
+def _who(context: "RequestContext") -> tuple[str, str]:
+    return context.principal.partition(":")[2], context.client_id or ""
+
+
+def _window(config: "BrokerConfig", prefix: str) -> Window:
+    return Window(config.integer(f"{prefix}.window.num"), config.integer(f"{prefix}.window.size.seconds") * 1000)
+
+
+def address_of(host: str) -> str | None:
+    """The address of a host, or an address as sockets write it; None when it cannot be resolved."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        try:
+            return str(socket.getaddrinfo(host, None)[0][4][0])
+        except (OSError, UnicodeError):
+            return None
+
+
+def connection_quota(config: "BrokerConfig", quotas: Quotas, before: ConnectionQuota | None) -> ConnectionQuota | None:
+    """The quota on connections, None when nobody has one; `before` is the one that this one takes the place of."""
+    limits: dict[str | None, float] = {}
+    for entity, values in quotas.items():
+        kind, name = entity[0]
+        if kind == IP and CONNECTION_CREATION_RATE in values:
+            address = None if name is None else address_of(name)
+            if name is None or address is not None:
+                limits[address] = values[CONNECTION_CREATION_RATE]
+    if not limits:
+        return None
+    quota = before or ConnectionQuota({}, _window(config, "quota"))
+    quota.limits = limits
+    return quota

@@ -1,0 +1,136 @@
+"""Rates, buckets and who shares them; that Apache Kafka reckons the same is in tests/conformance/test_throttling.py."""
+
+import pytest
+
+from ottla.security.quotas import (
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    ConnectionQuota,
+    Entity,
+    Limits,
+    MutationQuota,
+    Rate,
+    RateQuota,
+    TokenBucket,
+    Window,
+    entity_of,
+)
+
+WINDOW = Window(11, 1000)
+
+
+def test_the_first_window_counts_as_ten() -> None:
+    rate = Rate(WINDOW)
+    rate.record(30_000, 0)
+    assert (rate.per_second(0), rate.span(0)) == (3000, 10_000)
+    assert rate.throttle_ms(2000, 0) == 5000
+    assert rate.throttle_ms(3000, 0) == 0
+
+
+def test_a_rate_falls_with_time_and_is_forgotten_after_all_windows() -> None:
+    rate = Rate(WINDOW)
+    rate.record(22_000, 500)
+    assert rate.span(1000) == 10_500
+    assert rate.per_second(10_499) == pytest.approx(22_000 / 10.999)
+    assert rate.per_second(11_500) == 0
+    assert rate.is_idle(11_500)
+
+
+def test_windows_begin_with_what_happens() -> None:
+    rate = Rate(WINDOW)
+    for now in (0, 900, 2500, 3499, 3500):
+        rate.record(1000, now)
+    assert rate.span(3500) == 10_500  # three windows of eleven are full, seven more are taken for granted
+    assert rate.per_second(3500) == pytest.approx(5000 / 10.5)
+    rate.record(-1000, 3600)
+    assert rate.per_second(3600) == pytest.approx(4000 / 10.6)
+
+
+def test_a_bucket_is_overdrawn_once_and_fills() -> None:
+    bucket = TokenBucket(WINDOW, 2.0, 0)
+    assert bucket.tokens(2.0, 0) == 22
+    bucket.take(25, 2.0, 0)
+    assert bucket.throttle_ms(2.0, 0) == 1500
+    assert bucket.throttle_ms(2.0, 1500) == 0
+    assert bucket.tokens(2.0, 100_000) == 22
+
+
+def mutations(limit: float) -> MutationQuota:
+    return MutationQuota(
+        Limits(CONTROLLER_MUTATION_RATE, {(("client-id", "c"),): {CONTROLLER_MUTATION_RATE: limit}}), WINDOW
+    )
+
+
+def test_mutations_strictly() -> None:
+    quota = mutations(1.0)
+    assert quota.take("u", "c", 12, 0, strict=True) == (True, 0)
+    assert quota.take("u", "c", 1, 0, strict=True) == (False, 1000)
+    assert quota.take("u", "c", 1, 1000, strict=True) == (True, 0)
+    assert quota.take("u", "other", 1_000_000, 0, strict=True) == (True, 0)
+
+
+def test_mutations_of_old_clients() -> None:
+    quota = mutations(1.0)
+    assert quota.take("u", "c", 12, 0, strict=False) == (True, 1000)
+    assert quota.take("u", "c", 1, 0, strict=False) == (True, 2000)
+
+
+def entity(user: str | None = "", client_id: str | None = "") -> Entity:
+    return entity_of((kind, name) for kind, name in (("user", user), ("client-id", client_id)) if name != "")
+
+
+PRECEDENCE = [
+    (entity("u", "c"), ("u", "c")),
+    (entity("u", None), ("u", "c")),
+    (entity("u"), ("u", "")),
+    (entity(None, "c"), ("u", "c")),
+    (entity(None, None), ("u", "c")),
+    (entity(None), ("u", "")),
+    (entity(client_id="c"), ("", "c")),
+    (entity(client_id=None), ("", "c")),
+]
+
+
+@pytest.mark.parametrize("most", range(len(PRECEDENCE)))
+def test_the_most_specific_limit_wins(most: int) -> None:
+    quotas = {
+        each: {PRODUCER_BYTE_RATE: float(number)} for number, (each, _) in enumerate(PRECEDENCE) if number >= most
+    }
+    quotas[entity("u", "c")] = quotas.get(entity("u", "c"), {}) | {"consumer_byte_rate": 1.0}
+    limits = Limits(PRODUCER_BYTE_RATE, quotas)
+    assert limits.of("u", "c") == (PRECEDENCE[most][1], float(most))
+
+
+def test_nobody_has_a_limit_of_another() -> None:
+    limits = Limits(PRODUCER_BYTE_RATE, {entity("u", "c"): {PRODUCER_BYTE_RATE: 1.0}})
+    assert (limits.of("u", "d"), limits.of("v", "c"), limits.of("", "")) == (None, None, None)
+
+
+def test_clients_of_one_user_share_what_the_user_has() -> None:
+    quota = RateQuota(Limits(PRODUCER_BYTE_RATE, {entity(None): {PRODUCER_BYTE_RATE: 1000.0}}), WINDOW)
+    assert quota.record("u", "a", 10_000, 0) == 0
+    assert quota.record("v", "a", 10_000, 0) == 0
+    assert quota.record("u", "b", 1_000, 0) == 1000
+    quota.take_back("u", "b", 1_000, 0)
+    assert quota.record("u", "b", 0, 0) == 0
+
+
+def test_throttle_times_may_be_bounded() -> None:
+    limits = Limits(PRODUCER_BYTE_RATE, {entity("u"): {PRODUCER_BYTE_RATE: 1.0}})
+    assert RateQuota(limits, WINDOW, 1000).record("u", "", 1e9, 0) == 1000
+
+
+def test_rates_of_those_who_are_gone_are_forgotten() -> None:
+    quota = RateQuota(Limits(PRODUCER_BYTE_RATE, {entity(client_id=None): {PRODUCER_BYTE_RATE: 1000.0}}), WINDOW)
+    for number in range(1000):
+        quota.record("u", f"c{number}", 1, 0)
+    quota.record("u", "late", 1, 20_000)
+    assert len(quota._rates) == 1
+
+
+def test_connections_of_one_address() -> None:
+    quota = ConnectionQuota({"10.0.0.1": 1.0, None: 2.0}, WINDOW)
+    assert [quota.record("10.0.0.1", 0) for _ in range(12)] == [0] * 10 + [1000, 1000]
+    assert [quota.record("10.0.0.2", 0) for _ in range(21)] == [0] * 20 + [500]
+    assert quota.record("10.0.0.1", 11_000) == 0
+    assert ConnectionQuota({"10.0.0.1": 1.0}, WINDOW).record("10.0.0.3", 0) == 0
