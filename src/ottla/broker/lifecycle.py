@@ -40,6 +40,7 @@ from ottla.replication.replicas import Replicas
 
 if TYPE_CHECKING:
     from ottla.broker.coordination import Coordination
+    from ottla.broker.telemetry import Telemetry
     from ottla.coordinators.runtime import Runtime
 
 _logger = logging.getLogger("ottla.broker")
@@ -77,6 +78,7 @@ class Broker:
         self._producer_ids = range(0)
         self._flusher = Flusher(loop, self.clock)
         self.throttling: Throttling | None = None
+        self._telemetry: Telemetry | None = None
         self._limits = ConnectionLimits(*_limits_of(config))
         request_bytes, idle_ms = (
             config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
@@ -100,6 +102,15 @@ class Broker:
             self._coordination.load(self.image)
             self.controller.subscribe(self._coordination.apply)
         return self._coordination
+
+    @property
+    def telemetry(self) -> "Telemetry":
+        """The metrics of clients, once one of them asks."""
+        if self._telemetry is None:
+            from ottla.broker.telemetry import Telemetry
+
+            self._telemetry = Telemetry(self.config.integer("telemetry.max.bytes"), self.random)
+        return self._telemetry
 
     @property
     def groups(self) -> "Runtime[Any]":

@@ -32,7 +32,7 @@ from ottla.protocol.api import API_VERSIONS
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
 from ottla.protocol.frames import FrameReader
-from ottla.protocol.schema import RequestContext, Response
+from ottla.protocol.schema import Peer, RequestContext, Response
 from ottla.protocol.wire import PeerError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class ServerConnection:
         "_frames",
         "_muted",
         "_out",
+        "_peer",
         "_server",
         "_sock",
         "_spent",
@@ -97,7 +98,9 @@ class ServerConnection:
         self.active_at = server.tick
         self.closed = False
         self.peer = peer
-        self.client_host = "/" + peer.rpartition(":")[0]
+        host, _, port = peer.rpartition(":")
+        self.client_host = "/" + host
+        self._peer = Peer(int(port))
         self.address = address
 
     def readable(self) -> None:
@@ -160,7 +163,8 @@ class ServerConnection:
                 return
             self._flush()
             self._waiting = True
-            self._spent, self._begun = perf_counter_ns() - self._begun, 0
+            if self._begun:
+                self._spent, self._begun = perf_counter_ns() - self._begun, 0
             answer.listen(lambda response: self._answered(envelope, response))
         else:
             self._send(envelope, answer, more=more)  # type: ignore[arg-type]
@@ -172,7 +176,11 @@ class ServerConnection:
             if len(self._contexts) > 64:
                 self._contexts.clear()
             context = self._contexts[key] = RequestContext(
-                version=key[0], client_id=envelope.client_id, client_host=self.client_host, address=self.address
+                version=key[0],
+                client_id=envelope.client_id,
+                client_host=self.client_host,
+                address=self.address,
+                peer=self._peer,
             )
         return context
 

@@ -210,6 +210,16 @@ def _make_init(cls: type[Struct]) -> Callable[..., None]:
     return init
 
 
+class Peer:
+    """The other end of a connection: its port, and the software that it says it is (KIP-511)."""
+
+    __slots__ = ("port", "software_name", "software_version")
+
+    def __init__(self, port: int = -1) -> None:
+        self.port = port
+        self.software_name = self.software_version = "unknown"
+
+
 class RequestContext(NamedTuple):
     """What a request arrived with, beside its body.
 
@@ -218,6 +228,7 @@ class RequestContext(NamedTuple):
     client_host  the peer's address as Kafka prints it, "/127.0.0.1"
     principal    who sent it, "User:ANONYMOUS" unless authenticated
     address      (host, port) the client dialled: what Metadata advertises unless told otherwise
+    peer         the other end, the same object for all requests of a connection
     """
 
     version: int = NEWEST
@@ -225,6 +236,7 @@ class RequestContext(NamedTuple):
     client_host: str = ""
     principal: str = "User:ANONYMOUS"
     address: tuple[str, int] = ("", -1)
+    peer: Peer = Peer()
 
 
 NO_CONTEXT: Final = RequestContext()

@@ -62,5 +62,7 @@ SERVED: Final[dict[int, Served]] = {
     api.DESCRIBE_CLUSTER: _served("describe_cluster", "0-2"),
     api.CONSUMER_GROUP_HEARTBEAT: _served("consumer_group_heartbeat", "0-1"),
     api.CONSUMER_GROUP_DESCRIBE: _served("consumer_group_describe", "0-1"),
+    api.GET_TELEMETRY_SUBSCRIPTIONS: _served("get_telemetry_subscriptions", "0"),
+    api.PUSH_TELEMETRY: _served("push_telemetry", "0"),
     api.DESCRIBE_TOPIC_PARTITIONS: _served("describe_topic_partitions", "0"),
 }

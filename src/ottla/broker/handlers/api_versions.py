@@ -3,6 +3,8 @@
 Behaviour
     a version that is not known here   the answer of version 0, UNSUPPORTED_VERSION and the range of ApiVersions alone
     a client software name or version  that is no identifier: INVALID_REQUEST (from version 3)
+    telemetry                          is named once there is a client-metrics subscription, as Kafka names it once there is
+                                       a reporter: clients that see it keep asking what they are subscribed to
 
 Versions
     3  the client names its software; features (KIP-584)
@@ -15,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers import SERVED
+from ottla.metadata.alteration import CLIENT_METRICS
 from ottla.metadata.features import FEATURES
 from ottla.metadata.features import finalized as levels
 from ottla.protocol.answer import Answer
-from ottla.protocol.api import API_VERSIONS
+from ottla.protocol.api import API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 _FIRST_WITH_LEVEL_0: Final = 4
+_TELEMETRY: Final = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -44,6 +48,7 @@ def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVer
         names = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=INVALID_REQUEST)
+        request.context.peer.software_name, request.context.peer.software_version = names
     if version >= 5:
         wrong = _wrong_broker(request, broker)
         if wrong != NONE:
@@ -58,11 +63,15 @@ def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVer
         for name, level in levels(broker.image.features)
     ]
     return ApiVersionsResponse(
-        api_keys=[_range(key) for key in sorted(SERVED)],
+        api_keys=[_range(key) for key in sorted(SERVED) if key not in _TELEMETRY or _wants_telemetry(broker)],
         supported_features=supported,
         finalized_features_epoch=broker.image.revision,
         finalized_features=finalized,
     )
+
+
+def _wants_telemetry(broker: "Broker") -> bool:
+    return any(kind == CLIENT_METRICS for kind, _ in broker.image.configs)
 
 
 def _range(key: int) -> ApiVersion:

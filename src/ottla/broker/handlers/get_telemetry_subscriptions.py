@@ -1,0 +1,46 @@
+"""GetTelemetrySubscriptions: which metrics a client is to push, and how often (KIP-714).
+
+Behaviour
+    an id of zeros               a new id
+    asked again too early        THROTTLING_QUOTA_EXCEEDED, unless its subscription was just said to be unknown
+    no subscription matches      no metrics, every five minutes
+
+Versions
+    0
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.telemetry import ACCEPTED_COMPRESSION
+from ottla.metadata.refusal import Refused
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(GetTelemetrySubscriptionsRequest)
+def get_telemetry_subscriptions(
+    request: GetTelemetrySubscriptionsRequest, broker: "Broker"
+) -> Answer[GetTelemetrySubscriptionsResponse]:
+    telemetry = broker.telemetry
+    try:
+        instance_id, subscribed = telemetry.subscribe(
+            request.client_instance_id, request.context, broker.image, broker.clock.now_ms()
+        )
+    except Refused as refused:
+        return GetTelemetrySubscriptionsResponse(error_code=refused.code)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=subscribed.id,
+        accepted_compression_types=list(ACCEPTED_COMPRESSION),
+        push_interval_ms=subscribed.interval_ms,
+        telemetry_max_bytes=telemetry.max_bytes,
+        delta_temporality=True,
+        requested_metrics=list(subscribed.metrics),
+    )

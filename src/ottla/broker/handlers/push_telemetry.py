@@ -1,0 +1,32 @@
+"""PushTelemetry: a client's metrics, kept as they came (KIP-714).
+
+Behaviour
+    an id of zeros, or after its last push    INVALID_REQUEST
+    too early                                 THROTTLING_QUOTA_EXCEEDED; a last push is never too early
+    another subscription than it has          UNKNOWN_SUBSCRIPTION_ID: the client asks anew
+    packed in a way that is not accepted      UNSUPPORTED_COMPRESSION_TYPE; packed badly: INVALID_RECORD
+    more than telemetry.max.bytes             TELEMETRY_TOO_LARGE
+
+Versions
+    0
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.metadata.refusal import Refused
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(PushTelemetryRequest)
+def push_telemetry(request: PushTelemetryRequest, broker: "Broker") -> Answer[PushTelemetryResponse]:
+    clock = broker.clock
+    try:
+        broker.telemetry.push(request, request.context, broker.image, clock.now_ms(), clock.wall_ms())
+    except Refused as refused:
+        return PushTelemetryResponse(error_code=refused.code)
+    return PushTelemetryResponse()
