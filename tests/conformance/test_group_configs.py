@@ -15,6 +15,7 @@ from ottla.protocol.errors import (
     UNSUPPORTED_VERSION,
 )
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.testing import EmbeddedBroker
 
 from .conftest import TopicFactory, Wire
@@ -44,6 +45,16 @@ def test_without_the_consumer_protocol() -> None:
         for name in (group_id, ""):
             group = described_consumers(broker, name)
             assert (group.error_code, group.error_message) == (UNSUPPORTED_VERSION, None)
+
+
+def test_the_feature_turned_off() -> None:
+    with started() as broker:
+        update = FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=2)
+        answer = broker.send(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
+        assert answer.error_code == NONE
+        group_id = new_group(broker)
+        assert broker.send(joining(group_id, "t"), 1).error_code == UNSUPPORTED_VERSION
+        assert described_consumers(broker, group_id).error_code == UNSUPPORTED_VERSION
 
 
 def test_without_migration() -> None:

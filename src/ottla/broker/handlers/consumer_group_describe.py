@@ -4,7 +4,8 @@ Behaviour
     unknown group, or a classic one    GROUP_ID_NOT_FOUND, with a message
     empty group id                     INVALID_GROUP_ID
     a coordinator that is loading or elsewhere                  its error, for each group
-    group.coordinator.rebalance.protocols without "consumer"    UNSUPPORTED_VERSION, for each group
+    group.coordinator.rebalance.protocols without "consumer", or feature group.version at 0
+                                                                UNSUPPORTED_VERSION, for each group
 
 Versions
     1  whether a member speaks the classic protocol (KIP-1099)

@@ -10,7 +10,7 @@ Behaviour
     the instance is another member's by now                          FENCED_INSTANCE_ID
     the group has group.consumer.max.size members                    GROUP_MAX_SIZE_REACHED
     a regular expression that RE2 does not know                      INVALID_REGULAR_EXPRESSION
-    group.coordinator.rebalance.protocols without "consumer"         UNSUPPORTED_VERSION
+    group.coordinator.rebalance.protocols without "consumer", or feature group.version at 0   UNSUPPORTED_VERSION
 
     The assignment is in the answer to a join, to a heartbeat that says all, and when it changed.
 
@@ -52,5 +52,8 @@ def consumer_group_heartbeat(
 
 
 def serves_consumer_groups(broker: "Broker") -> bool:
-    """Whether group.coordinator.rebalance.protocols has the consumer protocol among them."""
-    return "consumer" in broker.config["group.coordinator.rebalance.protocols"]
+    """Whether group.coordinator.rebalance.protocols has the consumer protocol among them, and group.version is not 0."""
+    return (
+        "consumer" in broker.config["group.coordinator.rebalance.protocols"]
+        and broker.image.features.get("group.version", 1) > 0
+    )

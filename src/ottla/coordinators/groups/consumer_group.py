@@ -123,8 +123,8 @@ class ConsumerGroup:
         """Take in one record of this group."""
         key, value = record.key, record.value
         if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-            known = isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
-            self._set_current(key.member_id, Current.stored(value) if known else None)  # type: ignore[arg-type]
+            stored = Current.stored(value) if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue) else None
+            self._set_current(key.member_id, stored)
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
             self._subscribed = self._regexes = None
             if isinstance(value, ConsumerGroupMemberMetadataValue):

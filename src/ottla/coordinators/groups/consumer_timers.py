@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ottla.coordinators.groups.consumer_group import ConsumerGroup, Resolved, subscriptions
-from ottla.coordinators.groups.consumer_member import MemberState
+from ottla.coordinators.groups.consumer_member import LEAVING_FOR_A_WHILE, MemberState
 from ottla.coordinators.groups.consumer_records import (
     group_epoch,
     member_tombstones,
@@ -40,6 +40,8 @@ def end_revocation(groups: Groups, group_id: str, member_id: str, now: Millis) -
     group = groups.consumer_groups.get(group_id)
     member = None if group is None else group.members.get(member_id)
     if member is None or member.current.state is not MemberState.UNREVOKED_PARTITIONS:
+        return NOTHING
+    if member.current.epoch == LEAVING_FOR_A_WHILE:  # its session decides
         return NOTHING
     return _end(groups, group_id, member_id, now, Timer(end_revocation, (group_id, member_id), _RETRY_MS))
 

@@ -1,0 +1,64 @@
+"""What the group coordinator knows of the cluster: when topics changed, and whose configs count."""
+
+from ottla.coordinators.groups.cluster import Cluster
+from ottla.coordinators.groups.state import Bounded, ConsumerSettings, Groups, GroupSettings
+from ottla.metadata.alteration import BROKER, GROUP
+from ottla.metadata.image import BrokerImage
+
+from .test_consumer_transcripts import image
+from .world import CountingRandom
+
+
+def test_an_image_tells_what_changed() -> None:
+    cluster = Cluster()
+    assert cluster.advance(image(1, {"t": 1, "u": 2})) == {"t", "u"}
+    assert cluster.newest_topic == 1
+    same = cluster.image._replace(revision=2)
+    assert cluster.advance(same) == set()
+    kept = same.topics["u"]
+    larger = image(3, {"t": 2})
+    assert cluster.advance(larger.with_topics(3, {"u": kept})) == {"t"}
+    assert cluster.newest_topic == 1
+    assert cluster.advance(image(4, {"t": 2, "v": 1})) == {"t", "u", "v"}
+    assert cluster.newest_topic == 4
+
+
+def test_the_hash_is_another_one_when_topics_are() -> None:
+    cluster = Cluster()
+    assert cluster.metadata_hash(["t"]) == 0
+    seen = {0}
+    for revision, topics in enumerate(({"t": 1}, {"t": 2}, {"t": 2, "u": 1}, {"u": 1}), 1):
+        cluster.advance(image(revision, topics))
+        found = cluster.metadata_hash(["u", "t", "none"])
+        assert found == cluster.metadata_hash(["t", "u"])
+        assert -(2**63) <= found < 2**63
+        assert found not in seen
+        seen.add(found)
+    racked = cluster.image._replace(brokers={0: BrokerImage(0, "", -1, "r")})
+    cluster.advance(racked)
+    assert cluster.metadata_hash(["t", "u"]) not in seen
+
+
+def test_a_groups_own_config_counts_within_the_bounds_of_the_broker() -> None:
+    settings = GroupSettings(consumer=ConsumerSettings(session_timeout_ms=Bounded(45_000, 40_000, 60_000)))
+    groups = Groups(settings, CountingRandom(), Cluster(node_id=1))
+    assert groups.session_timeout_ms("g") == 45_000
+    configs = {
+        (GROUP, "g"): {"consumer.session.timeout.ms": "50000"},
+        (GROUP, "low"): {"consumer.session.timeout.ms": "1"},
+        (GROUP, "high"): {"consumer.session.timeout.ms": "90000"},
+    }
+    groups.cluster.advance(image(1, {})._replace(configs=configs))
+    found = [groups.session_timeout_ms(group_id) for group_id in ("g", "low", "high", "other")]
+    assert found == [50_000, 40_000, 60_000, 45_000]
+
+
+def test_what_an_operator_sets_for_the_brokers_counts_at_once() -> None:
+    groups = Groups(GroupSettings(), CountingRandom(), Cluster(node_id=1))
+    name = "group.consumer.assignment.interval.ms"
+    for_all, for_this = {(BROKER, ""): {name: "3000"}}, {(BROKER, "1"): {name: "4000"}, (BROKER, "2"): {name: "5000"}}
+    assert groups.cluster.integer("g", "consumer.assignment.interval.ms", name, 1_000) == 1_000
+    groups.cluster.advance(image(1, {})._replace(configs=for_all))
+    assert groups.cluster.integer("g", "consumer.assignment.interval.ms", name, 1_000) == 3_000
+    groups.cluster.advance(image(2, {})._replace(configs=for_all | for_this))
+    assert groups.cluster.integer("g", "consumer.assignment.interval.ms", name, 1_000) == 4_000

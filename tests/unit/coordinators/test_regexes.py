@@ -1,0 +1,44 @@
+"""Regular expressions as the broker takes them: RE2's, against whole names."""
+
+import time
+
+import pytest
+
+from ottla.coordinators.groups.regexes import InvalidRegex, check_regex, matching
+
+NAMES = ["orders", "orders-eu", "orders.us", "Orders", "payments", "__consumer_offsets"]
+
+
+@pytest.mark.parametrize(
+    ("regex", "found"),
+    [
+        ("orders", {"orders"}),
+        ("orders.*", {"orders", "orders-eu", "orders.us"}),
+        ("(?i)orders", {"orders", "Orders"}),
+        ("orders|payments", {"orders", "payments"}),
+        ("^orders$", {"orders"}),
+        (r"orders\.us", {"orders.us"}),
+        (r"\Qorders.us\E", {"orders.us"}),
+        (r"\p{Lu}rders", {"Orders"}),
+        ("o", set()),
+        ("", set()),
+        (".*", set(NAMES)),
+    ],
+)
+def test_whole_names_match(regex: str, found: set[str]) -> None:
+    check_regex(regex)
+    assert matching(regex, NAMES) == found
+
+
+@pytest.mark.parametrize("regex", ["(", "*", "a{2,1}", "[b-a]", "(?=a)", "(?<!a)b", r"(a)\1", "a{100000}"])
+def test_what_is_no_expression(regex: str) -> None:
+    with pytest.raises(InvalidRegex) as caught:
+        check_regex(regex)
+    assert str(caught.value)
+    assert matching(regex, NAMES) == set()
+
+
+def test_an_expression_that_others_choke_on_takes_no_time() -> None:
+    begun = time.monotonic()
+    assert matching("(a|a)*(a*)*b", ["a" * 249] * 50) == set()
+    assert time.monotonic() - begun < 1
