@@ -30,6 +30,7 @@ API = ConsumerGroupHeartbeatRequest
     ("fields", "message"),
     [
         ({"member_id": ""}, "MemberId can't be empty."),
+        ({"member_id": " "}, "MemberId can't be empty."),
         ({"group_id": ""}, "GroupId can't be empty."),
         ({"instance_id": ""}, "InstanceId can't be empty."),
         ({"rack_id": " "}, "RackId can't be empty."),
@@ -54,6 +55,42 @@ def test_a_heartbeat_that_is_not_right(broker: Wire, fields: dict[str, Any], mes
     answer = broker.send(request, 1)
     assert (answer.error_code, answer.error_message) == (INVALID_REQUEST, message)
     assert (answer.member_id, answer.member_epoch, answer.assignment) == (None, 0, None)
+
+
+def test_a_static_member_must_say_who_it_is_when_it_leaves(broker: Wire) -> None:
+    answer = broker.send(heartbeat_request("g", "", -2), 0)
+    assert (answer.error_code, answer.error_message) == (INVALID_REQUEST, "InstanceId can't be null.")
+
+
+def test_odd_heartbeats_that_nobody_minds(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, group_id = make_topic(2), new_group(broker)
+    configure(broker, group_id, consumer_assignment_interval_ms="0")
+    member = Consumer(broker, group_id)
+    member.join(topic.name)
+    strange = [TopicPartitions(topic_id=b"x" * 16, partitions=[5]), TopicPartitions(topic_id=topic.id, partitions=[-1])]
+    assert member.beat(topic_partitions=strange).error_code == NONE
+    assert member.beat(rack_id="another").error_code == NONE
+    assert described_consumers(broker, group_id).group_epoch == 2
+    assert member.beat(subscribed_topic_names=["", topic.name, topic.name, "bad/name!"]).error_code == NONE
+    (described,) = described_consumers(broker, group_id).members
+    assert sorted(described.subscribed_topic_names) == ["", "bad/name!", topic.name]
+    assert member.beat_with_partitions().member_epoch == 3
+    member.beat(subscribed_topic_names=[])
+    settle(broker, group_id, member)
+    assert (member.epoch, member.assigned) == (4, {})
+    assert member.join(topic.name, member_id=member.member_id).member_epoch == 5
+    assert member.partitions_of(topic) == {0, 1}
+    assert broker.send(joining(group_id, topic.name, member_id="x" * 300), 1).error_code == NONE
+
+
+def test_a_regular_expression_matches_the_brokers_own_topics_too(broker: Wire) -> None:
+    group_id = new_group(broker)
+    configure(broker, group_id, consumer_assignment_interval_ms="0")
+    member = Consumer(broker, group_id)
+    member.join(subscribed_topic_names=None, subscribed_topic_regex="__consumer_.*")
+    settle(broker, group_id, member, until=lambda: bool(member.assigned))
+    (described,) = described_consumers(broker, group_id).members
+    assert {part.topic_name for part in described.assignment.topic_partitions} == {"__consumer_offsets"}
 
 
 def test_an_assignor_that_is_not_there(broker: Wire) -> None:

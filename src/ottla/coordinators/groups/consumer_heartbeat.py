@@ -47,7 +47,7 @@ def malformed(request: ConsumerGroupHeartbeatRequest) -> str | None:
     """What makes a heartbeat INVALID_REQUEST whatever the group; None when it may be right."""
     epoch = request.member_epoch
     # From version 1 on members make their ids themselves (KIP-1082).
-    if not request.member_id and (request.context.version >= 1 or epoch > 0 or epoch == LEAVING):
+    if not request.member_id.strip() and (request.context.version >= 1 or epoch > 0 or epoch == LEAVING):
         return "MemberId can't be empty."
     for name, value in (
         ("GroupId", request.group_id),
