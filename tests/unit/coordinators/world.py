@@ -42,6 +42,16 @@ class MemoryLog:
         self.holds = False
         self._committed = len(self.records)
 
+    def compact(self, *, drop_tombstones: bool) -> None:
+        """Keep the newest record of every key, in the order in which they stand."""
+        newest = {key: place for place, (key, _) in enumerate(self.records)}
+        self.records = [
+            (key, value)
+            for place, (key, value) in enumerate(self.records)
+            if newest[key] == place and not (drop_tombstones and value is None)
+        ]
+        self._committed = len(self.records)
+
     def read(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         return iter(list(self.records))
 
