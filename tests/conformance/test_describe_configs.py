@@ -9,6 +9,7 @@ from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 from .conftest import Topic, TopicFactory, Wire, versions
+from .described_configs import everything, recorded
 
 API = DescribeConfigsRequest
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
@@ -207,3 +208,17 @@ def test_documentation_when_asked_for(broker: Wire, topic: Topic, version: int) 
 def test_a_group_without_a_name(broker: Wire) -> None:
     (result,) = broker.send(ask(GROUP, ""), 4).results
     assert (result.error_code, result.error_message) == (INVALID_REQUEST, "Group name must not be empty")
+
+
+def test_everything_is_as_apache_kafka_says(broker: Wire) -> None:
+    """Of configs that one of the two was started with all but the value; Apache Kafka sets min.insync.replicas by itself."""
+    found, wanted = everything(broker), recorded()
+    assert found.keys() == wanted.keys()
+    differing = {}
+    for key, line in wanted.items():
+        ours, theirs = found[key].split("\t"), line.split("\t")
+        shared = min(len(ours), len(theirs))
+        if ours[:shared] != theirs[:shared]:
+            differing[key] = (ours, theirs)
+    assert differing == {}
+    assert sum(len(line.split("\t")) == 6 for line in found.values()) > 380

@@ -125,8 +125,14 @@ def _config(described: Described, request: DescribeConfigsRequest) -> DescribeCo
         is_sensitive=config.sensitive,
         synonyms=[DescribeConfigsSynonym(name=each.name, value=each.text, source=each.source) for each in synonyms],
         config_type=TYPE_IDS.get(config.type, 0),  # a logger has no type
-        documentation="" if request.include_documentation else None,
+        documentation=_documentation(config) if request.include_documentation else None,
     )
+
+
+def _documentation(config: Config) -> str:
+    from ottla.metadata.config_docs import documentation
+
+    return documentation(config.scope, config.name) if config.scope else ""
 
 
 def _result(
