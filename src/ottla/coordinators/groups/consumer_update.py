@@ -9,6 +9,8 @@ Nothing changes here: all of it is records, which replay puts in force once the 
 this way; what each of them asks and hears is in consumer_heartbeat.py and consumer_classic.py.
 """
 
+from collections.abc import Collection
+
 from ottla.coordinators.groups.assignors import ASSIGNORS, Subscriber
 from ottla.coordinators.groups.consumer_group import ConsumerGroup, subscriptions
 from ottla.coordinators.groups.consumer_member import (
@@ -112,6 +114,9 @@ class Update:
         """Take in what the member says. Raises Refused (INVALID_REGULAR_EXPRESSION)."""
         group, old = self.group, self.before.description
         self.description = description
+        if description == old and not group.is_stale:
+            self._refresh(group.regexes)
+            return
         if description != old:
             self.records.append(member_description(group.group_id, self.member_id, description))
         renamed = description.topics != old.topics
@@ -149,12 +154,15 @@ class Update:
                         errors.INVALID_REGULAR_EXPRESSION,
                         f"SubscribedTopicRegex `{new}` is not a valid regular expression: {cause}.",
                     ) from None
-        regexes = {each.regex for each in self._members().values() if each.regex}
-        if refresh_is_due(group, regexes, self.groups, self.now):
-            self.timers.append(Timer(refresh_regexes, (group.group_id,), 0))
+        self._refresh({each.regex for each in self._members().values() if each.regex})
         if old == new:
             return False, False
         return True, new in group.resolved or not new
+
+    def _refresh(self, regexes: Collection[str]) -> None:
+        """See to it that the regular expressions are resolved, when it is time."""
+        if refresh_is_due(self.group, regexes, self.groups, self.now):
+            self.timers.append(Timer(refresh_regexes, (self.group.group_id,), 0))
 
     # 3
 
