@@ -43,6 +43,26 @@ def configure(wire: Wire, group_id: str, **configs: str) -> None:
     assert answer.responses[0].error_code == NONE, answer.responses[0].error_message
 
 
+_known: set[str] = set()
+
+
+def await_coordinator(wire: Wire, topics: tuple[str, ...]) -> None:
+    """Apache Kafka's coordinator hears of a new topic a moment after its leaders: wait until it assigns it."""
+    wanted = {name for name in topics if name.startswith("t-")} - _known
+    if not wire.is_kafka or not wanted:
+        return
+    group_id = f"probe-{uuid.uuid4().hex[:12]}"
+
+    def assigned() -> bool:
+        answer = wire.send(joining(group_id, *wanted, member_id="probe"), 1)
+        found = answer.error_code == NONE and len(answer.assignment.topic_partitions) == len(wanted)
+        wire.send(heartbeat_request(group_id, "probe", -1), 1)
+        return found
+
+    wait_for(assigned)
+    _known.update(wanted)
+
+
 class Consumer:
     """One member, on a connection of its own; it does what it is told."""
 
@@ -64,6 +84,7 @@ class Consumer:
         return answer
 
     def join(self, *topics: str, version: int = 1, **fields: Any) -> Any:
+        await_coordinator(self.wire, topics)
         wanted = {"member_id": self.member_id, "instance_id": self.instance} | fields
         return self.send(joining(self.group_id, *topics, **wanted), version)
 
