@@ -235,7 +235,7 @@ def _used(opened: Log) -> None:
         opened.read(opened.start_offset, 1000, opened.end_offset, whole_first=True)
         opened.offset_at(NOW)
         opened.offset_of_newest()
-        opened.records()
+        list(opened.batches())
     except (StorageError, OffsetOutOfRange):
         pass
     batch = build([Record(0, NOW, b"k", b"v")])

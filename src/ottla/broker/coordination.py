@@ -1,23 +1,29 @@
-"""The coordinators' place in the broker: their topic's partitions as logs, the loop's timer as their clock.
+"""The coordinators' place in the broker: their topics' partitions as logs, the loop's timer as their clock.
 
 A coordinator's partition is ours when the metadata says that we lead it. It is read in pieces between other work, so that a
 million committed offsets do not stop the broker; until then its requests answer COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.markers import MarkerWriter
 from ottla.coordinators.groups.cluster import Cluster
-from ottla.coordinators.groups.coordinator import TOPIC, group_coordinator
+from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.offsets import TopicsDeleted, forget_topics
-from ottla.coordinators.runtime import Appended, Runtime
+from ottla.coordinators.runtime import Appended, Ending, Logged, Runtime
+from ottla.coordinators.transactions.coordinator import transaction_coordinator
+from ottla.coordinators.transactions.ending import completed
+from ottla.coordinators.transactions.state import Markers
 from ottla.environment import Cancellable, Clock, Random, Timers
+from ottla.log.log import Appended as Placed
 from ottla.log.log import StorageError
 from ottla.metadata.configs import BrokerValues
-from ottla.metadata.image import Delta, Image, TopicImage
+from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Delta, Image, TopicImage
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
+from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 
@@ -32,34 +38,67 @@ class PartitionLog:
         self._partition = partition
         self._clock = clock
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> Appended:
-        """Append (key, value) pairs as one batch."""
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
+        """Append (key, value) pairs as one batch, of a producer's transaction if one is given."""
+        return self._appended(lambda: self._partition.append_records(list(records), self._clock.wall_ms(), producer))
+
+    def append_marker(self, ending: Ending) -> Appended:
+        """Append the marker that ends a producer's transaction."""
+        return self._appended(
+            lambda: self._partition.append_marker(
+                ending.producer_id,
+                ending.producer_epoch,
+                ending.coordinator_epoch,
+                self._clock.wall_ms(),
+                commit=ending.commit,
+                new_epoch=ending.new_epoch,
+            )
+        )
+
+    def _appended(self, append: Callable[[], Placed]) -> Appended:
         try:
-            appended = self._partition.append_records(list(records), self._clock.wall_ms())
+            placed = append()
         except StorageError as cause:
             _logger.error("%s", cause)
             return Appended(KAFKA_STORAGE_ERROR)
-        if appended.error_code != NONE:
-            return Appended(appended.error_code)
+        if placed.error_code != NONE:
+            return Appended(placed.error_code)
         return Appended(NONE, self._partition.log.end_offset)
 
     def committed_offset(self) -> int:
         """The high watermark (exclusive)."""
         return self._partition.log.high_watermark
 
-    def read(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Every record, oldest first."""
-        return ((record.key, record.value) for record in self._partition.log.records())
+    def read(self) -> Iterator[Logged]:
+        """Every record and marker, oldest first."""
+        for header, records in self._partition.log.batches():
+            producer_id = header.producer_id if header.is_transactional else -1
+            if not header.is_control:
+                for record in records:
+                    yield Logged(record.key, record.value, producer_id)
+            elif records:
+                kind = read_marker(records[0].key, records[0].value).type
+                if kind in (ABORT, COMMIT):
+                    yield Logged(None, None, producer_id, kind == COMMIT)
 
 
 class Coordination:
     """The coordinators of this broker, and what keeps them going.
 
-    groups  the group coordinator: `groups.run(group_id, operation, request)`
+    groups        the group coordinator: `groups.run(group_id, operation, request)`
+    transactions  the transaction coordinator: `transactions.run(transactional_id, operation, request)`
     """
 
     def __init__(
-        self, node_id: int, values: BrokerValues, clock: Clock, random: Random, timers: Timers, replicas: Replicas
+        self,
+        node_id: int,
+        values: BrokerValues,
+        clock: Clock,
+        random: Random,
+        timers: Timers,
+        replicas: Replicas,
+        transaction_version: Callable[[], int],
+        new_producer_id: Callable[[], int],
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -69,13 +108,21 @@ class Coordination:
         self._alarm_at = 0
         self._cluster = Cluster(node_id)
         self.groups = group_coordinator(values, clock, random, self._cluster, self._ring_at)
+        self.markers = MarkerWriter(replicas, self.groups, clock, timers)
+        self.transactions = transaction_coordinator(
+            values, clock, transaction_version, new_producer_id, self._write_markers, self._ring_at
+        )
+        self._runtimes: dict[str, Runtime[Any]] = {
+            OFFSETS_TOPIC: self.groups,
+            TRANSACTION_STATE_TOPIC: self.transactions,
+        }
 
     def load(self, image: Image) -> None:
-        """Take over what the metadata gives us at the start."""
+        """Take over what the metadata gives us at the start: offsets before transactions, whose markers may go there."""
         self._cluster.advance(image)
-        topic = image.topics.get(TOPIC)
-        if topic is not None:
-            self._lead(topic)
+        for name in self._runtimes:
+            if name in image.topics:
+                self._lead(image.topics[name])
 
     def apply(self, delta: Delta) -> None:
         """Follow a change of the metadata."""
@@ -83,24 +130,32 @@ class Coordination:
         for groups in self.groups.states() if changed else ():
             groups.topics_changed(changed)
         for topic in delta.deleted:
-            if topic.name == TOPIC:
+            if topic.name in self._runtimes:
                 for index in range(len(topic.partitions)):
-                    self.groups.unload(index)
+                    self._runtimes[topic.name].unload(index)
         gone = frozenset(topic.name for topic in delta.deleted)
         for index in self.groups.active_partitions() if gone else ():
             self.groups.run_on(index, forget_topics, TopicsDeleted(gone))
         for topic in delta.changed:
-            if topic.name == TOPIC:
+            if topic.name in self._runtimes:
                 self._lead(topic)
 
     def close(self) -> None:
         """No more timers."""
+        self.markers.close()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
 
+    def _write_markers(self, partition: int, markers: Markers) -> None:
+        """The end of a transaction is decided, in a partition of __transaction_state."""
+        log = self._replicas.find(TRANSACTION_STATE_TOPIC, partition)
+        if log is not None:
+            epoch = log.leader_epoch
+            self.markers.write(markers, epoch, lambda: self.transactions.run_on(partition, completed, markers))
+
     def _lead(self, topic: TopicImage) -> None:
-        runtime = self.groups
+        runtime = self._runtimes[topic.name]
         runtime.partitions = len(topic.partitions)
         for index, placed in enumerate(topic.partitions):
             partition = self._replicas.find(topic.name, index)
@@ -109,17 +164,18 @@ class Coordination:
             elif not runtime.leads(index):
                 runtime.load(index, PartitionLog(partition, self._clock))
                 partition.watchers.add(partial(runtime.committed, index))
-                self._load_on(runtime, index)
+                self._load_on(topic.name, index)
 
-    def _load_on(self, runtime: Runtime[Any], index: int) -> None:
+    def _load_on(self, topic: str, index: int) -> None:
+        runtime = self._runtimes[topic]
         try:
             loaded = runtime.load_more(index, _RECORDS_A_TURN)
         except StorageError as cause:
-            _logger.error("cannot load %s-%d: %s", TOPIC, index, cause)
+            _logger.error("cannot load %s-%d: %s", topic, index, cause)
             runtime.unload(index)
             return
         if not loaded:
-            self._timers.call_later(0, partial(self._load_on, runtime, index))
+            self._timers.call_later(0, partial(self._load_on, topic, index))
 
     def _ring_at(self, deadline_ms: int) -> None:
         """See to it that `advance` runs at `deadline_ms`, of the clock that never goes back."""
@@ -133,8 +189,10 @@ class Coordination:
     def _ring(self) -> None:
         self._alarm = None
         try:
-            self.groups.advance(self._clock.now_ms())
+            for runtime in self._runtimes.values():
+                runtime.advance(self._clock.now_ms())
         finally:
-            deadline = self.groups.next_deadline()
-            if deadline is not None:
-                self._ring_at(deadline)
+            for runtime in self._runtimes.values():
+                deadline = runtime.next_deadline()
+                if deadline is not None:
+                    self._ring_at(deadline)

@@ -33,7 +33,8 @@ from ottla.log.store import DiskStore
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, NewTopic, found_cluster, stored_cluster_id
-from ottla.metadata.image import OFFSETS_TOPIC, BrokerImage, Delta, Image, TopicImage
+from ottla.metadata.features import feature_level
+from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerImage, Delta, Image, TopicImage
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 from ottla.replication.replicas import Replicas
@@ -97,7 +98,14 @@ class Broker:
             from ottla.broker.coordination import Coordination
 
             self._coordination = Coordination(
-                self.node_id, self.config, self.clock, self.random, self.timers, self.replicas
+                self.node_id,
+                self.config,
+                self.clock,
+                self.random,
+                self.timers,
+                self.replicas,
+                lambda: feature_level(self.image.features, "transaction.version"),
+                self.new_producer_id,
             )
             self._coordination.load(self.image)
             self.controller.subscribe(self._coordination.apply)
@@ -169,7 +177,7 @@ class Broker:
         self.replicas.load(self.image)
         self.controller.subscribe(self.replicas.apply)
         self.controller.subscribe(self._reconfigure)
-        if OFFSETS_TOPIC in self.image.topics:
+        if {OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC} & self.image.topics.keys():
             _ = self.coordination
 
     def _open_directories(self) -> list[Path]:

@@ -67,6 +67,60 @@ def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
     code = _consumer_commit_error(consumer_group, request) if consumer_group else _commit_error(group, request)
     if code != errors.NONE:
         return Result(answers=((request, refuse_commit(request, code)),))
+    records, response = _records_of(groups, request, now)
+    timers: tuple[Timer, ...] = ()
+    if group is not None and (group.state is State.STABLE or group.state is State.PREPARING_REBALANCE):
+        member = group.members.get(request.member_id)
+        if member is not None:  # a commit shows that the member lives
+            timers = (Timer(expire_session, (group_id, member.member_id), member.session_timeout_ms),)
+    return Result(records, ((request, response),), timers)
+
+
+class TransactionalCommit(NamedTuple):
+    """A commit that counts once the transaction of `producer` (id, epoch) is committed (TxnOffsetCommit)."""
+
+    request: OffsetCommitRequest
+    producer: tuple[int, int]
+
+
+def _refuse_in_transaction(commit: TransactionalCommit, code: int) -> OffsetCommitResponse:
+    return refuse_commit(commit.request, code)
+
+
+@operation(_refuse_in_transaction)
+def commit_in_transaction(groups: Groups, commit: TransactionalCommit, now: Millis) -> Result:
+    """Remember, for when its transaction is committed, how far a group has read. Topics are named.
+
+    Members are checked if the commit names one: older clients do not (KIP-447).
+    """
+    request = commit.request
+    group = groups.groups.get(request.group_id)
+    consumer_group = None if group is not None else groups.consumer_groups.get(request.group_id)
+    if consumer_group is not None:
+        code = _consumer_commit_error(consumer_group, request)
+    else:
+        code = _transactional_commit_error(group, request)
+    if code != errors.NONE:
+        return Result(answers=((commit, refuse_commit(request, code)),))
+    records, response = _records_of(groups, request, now)
+    return Result(records, ((commit, response),), producer=commit.producer)
+
+
+def _transactional_commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> int:
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        return errors.NONE if generation < 0 else errors.ILLEGAL_GENERATION
+    if generation < 0 and (group.is_empty or not (request.member_id or request.group_instance_id is not None)):
+        return errors.NONE
+    code = group.check_member(request.member_id, request.group_instance_id)
+    if code != errors.NONE:
+        return code
+    return errors.NONE if generation == group.generation else errors.ILLEGAL_GENERATION
+
+
+def _records_of(groups: Groups, request: OffsetCommitRequest, now: Millis) -> tuple[list[Record], OffsetCommitResponse]:
+    """The records of a commit that may be, and its answer."""
+    group_id = request.group_id
     expires, version = -1, OFFSET_COMMIT_VERSION
     if request.retention_time_ms >= 0:
         expires, version = now + request.retention_time_ms, OFFSET_COMMIT_VERSION_WITH_EXPIRY
@@ -93,12 +147,7 @@ def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
             )
             records.append(Record(OffsetCommitKey(group=group_id, topic=name, partition=index), value, version))
             answers.append(OffsetCommitResponsePartition(partition_index=index))
-    timers: tuple[Timer, ...] = ()
-    if group is not None and (group.state is State.STABLE or group.state is State.PREPARING_REBALANCE):
-        member = group.members.get(request.member_id)
-        if member is not None:  # a commit shows that the member lives
-            timers = (Timer(expire_session, (group_id, member.member_id), member.session_timeout_ms),)
-    return Result(records, ((request, OffsetCommitResponse(topics=topics)),), timers)
+    return records, OffsetCommitResponse(topics=topics)
 
 
 def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> int:
@@ -162,6 +211,18 @@ def fetch(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Resu
 
     A partition without an offset, or of a group that does not exist, is not an error: its offset is -1.
     """
+    return _fetch(groups, request, frozenset())
+
+
+@operation(_refuse_fetch)
+def fetch_stable(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Result:
+    """The same, without offsets that an open transaction is about to change: UNSTABLE_OFFSET_COMMIT for those that were asked
+    for (KIP-447).
+    """
+    return _fetch(groups, request, _pending(groups, request.group_id) if groups.pending else frozenset())
+
+
+def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: frozenset[tuple[str, int]]) -> Result:
     group = groups.consumer_groups.get(request.group_id)
     if group is not None and (request.member_id is not None or request.member_epoch >= 0):
         member = group.members.get(request.member_id or "")
@@ -174,14 +235,37 @@ def fetch(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Resu
     topics: list[OffsetFetchResponseTopics] = []
     if request.topics is None:
         for name, partitions in offsets.items():
-            answers = [_fetched(index, value) for index, value in partitions.items()]
+            answers = [_fetched(index, value) for index, value in partitions.items() if (name, index) not in pending]
             topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
     else:
         for topic in request.topics:
             partitions = offsets.get(topic.name, {})
-            answers = [_fetched(index, partitions.get(index)) for index in topic.partition_indexes]
+            answers = [
+                _unstable(index) if (topic.name, index) in pending else _fetched(index, partitions.get(index))
+                for index in topic.partition_indexes
+            ]
             topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     return Result(answers=((request, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)),))
+
+
+def _pending(groups: Groups, group_id: str) -> frozenset[tuple[str, int]]:
+    """(topic, partition) of the offsets that open transactions commit for a group."""
+    return frozenset(
+        (topic, partition)
+        for offsets in groups.pending.values()
+        for group, topic, partition in offsets
+        if group == group_id
+    )
+
+
+def _unstable(index: int) -> OffsetFetchResponsePartitions:
+    """A transaction may be about to change the offset: the consumer is to ask again (KIP-447)."""
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=NO_OFFSET,
+        metadata="",
+        error_code=errors.UNSTABLE_OFFSET_COMMIT,
+    )
 
 
 def _fetched(index: int, value: OffsetCommitValue | None) -> OffsetFetchResponsePartitions:
@@ -284,14 +368,14 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
         expired = list(_expired(group, groups, now)) if offsets else []
         records += [offset_tombstone(group_id, topic, partition) for topic, partition in expired]
         left = sum(len(partitions) for partitions in offsets.values()) - len(expired)
-        if left == 0 and group.is_empty and not group.pending_members:
+        if left == 0 and group.is_empty and not group.pending_members and not groups.has_pending(group_id):
             records.append(group_tombstone(group_id))
     for group_id, consumer_group in groups.consumer_groups.items():
         offsets = groups.offsets.get(group_id, {})
         expired = list(_expired_of_consumers(consumer_group, groups, now)) if offsets else []
         records += [offset_tombstone(group_id, topic, partition) for topic, partition in expired]
         left = sum(len(partitions) for partitions in offsets.values()) - len(expired)
-        if left == 0 and consumer_group.is_empty:
+        if left == 0 and consumer_group.is_empty and not groups.has_pending(group_id):
             records += consumer_group.tombstones()
     # A refused append changes nothing: the same records are due again at the next look.
     return Result(records, timers=(again,), refused=lambda groups, code, now: Result(timers=(again,)))
@@ -307,7 +391,7 @@ def _expired(group: ClassicGroup, groups: Groups, now: Millis) -> Iterator[tuple
         if group.is_subscribed(topic):
             continue
         for partition, value in partitions.items():
-            if _is_due(value, since, groups, now):
+            if _is_due(value, since, groups, now) and not groups.is_pending(group.group_id, topic, partition):
                 yield topic, partition
 
 
@@ -315,7 +399,7 @@ def _expired_of_consumers(group: ConsumerGroup, groups: Groups, now: Millis) -> 
     for topic, partitions in groups.offsets[group.group_id].items():
         if not group.is_subscribed(topic):
             for partition, value in partitions.items():
-                if _is_due(value, -1, groups, now):
+                if _is_due(value, -1, groups, now) and not groups.is_pending(group.group_id, topic, partition):
                     yield topic, partition
 
 

@@ -11,6 +11,10 @@ broker leads has a state in memory. What happens to it:
         +-- timers are set
         +-- answers go out when everything appended so far is committed, in order; also those without records, since
             they may tell what an uncommitted record did
+        +-- outgoing messages go to `send` at the same moment: what others are to do about it
+
+Records of an open transaction (offsets that a producer commits with it) are appended as the producer's, and replayed into the
+state with its id; its marker then says what becomes of them.
 
 A request that a result does not answer is parked: a later result, of another request or of a timer, answers it.
 
@@ -68,6 +72,8 @@ class Result(NamedTuple):
     answers  (request, response): the caller's request, or parked ones
     timers   set, moved or taken back once the records are appended
     then     called with (state, now) after the replay: what is to change in memory, or be said, only when the log has it
+    producer (producer id, epoch) of the transaction that the records belong to
+    outgoing for the runtime's `send` once everything appended so far is committed
     refused  called with (state, error code, now) when the append is refused, in place of answering everybody with the error
     """
 
@@ -76,6 +82,8 @@ class Result(NamedTuple):
     timers: Sequence[Timer] = ()
     then: Callable[[Any, Millis], "Result"] | None = None
     refused: Callable[[Any, int, Millis], "Result"] | None = None
+    producer: tuple[int, int] | None = None
+    outgoing: Sequence[Any] = ()
 
 
 NOTHING: Final = Result()
@@ -119,17 +127,42 @@ class Appended(NamedTuple):
     end_offset: int = -1
 
 
+class Logged(NamedTuple):
+    """A record as the log has it: `producer_id` is that of the transaction it belongs to, -1 for none. A marker has no key,
+    and `commit` says how the transaction ended."""
+
+    key: bytes | None
+    value: bytes | None
+    producer_id: int = -1
+    commit: bool | None = None
+
+
+class Ending(NamedTuple):
+    """How the transaction of a producer ends in a partition; `new_epoch` for markers with an epoch of their own (KIP-890)."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    new_epoch: bool
+
+
 class CoordinatorLog(Protocol):
     """A partition of the internal topic as the runtime sees it; the broker implements it over its logs."""
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> Appended:
-        """Append (key, value) pairs as one batch. Every replica may not have it yet: see `committed_offset`."""
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
+        """Append (key, value) pairs as one batch, of a producer's transaction if one is given as (id, epoch). Every replica may
+        not have it yet: see `committed_offset`.
+        """
+
+    def append_marker(self, ending: Ending) -> Appended:
+        """Append the marker that ends a producer's transaction."""
 
     def committed_offset(self) -> int:
         """The high watermark (exclusive). Whoever raises it calls `Runtime.committed` afterwards."""
 
-    def read(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Every record of the partition from the log's start, oldest first."""
+    def read(self) -> Iterator[Logged]:
+        """Every record of the partition from the log's start, oldest first, and the markers between them."""
 
 
 class CoordinatorState(Protocol):
@@ -137,6 +170,12 @@ class CoordinatorState(Protocol):
 
     def replay(self, record: Record) -> None:
         """Take in a record: the only place where logged state changes."""
+
+    def replay_pending(self, record: Record, producer_id: int) -> None:
+        """Take in a record of an open transaction."""
+
+    def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        """The transaction of a producer has ended."""
 
 
 def coordinator_error(code: int) -> int:
@@ -164,14 +203,25 @@ _ACTIVE: Final = 1
 class _Shard(Generic[S]):
     """One partition that this broker leads."""
 
-    __slots__ = ("deferred", "log", "parked", "partition", "phase", "state", "timers", "unread", "written")
+    __slots__ = (
+        "deferred",
+        "log",
+        "outgoing",
+        "parked",
+        "partition",
+        "phase",
+        "state",
+        "timers",
+        "unread",
+        "written",
+    )
 
     def __init__(self, partition: int, state: S, log: CoordinatorLog) -> None:
         self.partition = partition
         self.state = state
         self.log = log
         self.phase = _LOADING
-        self.unread: Iterator[tuple[bytes | None, bytes | None]] | None = None
+        self.unread: Iterator[Logged] | None = None
         self.written = 0
         """The end of what was appended."""
         self.parked: dict[int, tuple[Any, Pending[Any], Callable[[Any, int], Any]]] = {}
@@ -182,6 +232,8 @@ class _Shard(Generic[S]):
         """(end offset, deadline, what to answer) in the order of appending."""
         self.timers: dict[tuple[Any, ...], list[int]] = {}
         """(operation, arguments) -> [deadline, number of its entry in the heap]."""
+        self.outgoing: deque[tuple[int, Sequence[Any]]] = deque()
+        """(end offset, messages) in the order of appending."""
 
 
 class Runtime(Generic[S]):
@@ -197,6 +249,7 @@ class Runtime(Generic[S]):
         clock: Clock,
         alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
         commit_timeout_ms: Millis = 5000,
+        send: Callable[[int, Any], None] = lambda partition, message: None,  # noqa: ARG005
     ) -> None:
         """
         partitions         how many the internal topic has
@@ -204,6 +257,7 @@ class Runtime(Generic[S]):
         decode             key and value as a Record; None for a type of record that a newer release wrote
         loaded             what to do once a partition is loaded: start timers, mostly
         alarm              called with a deadline that is earlier than all that `next_deadline` has named before
+        send               called with (partition, message) for what results have outgoing
         commit_timeout_ms  how long an answer waits for its records to be committed (offsets.commit.timeout.ms)
         """
         self.partitions = partitions
@@ -213,6 +267,7 @@ class Runtime(Generic[S]):
         self._alarm = alarm
         self._clock = clock
         self._commit_timeout_ms = commit_timeout_ms
+        self._send = send
         self._shards: dict[int, _Shard[S]] = {}
         self._heap: list[tuple[Millis, int, int, tuple[Any, ...]]] = []
         """(deadline, number, partition, timer); an entry whose number its timer does not name any more is void."""
@@ -236,16 +291,23 @@ class Runtime(Generic[S]):
         replay, decode = shard.state.replay, self._decode
         for _ in range(records):
             try:
-                key, value = next(shard.unread)
+                logged = next(shard.unread)
             except StopIteration:
                 shard.unread = None
                 shard.phase = _ACTIVE
                 shard.written = shard.log.committed_offset()
                 self._settle(shard, self._loaded(shard.state, self._clock.wall_ms()), {}, self._clock.now_ms())
                 return True
-            record = decode(key, value) if key is not None else None
-            if record is not None:
+            if logged.commit is not None:
+                shard.state.replay_end(logged.producer_id, commit=logged.commit)
+                continue
+            record = decode(logged.key, logged.value) if logged.key is not None else None
+            if record is None:
+                continue
+            if logged.producer_id < 0:
                 replay(record)
+            else:
+                shard.state.replay_pending(record, logged.producer_id)
         return False
 
     def unload(self, partition: int) -> None:
@@ -261,11 +323,14 @@ class Runtime(Generic[S]):
             pending.complete(refuse(request, errors.NOT_COORDINATOR))
 
     def committed(self, partition: int) -> None:
-        """The high watermark of `partition` moved: send the answers that waited for it."""
+        """The high watermark of `partition` moved: send the answers, and what is outgoing, that waited for it."""
         shard = self._shards.get(partition)
-        if shard is None or not shard.deferred:
+        if shard is None or not (shard.deferred or shard.outgoing):
             return
         reached = shard.log.committed_offset()
+        while shard.outgoing and shard.outgoing[0][0] <= reached:
+            for message in shard.outgoing.popleft()[1]:
+                self._send(partition, message)
         while shard.deferred and shard.deferred[0][0] <= reached:
             for _, pending, response, _ in shard.deferred.popleft()[2]:
                 pending.complete(response)
@@ -298,6 +363,7 @@ class Runtime(Generic[S]):
         if (
             not result.records
             and not result.then
+            and not result.outgoing
             and not shard.deferred
             and len(result.answers) == 1
             and result.answers[0][0] is request
@@ -316,6 +382,18 @@ class Runtime(Generic[S]):
             return known
         return pending
 
+    def end_transaction(self, partition: int, ending: Ending) -> int:
+        """Write the marker that ends a producer's transaction in `partition`; returns an error code."""
+        shard = self._shards.get(partition)
+        if shard is None or shard.phase != _ACTIVE:
+            return self.availability(partition)
+        appended = shard.log.append_marker(ending)
+        if appended.error_code != errors.NONE:
+            return appended.error_code
+        shard.written = appended.end_offset
+        shard.state.replay_end(ending.producer_id, commit=ending.commit)
+        return errors.NONE
+
     def leads(self, partition: int) -> bool:
         """Whether this broker is, or is about to be, the coordinator of `partition`."""
         return partition in self._shards
@@ -323,6 +401,11 @@ class Runtime(Generic[S]):
     def states(self) -> list[S]:
         """The states of all loaded partitions, for what looks at all of them (ListGroups)."""
         return [shard.state for shard in self._shards.values() if shard.phase == _ACTIVE]
+
+    def state_of(self, partition: int) -> S | None:
+        """The state of a loaded partition."""
+        shard = self._shards.get(partition)
+        return shard.state if shard is not None and shard.phase == _ACTIVE else None
 
     def active_partitions(self) -> list[int]:
         """The partitions that are loaded."""
@@ -378,17 +461,23 @@ class Runtime(Generic[S]):
     def _settle(self, shard: _Shard[S], result: Result, answered: dict[int, Any], now_ms: Millis, own: int = 0) -> None:
         """Append, replay, set timers, answer. The answer of the request `own` goes into `answered` if it is there at once."""
         if result.records:
-            appended = shard.log.append([record.encoded() for record in result.records])
+            appended = shard.log.append([record.encoded() for record in result.records], result.producer)
             if appended.error_code != errors.NONE:
                 self._refused(shard, result, coordinator_error(appended.error_code), answered, now_ms, own)
                 return
             shard.written = appended.end_offset
             for record in result.records:
-                shard.state.replay(record)
+                if result.producer is None:
+                    shard.state.replay(record)
+                else:
+                    shard.state.replay_pending(record, result.producer[0])
         if result.timers:
             self._set_timers(shard, result.timers, now_ms)
         if result.answers:
             self._answer(shard, result.answers, answered, now_ms, own)
+        if result.outgoing:
+            shard.outgoing.append((shard.written, result.outgoing))
+            self.committed(shard.partition)
         if result.then is not None:
             self._settle(shard, result.then(shard.state, self._clock.wall_ms()), answered, now_ms, own)
 

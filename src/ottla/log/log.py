@@ -31,6 +31,7 @@ from ottla.log.retention import Candidate, expired
 from ottla.log.segment import DELETED, SWAP, DamagedLog, Segment
 from ottla.log.store import Region, Store
 from ottla.protocol.errors import (
+    INVALID_PRODUCER_EPOCH,
     KAFKA_STORAGE_ERROR,
     MESSAGE_TOO_LARGE,
     NONE,
@@ -47,6 +48,7 @@ from ottla.records.validation import prepare
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
+_LOAD_BYTES: Final = 1 << 20
 _NOT_THE_DISK: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
 """What an operation on a file may fail with although the disk is well."""
 
@@ -230,13 +232,40 @@ class Log:
         return self.append(rebuilt.batch, 0, len(rebuilt.batch), leader_epoch, now_ms)
 
     def append_records(
-        self, records: list[tuple[bytes | None, bytes | None]], leader_epoch: int, now_ms: int
+        self,
+        records: list[tuple[bytes | None, bytes | None]],
+        leader_epoch: int,
+        now_ms: int,
+        producer: tuple[int, int] | None = None,
     ) -> Appended:
-        """Append (key, value) pairs of the broker itself as one batch; a value of None is a tombstone."""
-        batch = build([Record(at, now_ms, key, value) for at, (key, value) in enumerate(records)])
+        """Append (key, value) pairs of the broker itself as one batch; a value of None is a tombstone.
+
+        producer  (id, epoch) of the transaction that they belong to: what a coordinator writes for a client, without sequences
+        """
+        if producer is not None and self.producers.is_fenced(*producer):
+            return Appended(-1, -1, INVALID_PRODUCER_EPOCH)
+        first = 0 if producer is None else self.end_offset
+        listed = [Record(first + at, now_ms, key, value) for at, (key, value) in enumerate(records)]
+        if producer is None:
+            batch = build(listed)
+        else:
+            batch = build(
+                listed,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                base_sequence=0,
+                transactional=True,
+                base_offset=first,
+                leader_epoch=leader_epoch,
+            )
         if len(batch) > self.config.max_message_bytes:
             return Appended(-1, -1, MESSAGE_TOO_LARGE)
-        return self.append(batch, 0, len(batch), leader_epoch, now_ms)
+        if producer is None:
+            return self.append(batch, 0, len(batch), leader_epoch, now_ms)
+        header = read_header(batch, 0)
+        self._write(header, (batch,), len(batch), leader_epoch, now_ms)
+        self.producers.appended(header, first)
+        return Appended(first)
 
     def append_marker(
         self,
@@ -460,21 +489,23 @@ class Log:
             marks.append((self.end_offset, marks[-1][1]))
         return [max(base, self.start_offset) for base, at in reversed(marks) if timestamp == -1 or at <= timestamp]
 
-    def records(self) -> list[Record]:
-        """Every record from the log start offset on, decoded: for a coordinator that loads. Raises StorageError."""
-        found: list[Record] = []
+    def batches(self) -> Iterator[tuple[BatchHeader, list[Record]]]:
+        """Every batch from the log start offset to the log end, decoded: for a coordinator that loads. Raises StorageError."""
         offset = self.start_offset
         while offset < self.end_offset:
-            region = self.read(offset, 4 << 20, self.end_offset, whole_first=True)
+            region = self.read(offset, _LOAD_BYTES, self.end_offset, whole_first=True)
             if region is None:
-                break
+                return
             data = region.read()
+            position = 0
             try:
-                found += records_of(data)
-                offset = self._next_offset(data)
+                while position < len(data):
+                    header = read_header(data, position)
+                    records = records_of(data[position : header.end]) if header.count else []
+                    yield header, [record for record in records if record.offset >= self.start_offset]
+                    position, offset = header.end, header.next_offset
             except CorruptRecords as cause:
                 raise StorageError(f"{self.directory}: {cause}") from cause
-        return [record for record in found if record.offset >= self.start_offset]
 
     @staticmethod
     def _next_offset(data: bytes) -> int:

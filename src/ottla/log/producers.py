@@ -132,6 +132,11 @@ class ProducerStates:
             return INVALID_TXN_STATE, None
         return NONE, None
 
+    def is_fenced(self, producer_id: int, epoch: int) -> bool:
+        """Whether a newer epoch of the producer is known."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and epoch < producer.epoch
+
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, new_epoch: bool) -> int:
         """Whether the marker of a transaction may be appended, as an error code.
 

@@ -25,6 +25,8 @@ FEATURES: Final = (
     Feature("metadata.version", 7, 33, 33),
     # Consumer groups (KIP-848).
     Feature("group.version", 0, 1, 1),
+    # Transactions with an epoch of their own each (KIP-890); 1 lets records have tagged fields.
+    Feature("transaction.version", 0, 2, 2),
 )
 
 
@@ -54,6 +56,11 @@ def finalized(stored: Mapping[str, int]) -> Iterator[tuple[str, int]]:
         level = min(stored.get(each.name, each.level), each.highest)
         if level > 0:
             yield each.name, level
+
+
+def feature_level(stored: Mapping[str, int], name: str) -> int:
+    """The level of a feature, 0 when it is off; `stored` as for `finalized`."""
+    return dict(finalized(stored)).get(name, 0)
 
 
 def updated(stored: Mapping[str, int], updates: Sequence[Update], node_id: int) -> dict[str, int]:

@@ -13,7 +13,9 @@ from ottla.security.scram import ScramCredential
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, "__transaction_state", "__share_group_state"))
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC))
 
 
 class PartitionImage(NamedTuple):

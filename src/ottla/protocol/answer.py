@@ -19,7 +19,7 @@ class Pending(Generic[R]):
     def __init__(self) -> None:
         self.done = False
         self._response: R | None = None
-        self._listener: Callable[[R], None] | None = None
+        self._listener: Callable[[R], object] | None = None
 
     def complete(self, response: R) -> None:
         """Answer. A second answer is a bug of the caller and raises RuntimeError."""
@@ -31,7 +31,14 @@ class Pending(Generic[R]):
         else:
             self._listener(response)
 
-    def listen(self, listener: Callable[[R], None]) -> None:
+    def follow(self, answer: "Answer[R]") -> None:
+        """Answer as `answer` does, now or later."""
+        if isinstance(answer, Pending):
+            answer.listen(self.complete)
+        else:
+            self.complete(answer)
+
+    def listen(self, listener: Callable[[R], object]) -> None:
         """Call `listener(response)` when the response is there."""
         if self.done:
             assert self._response is not None

@@ -66,9 +66,16 @@ class Partition:
         self.advance()
         return appended
 
-    def append_records(self, records: list[tuple[bytes | None, bytes | None]], now_ms: int) -> Appended:
-        """Append (key, value) pairs of the broker itself as one batch. Raises StorageError."""
-        appended = self.log.append_records(records, self.leader_epoch, now_ms)
+    def append_records(
+        self,
+        records: list[tuple[bytes | None, bytes | None]],
+        now_ms: int,
+        producer: tuple[int, int] | None = None,
+    ) -> Appended:
+        """Append (key, value) pairs of the broker itself as one batch, of a producer's transaction if one is given as (id,
+        epoch). Raises StorageError.
+        """
+        appended = self.log.append_records(records, self.leader_epoch, now_ms, producer)
         self.advance()
         return appended
 

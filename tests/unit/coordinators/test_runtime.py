@@ -9,6 +9,7 @@ from ottla.coordinators.groups.records import decode_record, group_tombstone
 from ottla.coordinators.runtime import (
     NOTHING,
     Appended,
+    Logged,
     Operation,
     Record,
     Result,
@@ -40,6 +41,12 @@ class Names:
 
     def replay(self, record: Record) -> None:
         self.names.append(getattr(record.key, "group"))  # noqa: B009
+
+    def replay_pending(self, record: Record, producer_id: int) -> None:
+        self.names.append(f"{getattr(record.key, 'group')} of {producer_id}")  # noqa: B009
+
+    def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        self.names.append(f"{producer_id} {'committed' if commit else 'aborted'}")
 
 
 @operation(lambda request, code: [f"refused {code}"])
@@ -123,7 +130,7 @@ def test_records_are_replayed_before_the_answer() -> None:
 def test_loading_goes_in_pieces_and_refuses_meanwhile() -> None:
     log = MemoryLog()
     Desk(log).load().runtime.run("k", write, Ask(("a", "b", "c")))
-    log.records.insert(1, (b"\x7f\x00 a type of a newer release", b"x"))
+    log.logged.insert(1, Logged(b"\x7f\x00 a type of a newer release", b"x"))
     desk = Desk(log)
     assert desk.runtime.run("k", write, Ask()) == [f"refused {errors.NOT_COORDINATOR}"]
     desk.runtime.load(0, log)

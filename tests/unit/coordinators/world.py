@@ -7,7 +7,7 @@ from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.coordinator import loaded
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
-from ottla.coordinators.runtime import Appended, Operation, Runtime
+from ottla.coordinators.runtime import Appended, Ending, Logged, Operation, Runtime
 from ottla.protocol.answer import Pending
 from ottla.protocol.errors import NONE
 from ottla.protocol.schema import RequestContext
@@ -20,40 +20,51 @@ class MemoryLog:
     """A partition in memory. `fails_with` refuses appends; `holds` keeps them uncommitted."""
 
     def __init__(self) -> None:
-        self.records: list[tuple[bytes, bytes | None]] = []
+        self.logged: list[Logged] = []
         self.batches: list[int] = []
         self.fails_with = NONE
         self.holds = False
         self._committed = 0
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> Appended:
+    @property
+    def records(self) -> list[tuple[bytes, bytes | None]]:
+        """Key and value of what was appended, markers left out."""
+        return [(each.key, each.value) for each in self.logged if each.key is not None]
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
+        return self._append([Logged(key, value, producer[0] if producer else -1) for key, value in records])
+
+    def append_marker(self, ending: Ending) -> Appended:
+        return self._append([Logged(None, None, ending.producer_id, ending.commit)])
+
+    def _append(self, logged: list[Logged]) -> Appended:
         if self.fails_with != NONE:
             return Appended(self.fails_with)
-        self.records += records
-        self.batches.append(len(records))
+        self.logged += logged
+        self.batches.append(len(logged))
         if not self.holds:
-            self._committed = len(self.records)
-        return Appended(NONE, len(self.records))
+            self._committed = len(self.logged)
+        return Appended(NONE, len(self.logged))
 
     def committed_offset(self) -> int:
         return self._committed
 
     def release(self) -> None:
         self.holds = False
-        self._committed = len(self.records)
+        self._committed = len(self.logged)
 
     def compact(self, *, drop_tombstones: bool) -> None:
         """Keep the newest record of every key, in the order in which they stand."""
-        newest = {key: place for place, (key, _) in enumerate(self.records)}
-        self.records = [
-            (key, value)
-            for place, (key, value) in enumerate(self.records)
-            if newest[key] == place and not (drop_tombstones and value is None)
+        newest = {each.key: place for place, each in enumerate(self.logged)}
+        self.logged = [
+            each
+            for place, each in enumerate(self.logged)
+            if newest[each.key] == place and not (drop_tombstones and each.value is None)
         ]
-        self._committed = len(self.records)
+        self._committed = len(self.logged)
 
-    def read(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        return iter(list(self.records))
+    def read(self) -> Iterator[Logged]:
+        return iter(list(self.logged))
 
 
 class VirtualClock:

@@ -46,7 +46,7 @@ def compact(log: Log, now_ms: int = NOW) -> int:
 
 
 def content(log: Log) -> dict[int, tuple[bytes | None, bytes | None]]:
-    return {record.offset: (record.key, record.value) for record in log.records()}
+    return {record.offset: (record.key, record.value) for _, records in log.batches() for record in records}
 
 
 def newest(pairs: list[tuple[bytes, bytes | None]], clean: int) -> dict[int, tuple[bytes, bytes | None]]:
@@ -101,7 +101,7 @@ def test_tombstones_stay_until_their_horizon(tmp_path: Path) -> None:
     assert region is not None
     header = scan(region.read()).batches[0]
     assert (header.attributes & DELETE_HORIZON, header.base_timestamp) == (DELETE_HORIZON, NOW + DAY)
-    (tombstone,) = [record for record in log.records() if record.offset == 2]
+    (tombstone,) = [record for _, records in log.batches() for record in records if record.offset == 2]
     assert tombstone.timestamp == NOW
     for now, there in ((NOW + DAY - 1, True), (NOW + DAY, False)):
         for _ in range(2):

@@ -167,7 +167,7 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.log.end_offset == self.end
         assert self.log.start_offset == 0
         assert self.log.recovery_point <= self.end
-        assert self.log.records() == self.records
+        assert [record for _, records in self.log.batches() for record in records] == self.records
 
     def teardown(self) -> None:
         self.log.close(clean=False)

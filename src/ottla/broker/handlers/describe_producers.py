@@ -57,6 +57,7 @@ def _described(topic: str, index: int, broker: "Broker") -> PartitionResponse:
             last_sequence=producer.last_sequence,
             last_timestamp=producer.timestamp,
             coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.transaction_start,
         )
         for producer in partition.log.producers.active()
     ]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.dispatch import handles
 from ottla.coordinators.partitions import partition_of
+from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, error
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 _logger = logging.getLogger("ottla.broker")
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-_TOPICS: Final = {0: OFFSETS_TOPIC, 1: "__transaction_state", 2: "__share_group_state"}
+_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_STATE_TOPIC}
 _SHARE: Final = 2
 _FIRST_WITH_SHARE: Final = 6
 _FIRST_WITH_SEVERAL: Final = 4

@@ -1,27 +1,31 @@
-"""InitProducerId: a producer id for an idempotent producer.
+"""InitProducerId: a producer id for an idempotent producer, or id and epoch for a transactional one (KIP-98, KIP-360).
 
 Behaviour
     no transactional id    a new id, epoch 0; ids are given out once, even after a crash
-    an id and epoch given  the same as none: without a transactional id nothing is known of them; only one of the two:
+    an id and epoch given  without a transactional id the same as none: nothing is known of them; only one of the two:
                            INVALID_REQUEST
-    a transactional id     empty: INVALID_REQUEST; any other: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take as
-                           final, as long as this broker has no transaction coordinator
+    a transactional id     empty: INVALID_REQUEST; else the coordinator's word (`coordinators/transactions/producers.py`)
+    a timeout below 1 or above transaction.max.timeout.ms   INVALID_TRANSACTION_TIMEOUT
 
 Versions
     2  flexible
     3  the producer's own id and epoch (KIP-360)
+    4  PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
     5  TRANSACTION_ABORTABLE (KIP-890)
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.protocol.answer import Answer
-from ottla.protocol.errors import INVALID_REQUEST, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+from ottla.coordinators.transactions.producers import init_producer_id as operation
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import INVALID_PRODUCER_EPOCH, INVALID_REQUEST, PRODUCER_FENCED
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
+
+_FIRST_WITH_FENCED: Final = 4
 
 
 @handles(InitProducerIdRequest)
@@ -30,5 +34,20 @@ def init_producer_id(request: InitProducerIdRequest, broker: "Broker") -> Answer
         return InitProducerIdResponse(error_code=INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=broker.new_producer_id(), producer_epoch=0)
-    code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else INVALID_REQUEST
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    if not request.transactional_id:
+        return InitProducerIdResponse(error_code=INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
+    answer = broker.coordination.transactions.run(request.transactional_id, operation, request)
+    if request.context.version >= _FIRST_WITH_FENCED:
+        return answer
+    if isinstance(answer, Pending):
+        told = Pending[InitProducerIdResponse]()
+        answer.listen(lambda response: told.complete(_told(response)))
+        return told
+    return _told(answer)
+
+
+def _told(response: InitProducerIdResponse) -> InitProducerIdResponse:
+    """As a client that does not know PRODUCER_FENCED is told."""
+    if response.error_code == PRODUCER_FENCED:
+        response.error_code = INVALID_PRODUCER_EPOCH
+    return response

@@ -24,8 +24,9 @@ Versions
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.find_coordinator import OFFSETS_TOPIC, provide_internal_topic
+from ottla.broker.handlers.find_coordinator import provide_internal_topic
 from ottla.coordinators import offsets
+from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.offset_commit import (
@@ -47,26 +48,24 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 def offset_commit(request: OffsetCommitRequest, broker: "Broker") -> Answer[OffsetCommitResponse]:
     if request.context.version == 0:
         provide_internal_topic(OFFSETS_TOPIC, broker)
-    refused = [_refused_partitions(topic, request.context.version, broker.image) for topic in request.topics]
+    refused = [refused_partitions(topic, request.context.version, broker.image) for topic in request.topics]
     if not any(refused):
         return broker.groups.run(request.group_id, offsets.commit, request)
     asked = request.topics
     request.topics = [
-        _without(topic, codes)
-        for topic, codes in zip(asked, refused, strict=True)
-        if len(codes) < len(topic.partitions)
+        without(topic, codes) for topic, codes in zip(asked, refused, strict=True) if len(codes) < len(topic.partitions)
     ]
     if not request.topics:
-        return _merged(asked, refused, OffsetCommitResponse())
+        return merged(asked, refused, OffsetCommitResponse())
     answer = broker.groups.run(request.group_id, offsets.commit, request)
     if not isinstance(answer, Pending):
-        return _merged(asked, refused, answer)
+        return merged(asked, refused, answer)
     whole = Pending[OffsetCommitResponse]()
-    answer.listen(lambda response: whole.complete(_merged(asked, refused, response)))
+    answer.listen(lambda response: whole.complete(merged(asked, refused, response)))
     return whole
 
 
-def _refused_partitions(topic: OffsetCommitRequestTopic, version: int, image: "Image") -> dict[int, int]:
+def refused_partitions(topic: OffsetCommitRequestTopic, version: int, image: "Image") -> dict[int, int]:
     """The error of each partition (by its place in the list) that cannot have offsets. Fills in the name or the id."""
     by_id = version >= _FIRST_WITH_TOPIC_IDS
     known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
@@ -81,13 +80,13 @@ def _refused_partitions(topic: OffsetCommitRequestTopic, version: int, image: "I
     }
 
 
-def _without(topic: OffsetCommitRequestTopic, refused: dict[int, int]) -> OffsetCommitRequestTopic:
+def without(topic: OffsetCommitRequestTopic, refused: dict[int, int]) -> OffsetCommitRequestTopic:
     """The topic without its refused partitions."""
     kept = [each for place, each in enumerate(topic.partitions) if place not in refused]
     return OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=kept)
 
 
-def _merged(
+def merged(
     asked: list[OffsetCommitRequestTopic], refused: list[dict[int, int]], committed: OffsetCommitResponse
 ) -> OffsetCommitResponse:
     """The answer in the order of the request: what was refused here, and what the coordinator said."""

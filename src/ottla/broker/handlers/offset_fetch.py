@@ -20,9 +20,10 @@ Versions
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.find_coordinator import OFFSETS_TOPIC, provide_internal_topic
+from ottla.broker.handlers.find_coordinator import provide_internal_topic
 from ottla.coordinators import offsets
 from ottla.coordinators.runtime import gather
+from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_ID
 from ottla.protocol.messages.offset_fetch import (
@@ -53,21 +54,24 @@ def offset_fetch(request: OffsetFetchRequest, broker: "Broker") -> Answer[Offset
         provide_internal_topic(OFFSETS_TOPIC, broker)
     if version < _FIRST_WITH_GROUPS:
         group = OffsetFetchRequestGroup(group_id=request.group_id, topics=_as_topics(request))
-        return gather([_fetched(group, broker)], lambda groups: _single(request, groups[0]))
+        return gather([_fetched(group, request, broker)], lambda groups: _single(request, groups[0]))
     if version < _FIRST_WITH_TOPIC_IDS:
-        return gather([_fetched(group, broker) for group in request.groups], _several)
+        return gather([_fetched(group, request, broker) for group in request.groups], _several)
     image = broker.image
     asked = [group.topics for group in request.groups]
     for group in request.groups:
         group.topics = _named(group.topics, image)
     return gather(
-        [_fetched(group, broker) for group in request.groups],
+        [_fetched(group, request, broker) for group in request.groups],
         lambda groups: _several([_with_ids(*pair, image) for pair in zip(groups, asked, strict=True)]),
     )
 
 
-def _fetched(group: OffsetFetchRequestGroup, broker: "Broker") -> Answer[OffsetFetchResponseGroup]:
-    return broker.groups.run(group.group_id, offsets.fetch, group)
+def _fetched(
+    group: OffsetFetchRequestGroup, request: OffsetFetchRequest, broker: "Broker"
+) -> Answer[OffsetFetchResponseGroup]:
+    operation = offsets.fetch_stable if request.require_stable else offsets.fetch
+    return broker.groups.run(group.group_id, operation, group)
 
 
 def _several(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:

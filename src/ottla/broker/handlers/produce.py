@@ -9,8 +9,10 @@ Behaviour
     null records                  INVALID_RECORD (Kafka 4.4 never answers them)
     a batch that is not right     Kafka's code and text, with the records that were refused (KIP-467)
     a repeated idempotent batch   success, with the offset it had
-    transactional batches         INVALID_TXN_STATE, as long as no transaction can be open here; without a transactional id
-                                  TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    a transactional batch         the first of a transaction in a partition is verified with the coordinator (KIP-890), which
+                                  from version 12 on adds the partition; without a transactional id
+                                  TRANSACTIONAL_ID_AUTHORIZATION_FAILED, with an empty one INVALID_REQUEST, of several producers
+                                  INVALID_PRODUCER_ID_MAPPING
     the disk fails                KAFKA_STORAGE_ERROR
 
 Versions
@@ -20,6 +22,8 @@ Versions
     7  zstd
     8  record errors
     10 the current leader (KIP-951)
+    11 TRANSACTION_ABORTABLE (KIP-890)
+    12 transaction.version 2: partitions are added to the transaction here
     13 topic ids
 """
 
@@ -28,15 +32,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.dispatch import Positions, handles
+from ottla.broker.verification import Client, verified
 from ottla.broker.waiting import DelayedAnswer
+from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.log.log import Appended, StorageError
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    INVALID_PRODUCER_ID_MAPPING,
     INVALID_RECORD,
+    INVALID_REQUEST,
     INVALID_REQUIRED_ACKS,
     INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
     NONE,
+    NOT_COORDINATOR,
+    NOT_ENOUGH_REPLICAS,
     REQUEST_TIMED_OUT,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
@@ -56,20 +69,102 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
-_ATTRIBUTES_LOW: Final = 22
-_TRANSACTIONAL: Final = 0x10
 _MAGIC: Final = 16
+_ATTRIBUTES_LOW: Final = 22
+_PRODUCER_ID: Final = 43
+_PRODUCER_EPOCH: Final = 51
+_BASE_SEQUENCE: Final = 53
+"""Where these fields begin in a batch."""
+_TRANSACTIONAL: Final = 0x10
+_MAGIC_WITH_TRANSACTIONS: Final = 2
 _FIRST_WITH_BATCHES_ONLY: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
+_FIRST_THAT_ABORTS: Final = 11
+_FIRST_THAT_ADDS: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
+_NO_CODES: Final[Codes] = {}
+Place = tuple[str, int]
+Producer = tuple[int, int]
+_TEMPORARY: Final = frozenset((NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS))
 
 
 @handles(ProduceRequest, positions=True)
 def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | None:
+    transactional_id, acks, _, _ = request.fields
+    if transactional_id is None or acks not in (-1, 0, 1):
+        return _append_all(request, broker, _NO_CODES)
+    wanted, codes = _unverified(request, broker)
+    if wanted is None:
+        return _append_all(request, broker, codes)
+    version = request.context.version
+    client = (
+        Client.ADDS_IMPLICITLY
+        if version >= _FIRST_THAT_ADDS
+        else Client.ABORTS
+        if version >= _FIRST_THAT_ABORTS
+        else Client.OLD
+    )
+    answer = verified(broker, wanted, client)
+    if not isinstance(answer, Pending):
+        return _append_all(request, broker, answer)
+    whole = Pending[ProduceResponse]()
+
+    def go_on(codes: Codes) -> None:
+        appended = _append_all(request, broker, codes)
+        if appended is not None:
+            whole.follow(appended)
+
+    answer.listen(go_on)
+    return whole if acks != 0 else None
+
+
+def _unverified(request: Positions, broker: "Broker") -> tuple[PartitionsOf | None, Codes]:
+    """The partitions whose transactional batches are the first of their transaction there, None when there is nothing to ask;
+    and the codes that need no asking.
+    """
+    transactional_id, _, _, topics = request.fields
+    frame = request.frame
+    by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
+    find = broker.replicas.find_by_id if by_id else broker.replicas.find
+    batches: list[tuple[Place, Producer]] = []
+    places: set[Place] = set()
+    for name, topic_id, partitions in topics:
+        for index, records in partitions:
+            if not _is_transactional(frame, records):
+                continue
+            start = records[0]
+            producer = (
+                int.from_bytes(frame[start + _PRODUCER_ID : start + _PRODUCER_EPOCH], "big", signed=True),
+                int.from_bytes(frame[start + _PRODUCER_EPOCH : start + _BASE_SEQUENCE], "big", signed=True),
+            )
+            partition = find(topic_id if by_id else name, index)
+            if partition is None:
+                continue
+            batches.append(((partition.topic, index), producer))
+            if not partition.log.producers.has_open_transaction(*producer):
+                places.add((partition.topic, index))
+    if len({producer_id for _, (producer_id, _) in batches}) > 1:
+        return None, {place: INVALID_PRODUCER_ID_MAPPING for place, _ in batches}
+    if not transactional_id:
+        return None, {place: INVALID_REQUEST for place, _ in batches}
+    if not places:
+        return None, _NO_CODES
+    return PartitionsOf(transactional_id, *batches[-1][1], frozenset(places)), _NO_CODES
+
+
+def _is_transactional(frame: bytes, records: tuple[int, int] | None) -> bool:
+    if records is None or records[1] - records[0] <= _BASE_SEQUENCE:
+        return False
+    return frame[records[0] + _MAGIC] == _MAGIC_WITH_TRANSACTIONS and bool(
+        frame[records[0] + _ATTRIBUTES_LOW] & _TRANSACTIONAL
+    )
+
+
+def _append_all(request: Positions, broker: "Broker", codes: Codes) -> Answer[ProduceResponse] | None:
+    """Append what may be; `codes` says what is wrong with transactional batches of (topic, partition)."""
     transactional_id, acks, timeout_ms, topics = request.fields
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     find = broker.replicas.find_by_id if by_id else broker.replicas.find
-    transactional = INVALID_TXN_STATE if transactional_id else TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     responses = []
     first_error = NONE
     unsettled: list[_Unsettled] = []
@@ -84,7 +179,7 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
                     code = _absence(broker, name, topic_id, index, by_id=by_id)
                     answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
                 else:
-                    answer = _append(request, partition, records, broker, transactional)
+                    answer = _append(request, partition, records, broker, codes, transactional_id is None)
                     log = partition.log
                     if log.high_watermark != log.end_offset and answer.error_code == NONE:
                         unsettled.append(_Unsettled(partition, log.end_offset, answer))
@@ -145,23 +240,38 @@ def _append(
     partition: "Partition",
     records: tuple[int, int] | None,
     broker: "Broker",
-    transactional: int,
+    codes: Codes,
+    has_no_id: bool,
 ) -> PartitionProduceResponse:
-    """The answer for one partition; `transactional` is the error code of a transactional batch."""
+    """The answer for one partition; `has_no_id` when the request names no transactional id."""
     if records is None:
         return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1)
     start, end = records
     frame = request.frame
     version = request.context.version
     old = version < _FIRST_WITH_BATCHES_ONLY and frame[start + _MAGIC : start + _MAGIC + 1] != b"\2"
-    if not old and end - start > _ATTRIBUTES_LOW and frame[start + _ATTRIBUTES_LOW] & _TRANSACTIONAL:
-        return PartitionProduceResponse(index=partition.index, error_code=transactional, base_offset=-1)
+    begins_at_zero = False
+    if not old and _is_transactional(frame, records):
+        if has_no_id:
+            code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1)
+        code = codes.get((partition.topic, partition.index), NONE)
+        if code != NONE:
+            return _not_verified(partition.index, code, version)
+        begins_at_zero = version >= _FIRST_THAT_ADDS
     now_ms = broker.clock.wall_ms()
     try:
         if old:
             appended = partition.append_message_set(frame, start, end, now_ms)
         else:
-            appended = partition.append(frame, start, end, now_ms, zstd_allowed=version >= _FIRST_WITH_ZSTD)
+            appended = partition.append(
+                frame,
+                start,
+                end,
+                now_ms,
+                zstd_allowed=version >= _FIRST_WITH_ZSTD,
+                begins_at_zero=begins_at_zero,
+            )
     except StorageError as error:
         _logger.error("%s", error)
         return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1)
@@ -174,6 +284,19 @@ def _append(
         log_append_time_ms=appended.append_time,
         log_start_offset=partition.log.start_offset,
     )
+
+
+def _not_verified(index: int, code: int, version: int) -> PartitionProduceResponse:
+    """A batch that does not belong to a transaction, as far as is known. What may be otherwise soon is said with an error that
+    makes a client send it again without asking for metadata.
+    """
+    message = None
+    if code == INVALID_TXN_STATE:
+        message = "Partition was not added to the transaction"
+    elif code in _TEMPORARY or (code == CONCURRENT_TRANSACTIONS and version < _FIRST_THAT_ADDS):
+        message = f"Unable to verify the partition has been added to the transaction. Underlying error: {name_of(code)}"
+        code = NOT_ENOUGH_REPLICAS
+    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message)
 
 
 def _refused(partition: "Partition", appended: Appended) -> PartitionProduceResponse:

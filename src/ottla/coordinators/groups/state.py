@@ -106,6 +106,11 @@ class Groups:
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.offsets: dict[str, Offsets] = {}
+        self.pending: dict[int, dict[tuple[str, str, int], tuple[int, Record]]] = {}
+        """Producer id -> what its open transaction commits: (group, topic, partition) -> (when in the log, record)."""
+        self._committed_at: dict[tuple[str, str, int], int] = {}
+        """When in the log an offset was committed that an open transaction wants to commit too."""
+        self._replayed = 0
 
     def get(self, group_id: str) -> ClassicGroup | None:
         """The classic group, if there is one."""
@@ -142,10 +147,43 @@ class Groups:
 
     # What the log says.
 
+    def replay_pending(self, record: Record, producer_id: int) -> None:
+        """Take in an offset that an open transaction commits: it counts once the transaction is committed."""
+        key = record.key
+        assert isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey))
+        self._replayed += 1
+        at = key.group, key.topic, key.partition
+        self.pending.setdefault(producer_id, {})[at] = self._replayed, record
+        if key.group not in self.consumer_groups:
+            self._group(key.group)
+
+    def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        """A transaction has ended. Of two that commit one offset the one written later counts, not the one that ended later."""
+        for at, (order, record) in self.pending.pop(producer_id, {}).items():
+            if commit and order > self._committed_at.get(at, 0):
+                self._committed_at[at] = order
+                key = record.key
+                assert isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey))
+                self._replay_offset(key, record.value if isinstance(record.value, OffsetCommitValue) else None)
+        if not self.pending:
+            self._committed_at.clear()
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction commits this offset."""
+        at = group_id, topic, partition
+        return any(at in offsets for offsets in self.pending.values())
+
+    def has_pending(self, group_id: str) -> bool:
+        """Whether an open transaction commits an offset of the group."""
+        return any(at[0] == group_id for offsets in self.pending.values() for at in offsets)
+
     def replay(self, record: Record) -> None:
         """Take in one record."""
         key, value = record.key, record.value
         if isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
+            if self.pending:
+                self._replayed += 1
+                self._committed_at[key.group, key.topic, key.partition] = self._replayed
             self._replay_offset(key, value if isinstance(value, OffsetCommitValue) else None)
         elif isinstance(key, GroupMetadataKey):
             if isinstance(value, GroupMetadataValue):

@@ -1,0 +1,40 @@
+"""AddOffsetsToTxn: the transaction also commits offsets of a group, which lie in a partition of __consumer_offsets.
+
+Behaviour
+    an empty transactional id, an unknown one, another producer id or epoch   as AddPartitionsToTxn
+
+Versions
+    2  PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
+    4  TRANSACTION_ABORTABLE; clients of transaction.version 2 do without this request (KIP-890)
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.broker.handlers.find_coordinator import provide_internal_topic
+from ottla.coordinators.runtime import gather
+from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions
+from ottla.metadata.image import OFFSETS_TOPIC
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_FIRST_WITH_FENCED: Final = 2
+
+
+@handles(AddOffsetsToTxnRequest)
+def add_offsets_to_txn(request: AddOffsetsToTxnRequest, broker: "Broker") -> Answer[AddOffsetsToTxnResponse]:
+    if not provide_internal_topic(OFFSETS_TOPIC, broker):
+        return AddOffsetsToTxnResponse(error_code=COORDINATOR_NOT_AVAILABLE)
+    place = OFFSETS_TOPIC, broker.groups.partition_of(request.group_id)
+    wanted = PartitionsOf(request.transactional_id, request.producer_id, request.producer_epoch, frozenset((place,)))
+    answer = broker.coordination.transactions.run(request.transactional_id, add_partitions, wanted)
+    old = request.context.version < _FIRST_WITH_FENCED
+    return gather([answer], lambda codes: _told(codes[0][place], old=old))
+
+
+def _told(code: int, *, old: bool) -> AddOffsetsToTxnResponse:
+    return AddOffsetsToTxnResponse(error_code=INVALID_PRODUCER_EPOCH if old and code == PRODUCER_FENCED else code)

@@ -1,0 +1,139 @@
+"""AddPartitionsToTxn: which partitions a transaction writes to; begins it.
+
+Behaviour
+    an unknown topic or partition   UNKNOWN_TOPIC_OR_PARTITION; the others of the transaction OPERATION_NOT_ATTEMPTED
+    verify only                     nothing is added; TRANSACTION_ABORTABLE for a partition that does not belong to it
+    an empty transactional id       INVALID_REQUEST
+    no transactions (4 and later)   an empty answer (Kafka 4.4 never answers)
+
+Versions
+    0  one transaction of a client
+    2  PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
+    4  several transactions: what brokers send each other; verification (KIP-890)
+    5  TRANSACTION_ABORTABLE
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.runtime import gather
+from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
+from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import (
+    INVALID_PRODUCER_EPOCH,
+    OPERATION_NOT_ATTEMPTED,
+    PRODUCER_FENCED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_FIRST_WITH_FENCED: Final = 2
+_FIRST_WITH_SEVERAL: Final = 4
+
+
+class _Asked(NamedTuple):
+    """One transaction of the request: its topics in the order in which they were named."""
+
+    topics: Sequence[tuple[str, Sequence[int]]]
+    wanted: PartitionsOf
+    only_verify: bool
+
+
+@handles(AddPartitionsToTxnRequest)
+def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: "Broker") -> Answer[AddPartitionsToTxnResponse]:
+    version = request.context.version
+    asked = _asked(request)
+    answers = [_added(each, broker) for each in asked]
+    if version >= _FIRST_WITH_SEVERAL:
+        return gather(answers, lambda codes: _of_several(asked, codes))
+    told = INVALID_PRODUCER_EPOCH if version < _FIRST_WITH_FENCED else PRODUCER_FENCED
+    return gather(answers, lambda codes: _of_one(asked[0], codes[0], told))
+
+
+def _asked(request: AddPartitionsToTxnRequest) -> list[_Asked]:
+    if request.context.version < _FIRST_WITH_SEVERAL:
+        topics = [(topic.name, topic.partitions) for topic in request.v3_and_below_topics]
+        wanted = PartitionsOf(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            _places(topics),
+        )
+        return [_Asked(topics, wanted, only_verify=False)]
+    found = []
+    for each in request.transactions:
+        topics = [(topic.name, topic.partitions) for topic in each.topics]
+        wanted = PartitionsOf(
+            each.transactional_id, each.producer_id, each.producer_epoch, _places(topics), VERSION_WITH_EPOCH_BUMP
+        )
+        found.append(_Asked(topics, wanted, each.verify_only))
+    return found
+
+
+def _places(topics: Sequence[tuple[str, Sequence[int]]]) -> frozenset[tuple[str, int]]:
+    return frozenset((name, index) for name, indexes in topics for index in indexes)
+
+
+def _added(asked: _Asked, broker: "Broker") -> Answer[Codes]:
+    topics = broker.image.topics
+    unknown = {
+        (name, index)
+        for name, index in asked.wanted.partitions
+        if name not in topics or not 0 <= index < len(topics[name].partitions)
+    }
+    if unknown:
+        return {
+            place: UNKNOWN_TOPIC_OR_PARTITION if place in unknown else OPERATION_NOT_ATTEMPTED
+            for place in asked.wanted.partitions
+        }
+    operation = verify_partitions if asked.only_verify else add_partitions
+    return broker.coordination.transactions.run(asked.wanted.transactional_id, operation, asked.wanted)
+
+
+def _of_one(asked: _Asked, codes: Codes, fenced: int) -> AddPartitionsToTxnResponse:
+    results = [
+        AddPartitionsToTxnTopicResult(
+            name=name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=fenced if codes[name, index] == PRODUCER_FENCED else codes[name, index],
+                )
+                for index in indexes
+            ],
+        )
+        for name, indexes in asked.topics
+    ]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _of_several(asked: list[_Asked], codes: list[Codes]) -> AddPartitionsToTxnResponse:
+    results = []
+    for each, found in zip(asked, codes, strict=True):
+        topics = [
+            AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult(
+                name=name,
+                results_by_partition=[
+                    AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=found[name, index]
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in each.topics
+        ]
+        results.append(AddPartitionsToTxnResult(transactional_id=each.wanted.transactional_id, topic_results=topics))
+    return AddPartitionsToTxnResponse(results_by_transaction=results)

@@ -1,0 +1,47 @@
+"""EndTxn: commit or abort a transaction.
+
+Behaviour
+    answered when the end is decided   the markers follow; until they are there the next request of the same transactional id
+                                       may be told CONCURRENT_TRANSACTIONS
+    the same end again                 success, with the same epoch
+    an empty transactional id          INVALID_REQUEST; an unknown one, or another producer id: INVALID_PRODUCER_ID_MAPPING
+    another epoch                      PRODUCER_FENCED
+    nothing to commit                  INVALID_TXN_STATE
+
+Versions
+    2  PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
+    4  TRANSACTION_ABORTABLE (KIP-890)
+    5  each transaction has its own epoch; the answer holds the next one. An abort of nothing succeeds
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.transactions.ending import end_transaction
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_FIRST_WITH_FENCED: Final = 2
+
+
+@handles(EndTxnRequest)
+def end_txn(request: EndTxnRequest, broker: "Broker") -> Answer[EndTxnResponse]:
+    answer = broker.coordination.transactions.run(request.transactional_id, end_transaction, request)
+    if request.context.version >= _FIRST_WITH_FENCED:
+        return answer
+    if isinstance(answer, Pending):
+        told = Pending[EndTxnResponse]()
+        answer.listen(lambda response: told.complete(_told(response)))
+        return told
+    return _told(answer)
+
+
+def _told(response: EndTxnResponse) -> EndTxnResponse:
+    """As a client that does not know PRODUCER_FENCED is told."""
+    if response.error_code == PRODUCER_FENCED:
+        response.error_code = INVALID_PRODUCER_EPOCH
+    return response

@@ -1,0 +1,65 @@
+"""ListTransactions: the transactional ids of this coordinator (KIP-664).
+
+Behaviour
+    filters by state, producer id, duration and pattern; all of them must hold
+    states that do not exist   listed in the answer; case counts
+    duration                   since the transaction began; an id that never had one counts as old
+    a pattern                  of the whole id, in RE2's syntax (KIP-1152); one that is none: INVALID_REGULAR_EXPRESSION
+    a partition is loading     COORDINATOR_LOAD_IN_PROGRESS
+
+Versions
+    1  duration (KIP-994)
+    2  pattern
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.groups.regexes import InvalidRegex, check_regex, matching
+from ottla.coordinators.transactions.transaction import STATES, Transaction
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION
+from ottla.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(ListTransactionsRequest)
+def list_transactions(request: ListTransactionsRequest, broker: "Broker") -> Answer[ListTransactionsResponse]:
+    runtime = broker.coordination.transactions
+    if runtime.is_loading:
+        return ListTransactionsResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
+    pattern = request.transactional_id_pattern
+    try:
+        check_regex(pattern or "")
+    except InvalidRegex:
+        return ListTransactionsResponse(error_code=INVALID_REGULAR_EXPRESSION)
+    unknown = [state for state in request.state_filters if state not in STATES]
+    states = set(request.state_filters) - set(unknown)
+    now = broker.clock.wall_ms()
+
+    def is_wanted(transaction: Transaction) -> bool:
+        if request.state_filters and STATES[transaction.state] not in states:
+            return False
+        if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+            return False
+        if request.duration_filter >= 0 and now - transaction.started_ms <= request.duration_filter:
+            return False
+        return not pattern or bool(matching(pattern, (transaction.transactional_id,)))
+
+    found = [
+        TransactionState(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=STATES[transaction.state],
+        )
+        for state in runtime.states()
+        for transaction in state.transactions.values()
+        if is_wanted(transaction)
+    ]
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)

@@ -1,0 +1,146 @@
+"""TxnOffsetCommit: offsets of a group that count once the transaction of a producer is committed (KIP-98, KIP-447).
+
+Behaviour
+    until then OffsetFetch returns the offsets before, or UNSTABLE_OFFSET_COMMIT to who asks for stable ones
+    the partition of __consumer_offsets must belong to the transaction   else INVALID_TXN_STATE; from 4 on TRANSACTION_ABORTABLE
+    an older epoch                      INVALID_PRODUCER_EPOCH; another producer id: INVALID_PRODUCER_ID_MAPPING
+    an empty group id                   INVALID_GROUP_ID
+    members, topics and metadata        as OffsetCommit; who names neither member nor generation is let in
+
+Versions
+    2  leader epochs
+    3  generation and member
+    4  TRANSACTION_ABORTABLE
+    5  the partition is added to the transaction here (KIP-890)
+    6  topic ids (KIP-1319)
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.broker.handlers.find_coordinator import provide_internal_topic
+from ottla.broker.handlers.offset_commit import merged, refused_partitions, without
+from ottla.broker.verification import Client, verified
+from ottla.coordinators.offsets import TransactionalCommit, commit_in_transaction, refuse_commit
+from ottla.coordinators.runtime import gather
+from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
+from ottla.metadata.image import OFFSETS_TOPIC
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID, NONE
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_FIRST_THAT_ABORTS: Final = 4
+_FIRST_THAT_ADDS: Final = 5
+_FIRST_WITH_TOPIC_IDS: Final = 6
+_OFFSET_COMMIT_WITH_TOPIC_IDS: Final = 10
+
+
+@handles(TxnOffsetCommitRequest)
+def txn_offset_commit(request: TxnOffsetCommitRequest, broker: "Broker") -> Answer[TxnOffsetCommitResponse]:
+    commit = _as_offset_commit(request)
+    if not request.group_id:
+        return _told(refuse_commit(commit, INVALID_GROUP_ID))
+    if not provide_internal_topic(OFFSETS_TOPIC, broker):
+        return _told(refuse_commit(commit, COORDINATOR_NOT_AVAILABLE))
+    by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
+    version = _OFFSET_COMMIT_WITH_TOPIC_IDS if by_id else 0
+    refused = [refused_partitions(topic, version, broker.image) for topic in commit.topics]
+    asked = commit.topics
+    commit.topics = [
+        without(topic, codes) for topic, codes in zip(asked, refused, strict=True) if len(codes) < len(topic.partitions)
+    ]
+    if not commit.topics:
+        return _told(merged(asked, refused, OffsetCommitResponse()))
+    answer = _committed(commit, request, broker)
+    return gather([answer], lambda responses: _told(merged(asked, refused, responses[0])))
+
+
+def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
+    commit = OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        retention_time_ms=-1,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        committed_metadata=each.committed_metadata,
+                        commit_timestamp=-1,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+    commit.context = request.context._replace(version=_OFFSET_COMMIT_WITH_TOPIC_IDS)
+    return commit
+
+
+def _committed(
+    commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: "Broker"
+) -> Answer[OffsetCommitResponse]:
+    """Verify, then commit."""
+    index = broker.groups.partition_of(request.group_id)
+    partition = broker.replicas.find(OFFSETS_TOPIC, index)
+    producer = request.producer_id, request.producer_epoch
+    place = OFFSETS_TOPIC, index
+
+    def go_on(codes: Codes) -> Answer[OffsetCommitResponse]:
+        if codes[place] != NONE:
+            return refuse_commit(commit, codes[place])
+        return broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
+
+    if partition is not None and partition.log.producers.has_open_transaction(*producer):
+        return go_on({place: NONE})
+    version = request.context.version
+    client = (
+        Client.ADDS_IMPLICITLY
+        if version >= _FIRST_THAT_ADDS
+        else Client.ABORTS
+        if version >= _FIRST_THAT_ABORTS
+        else Client.OLD
+    )
+    codes = verified(broker, PartitionsOf(request.transactional_id, *producer, frozenset((place,))), client)
+    if not isinstance(codes, Pending):
+        return go_on(codes)
+    whole = Pending[OffsetCommitResponse]()
+    codes.listen(lambda found: whole.follow(go_on(found)))
+    return whole
+
+
+def _told(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=each.error_code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in response.topics
+        ]
+    )

@@ -1,0 +1,61 @@
+"""WriteTxnMarkers: end a producer's transaction in partitions; what coordinators send, and operators against a hanging one.
+
+Behaviour
+    an unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
+    an older epoch than the known    INVALID_PRODUCER_EPOCH; with transaction version 2 also the known one while a
+                                     transaction is open, since each marker has an epoch of its own
+    an older coordinator epoch       TRANSACTION_COORDINATOR_FENCED
+    a producer that is not known     the marker is written
+    __consumer_offsets               the offsets of the transaction count, or are forgotten
+    no partitions                    an answer without (Kafka 4.4 never answers)
+
+Versions
+    1  flexible
+    2  the transaction's version
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.runtime import Ending
+from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(WriteTxnMarkersRequest)
+def write_txn_markers(request: WriteTxnMarkersRequest, broker: "Broker") -> Answer[WriteTxnMarkersResponse]:
+    writer = broker.coordination.markers
+    results = []
+    written = []
+    for marker in request.markers:
+        ending = Ending(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            commit=marker.transaction_result,
+            new_epoch=marker.transaction_version >= VERSION_WITH_EPOCH_BUMP,
+        )
+        topics = []
+        for topic in marker.topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                code = writer.append((topic.name, index), ending)
+                partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
+                if code == NONE:
+                    written.append((topic.name, index))
+            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+        results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+    whole = Pending[WriteTxnMarkersResponse]()
+    writer.settled(written, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
+    return whole

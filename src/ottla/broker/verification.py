@@ -1,0 +1,54 @@
+"""Whether a batch belongs to its producer's transaction: asked before the first one in each partition (KIP-890).
+
+Without it a batch that was under way when its transaction ended would open a transaction that nobody ends.
+"""
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
+from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import (
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    NONE,
+    PRODUCER_FENCED,
+    TRANSACTION_ABORTABLE,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+class Client(Enum):
+    """What the sender of a batch knows of transactions."""
+
+    OLD = "learns INVALID_TXN_STATE, which it takes as final"
+    ABORTS = "learns TRANSACTION_ABORTABLE"
+    ADDS_IMPLICITLY = "expects the broker to add the partition (transaction.version 2)"
+
+
+def verified(broker: "Broker", wanted: PartitionsOf, client: Client) -> Answer[Codes]:
+    """A code for each of the partitions: whether the producer may write there now."""
+    transactions = broker.coordination.transactions
+    if client is Client.ADDS_IMPLICITLY:
+        adding = wanted._replace(version=VERSION_WITH_EPOCH_BUMP)
+        answer = transactions.run(wanted.transactional_id, add_partitions, adding)
+    elif not broker.config.flag("transaction.partition.verification.enable"):
+        return dict.fromkeys(wanted.partitions, NONE)
+    else:
+        answer = transactions.run(wanted.transactional_id, verify_partitions, wanted)
+    if not isinstance(answer, Pending):
+        return _as_seen_by(client, answer)
+    seen = Pending[Codes]()
+    answer.listen(lambda codes: seen.complete(_as_seen_by(client, codes)))
+    return seen
+
+
+def _as_seen_by(client: Client, codes: Codes) -> Codes:
+    """A partition never answers PRODUCER_FENCED; what cannot be aborted by an old client is an invalid state to it."""
+    told = {PRODUCER_FENCED: INVALID_PRODUCER_EPOCH}
+    if client is Client.OLD:
+        told[TRANSACTION_ABORTABLE] = INVALID_TXN_STATE
+    return {partition: told.get(code, code) for partition, code in codes.items()}

@@ -1,0 +1,52 @@
+"""The transaction coordinator: the runtime of __transaction_state."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
+from ottla.coordinators.transactions.ending import markers_of, remove_expired, watch
+from ottla.coordinators.transactions.state import Transactions, TransactionSettings, decode_record
+from ottla.coordinators.transactions.transaction import ONGOING, PREPARED
+from ottla.environment import Clock
+from ottla.metadata.configs import BrokerValues
+from ottla.metadata.image import TRANSACTION_STATE_TOPIC
+
+TOPIC: Final = TRANSACTION_STATE_TOPIC
+
+TransactionCoordinator = Runtime[Transactions]
+
+
+def transaction_coordinator(
+    values: BrokerValues,
+    clock: Clock,
+    version: Callable[[], int],
+    new_producer_id: Callable[[], int],
+    send: Callable[[int, Any], None],
+    alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
+) -> TransactionCoordinator:
+    """A coordinator that obeys a broker's configs and has no partition yet; `alarm` as for `Runtime`.
+
+    version          transaction.version as it is finalized at the time
+    new_producer_id  a producer id that nobody was ever given
+    send             called with (partition, Markers) when the end of a transaction is decided; whoever has written the markers
+                     runs `completed`
+    """
+    settings = TransactionSettings.of(values)
+    return Runtime(
+        partitions=values.integer("transaction.state.log.num.partitions"),
+        new_state=lambda partition: Transactions(settings, version, new_producer_id),  # noqa: ARG005
+        decode=decode_record,
+        loaded=loaded,
+        clock=clock,
+        alarm=alarm,
+        send=send,
+    )
+
+
+def loaded(state: Transactions, now: Millis) -> Result:  # noqa: ARG001
+    """Go on where the coordinator before stopped: markers of what was decided, and the time of what is open."""
+    outgoing = [markers_of(each) for each in state.transactions.values() if each.state in PREPARED]
+    timers = [Timer(remove_expired, (), state.settings.removal_interval_ms)]
+    if any(each.state == ONGOING for each in state.transactions.values()):
+        timers += watch(state)
+    return Result(timers=timers, outgoing=outgoing)

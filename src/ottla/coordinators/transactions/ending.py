@@ -1,0 +1,238 @@
+"""How transactions end: EndTxn, the time that is over, a producer that was fenced; and the markers that follow.
+
+    1  decided    a Prepare record: the decision. It is committed before anybody hears of it
+    2  Markers    go to every partition; the runtime hands them out when 1 is committed, again after a restart
+    3  completed  a Complete record when all of them have theirs
+
+From transaction.version 2 on each transaction ends with a new epoch, which its markers carry: what is still under way of the
+old one can reach no partition any more (KIP-890). EndTxn 5 tells the client; a client that asks again with the old epoch gets
+the same answer.
+"""
+
+from typing import Final
+
+from ottla.coordinators.runtime import Millis, Result, Timer, operation
+from ottla.coordinators.transactions.state import Markers, Transactions
+from ottla.coordinators.transactions.transaction import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    LAST_EPOCH,
+    NO_PRODUCER_ID,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARED,
+    VERSION_WITH_EPOCH_BUMP,
+    Transaction,
+    record_of,
+    tombstone_of,
+)
+from ottla.protocol import errors
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+_FIRST_WITH_EPOCH_BUMP: Final = 5
+"""EndTxn of transaction.version 2."""
+_MOST_AT_ONCE: Final = 500
+"""Records of one batch that a timer writes."""
+
+
+def refuse_end(request: EndTxnRequest, code: int) -> EndTxnResponse:  # noqa: ARG001
+    """`request` with the error `code`."""
+    return EndTxnResponse(error_code=code)
+
+
+def _check_id(request: EndTxnRequest) -> int:
+    return errors.NONE if request.transactional_id else errors.INVALID_REQUEST
+
+
+@operation(refuse_end, check=_check_id)
+def end_transaction(state: Transactions, request: EndTxnRequest, now: Millis) -> Result:
+    """Commit or abort. Source: TransactionCoordinator.endTransaction."""
+    transaction = state.transactions.get(request.transactional_id)
+    bumps = request.context.version >= _FIRST_WITH_EPOCH_BUMP
+    if transaction is None:
+        code: int | None = errors.INVALID_PRODUCER_ID_MAPPING
+    elif bumps:
+        code = _judge_with_bump(transaction, request)
+    else:
+        code = _judge(transaction, request)
+    if code is not None:
+        answer = refuse_end(request, code)
+        if code == errors.NONE and transaction is not None:
+            answer = EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.epoch)
+        return Result(answers=[(request, answer)])
+    assert transaction is not None
+    result = decided(state, transaction, now, commit=request.committed, bumps=bumps)
+    (record,) = result.records
+    value = record.value
+    producer_id, epoch = value.producer_id, value.producer_epoch  # type: ignore[union-attr]
+    if value.next_producer_id != NO_PRODUCER_ID:  # type: ignore[union-attr]
+        producer_id, epoch = value.next_producer_id, 0  # type: ignore[union-attr]
+    response = EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
+    return result._replace(answers=[(request, response)])
+
+
+def _judge(transaction: Transaction, request: EndTxnRequest) -> int | None:
+    """The error code for a client before transaction.version 2; None to go ahead."""
+    if transaction.producer_id != request.producer_id:
+        return errors.INVALID_PRODUCER_ID_MAPPING
+    if transaction.epoch != request.producer_epoch:
+        return errors.PRODUCER_FENCED
+    if transaction.state == ONGOING:
+        return None
+    return _again(transaction, request)
+
+
+def _judge_with_bump(transaction: Transaction, request: EndTxnRequest) -> int | None:
+    """The error code for a client of transaction.version 2; None to go ahead."""
+    if transaction.state in PREPARED:
+        return errors.CONCURRENT_TRANSACTIONS
+    overflowed = (
+        transaction.previous_producer_id == request.producer_id
+        and request.producer_epoch == LAST_EPOCH
+        and transaction.epoch == 0
+    )
+    if transaction.producer_id != request.producer_id and not overflowed:
+        return errors.INVALID_PRODUCER_ID_MAPPING
+    current = transaction.epoch == request.producer_epoch and not overflowed
+    if transaction.state == ONGOING:
+        return None if current else errors.PRODUCER_FENCED
+    repeated = overflowed or transaction.epoch == request.producer_epoch + 1
+    if not current and not repeated:
+        return errors.PRODUCER_FENCED
+    if repeated:
+        return _again(transaction, request)
+    # An abort of nothing is fine, and has its epoch like any other; a commit of nothing is a mistake.
+    return errors.INVALID_TXN_STATE if request.committed else None
+
+
+def _again(transaction: Transaction, request: EndTxnRequest) -> int:
+    """The error code when there is nothing to end: NONE when it did end that way."""
+    ended = COMPLETE_COMMIT if request.committed else COMPLETE_ABORT
+    ending = PREPARE_COMMIT if request.committed else PREPARE_ABORT
+    if transaction.state == ended:
+        return errors.NONE
+    return errors.CONCURRENT_TRANSACTIONS if transaction.state == ending else errors.INVALID_TXN_STATE
+
+
+def decided(
+    state: Transactions,
+    transaction: Transaction,
+    now: Millis,
+    *,
+    commit: bool,
+    bumps: bool = False,
+    fences: bool = False,
+) -> Result:
+    """The end of `transaction` is decided.
+
+    bumps   the client speaks transaction.version 2
+    fences  the producer does not know and must not go on: the epoch is raised whatever the version
+    """
+    version = state.version() if fences else VERSION_WITH_EPOCH_BUMP if bumps else transaction.version
+    has_epoch = bumps or (fences and version >= VERSION_WITH_EPOCH_BUMP)
+    epoch = transaction.epoch
+    next_producer_id = state.new_producer_id() if bumps and transaction.is_exhausted else NO_PRODUCER_ID
+    record = record_of(
+        transaction,
+        state.record_version,
+        now,
+        transaction_status=PREPARE_COMMIT if commit else PREPARE_ABORT,
+        producer_epoch=epoch + 1 if has_epoch or fences else epoch,
+        next_producer_id=next_producer_id if state.record_version else NO_PRODUCER_ID,
+        transaction_start_timestamp_ms=transaction.started_ms if transaction.state == ONGOING else now,
+        client_transaction_version=version,
+    )
+    transactional_id = transaction.transactional_id
+
+    def tell(state: Transactions, now: Millis) -> Result:  # noqa: ARG001
+        prepared = state.transactions[transactional_id]
+        if has_epoch:
+            prepared.last_epoch = epoch
+        elif fences:
+            prepared.last_epoch = -1
+        prepared.version = version  # records of version 0 cannot say
+        prepared.next_producer_id = next_producer_id
+        return Result(outgoing=[markers_of(prepared)])
+
+    return Result(records=[record], then=tell)
+
+
+def markers_of(transaction: Transaction) -> Markers:
+    """What the partitions of a transaction whose end is decided must be told."""
+    return Markers(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.state == PREPARE_COMMIT,
+        frozenset(transaction.partitions),
+        transaction.version >= VERSION_WITH_EPOCH_BUMP,
+    )
+
+
+def _refuse_completion(markers: Markers, code: int) -> int:  # noqa: ARG001
+    return code
+
+
+@operation(_refuse_completion)
+def completed(state: Transactions, markers: Markers, now: Millis) -> Result:
+    """Every partition has its marker. The answer is an error code."""
+    transaction = state.transactions.get(markers.transactional_id)
+    if transaction is None or transaction.state not in PREPARED or transaction.epoch != markers.epoch:
+        return Result(answers=[(markers, errors.INVALID_TXN_STATE)])  # told twice, after a restart
+    rotates = transaction.next_producer_id != NO_PRODUCER_ID
+    record = record_of(
+        transaction,
+        state.record_version,
+        now,
+        partitions=(),
+        transaction_status=COMPLETE_COMMIT if markers.commit else COMPLETE_ABORT,
+        producer_id=transaction.next_producer_id if rotates else transaction.producer_id,
+        previous_producer_id=transaction.producer_id if rotates else transaction.previous_producer_id,
+        producer_epoch=0 if rotates else transaction.epoch,
+    )
+    return Result(records=[record], answers=[(markers, errors.NONE)])
+
+
+def abort_timed_out(state: Transactions, now: Millis) -> Result:
+    """Abort what is open for longer than its client allowed; look again as long as anything is open."""
+    late = [
+        transaction
+        for transaction in state.transactions.values()
+        if transaction.state == ONGOING and transaction.started_ms + transaction.timeout_ms < now
+    ]
+    state.watched = False
+    if not late:
+        return Result(timers=watch(state) if any(t.state == ONGOING for t in state.transactions.values()) else ())
+    results = [decided(state, transaction, now, commit=False, fences=True) for transaction in late[:_MOST_AT_ONCE]]
+
+    def tell(state: Transactions, now: Millis) -> Result:
+        told = [result.then(state, now) for result in results if result.then is not None]
+        return Result(outgoing=[message for each in told for message in each.outgoing])
+
+    records = [record for result in results for record in result.records]
+    again = [Timer(abort_timed_out, (), 1 if len(late) > len(results) else state.settings.abort_interval_ms)]
+    state.watched = True
+    return Result(records, timers=again, then=tell, refused=lambda state, code, now: Result(timers=again))  # noqa: ARG005
+
+
+def watch(state: Transactions) -> list[Timer]:
+    """See to it that transactions that are over their time are found."""
+    if state.watched:
+        return []
+    state.watched = True
+    return [Timer(abort_timed_out, (), state.settings.abort_interval_ms)]
+
+
+def remove_expired(state: Transactions, now: Millis) -> Result:
+    """Forget transactional ids that nobody has used for transactional.id.expiration.ms."""
+    idle = [
+        tombstone_of(transaction.transactional_id)
+        for transaction in state.transactions.values()
+        if transaction.state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
+        and transaction.updated_ms + state.settings.expiration_ms <= now
+    ]
+    delay_ms = state.settings.removal_interval_ms if len(idle) <= _MOST_AT_ONCE else 1
+    again = [Timer(remove_expired, (), delay_ms)]
+    return Result(idle[:_MOST_AT_ONCE], timers=again, refused=lambda state, code, now: Result(timers=again))  # noqa: ARG005

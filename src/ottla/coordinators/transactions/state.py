@@ -1,0 +1,110 @@
+"""What a partition of __transaction_state adds up to."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ottla.coordinators.runtime import Millis, Record
+from ottla.coordinators.transactions.transaction import Partition, Transaction
+from ottla.metadata.configs import BrokerValues
+from ottla.protocol.codec import decode
+from ottla.protocol.messages.transaction_log_record import TransactionLogKey, TransactionLogValue
+
+
+class TransactionSettings(NamedTuple):
+    """The broker's configs that transactions obey; times in ms."""
+
+    max_timeout_ms: Millis
+    abort_interval_ms: Millis
+    expiration_ms: Millis
+    removal_interval_ms: Millis
+    allows_two_phase: bool
+    verifies_partitions: bool
+
+    @classmethod
+    def of(cls, values: BrokerValues) -> "TransactionSettings":
+        """From the configs under Kafka's names."""
+        return cls(
+            max_timeout_ms=values.integer("transaction.max.timeout.ms"),
+            abort_interval_ms=values.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            expiration_ms=values.integer("transactional.id.expiration.ms"),
+            removal_interval_ms=values.integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            allows_two_phase=values.flag("transaction.two.phase.commit.enable"),
+            verifies_partitions=values.flag("transaction.partition.verification.enable"),
+        )
+
+
+class Markers(NamedTuple):
+    """What the partitions of a transaction are to be told, once its end is decided: the runtime's outgoing message.
+
+    new_epoch  the markers have an epoch of their own: transaction.version 2
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    commit: bool
+    partitions: frozenset[Partition]
+    new_epoch: bool
+
+
+class Transactions:
+    """The transactional ids of one partition; `transactions` is changed by replay alone.
+
+    version          transaction.version as it is finalized now
+    new_producer_id  a producer id that nobody was ever given
+    watched          whether a timer looks for transactions that are over their time
+    """
+
+    __slots__ = ("new_producer_id", "settings", "transactions", "version", "watched")
+
+    def __init__(
+        self, settings: TransactionSettings, version: Callable[[], int], new_producer_id: Callable[[], int]
+    ) -> None:
+        self.settings = settings
+        self.version = version
+        self.new_producer_id = new_producer_id
+        self.transactions: dict[str, Transaction] = {}
+        self.watched = False
+
+    @property
+    def record_version(self) -> int:
+        """In which version records are written now."""
+        return min(1, self.version())
+
+    def replay(self, record: Record) -> None:
+        """Take in a record."""
+        key, value = record.key, record.value
+        assert isinstance(key, TransactionLogKey)
+        transaction = self.transactions.get(key.transactional_id)
+        if value is None:
+            self.transactions.pop(key.transactional_id, None)
+            return
+        assert isinstance(value, TransactionLogValue)
+        if transaction is None:
+            self.transactions[key.transactional_id] = Transaction(key.transactional_id, value)
+        else:
+            transaction.take(value)
+
+    def replay_pending(self, record: Record, producer_id: int) -> None:  # noqa: ARG002
+        """No transaction writes into this topic; what somebody put there counts as it is."""
+        self.replay(record)
+
+    def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        """Nothing waits for a marker here."""
+
+
+_TYPE: Final = TransactionLogKey.API
+
+
+def decode_record(key: bytes, value: bytes | None) -> Record | None:
+    """The record of (key, value); None for a type or version that a newer release wrote, which is left alone."""
+    if int.from_bytes(key[:2], "big", signed=True) != _TYPE:
+        return None
+    decoded_key, _ = decode(TransactionLogKey, 0, key, 2)
+    if value is None:
+        return Record(decoded_key, None)
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if version not in TransactionLogValue.VERSIONS:
+        return None
+    decoded_value, _ = decode(TransactionLogValue, version, value, 2)
+    return Record(decoded_key, decoded_value, version)

@@ -1,0 +1,140 @@
+"""One transactional id: its producer, the state of its transaction, and the record that says so.
+
+    Empty ---------------> Ongoing ----> PrepareCommit ----> CompleteCommit
+      ^                      |    \\                               |
+      |                      |     +---> PrepareAbort -----> CompleteAbort
+      +----------------------+------------------------------------+
+        InitProducerId                     the next transaction begins from either Complete
+
+Prepare is the decision: from its record on the transaction will end that way, whatever crashes. Complete says that every
+partition has its marker. What is not in the record is soft: the epoch before the last one, by which a retried request is known.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.coordinators.runtime import Millis, Record
+from ottla.protocol.messages.transaction_log_record import PartitionsSchema, TransactionLogKey, TransactionLogValue
+
+EMPTY: Final = 0
+ONGOING: Final = 1
+PREPARE_COMMIT: Final = 2
+PREPARE_ABORT: Final = 3
+COMPLETE_COMMIT: Final = 4
+COMPLETE_ABORT: Final = 5
+STATES: Final = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+"""Kafka's names; the last two are never in a record."""
+PREPARED: Final = frozenset((PREPARE_COMMIT, PREPARE_ABORT))
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+LAST_EPOCH: Final = 32766
+"""The last epoch that a producer is given; 32767 is left for fencing it."""
+VERSION_WITH_EPOCH_BUMP: Final = 2
+"""From this transaction.version on each transaction has an epoch of its own (KIP-890)."""
+
+Partition = tuple[str, int]
+
+
+class Transaction:
+    """What the coordinator knows of a transactional id.
+
+    previous_producer_id  the producer id that `producer_id` took over from when epochs ran out, -1 for none
+    next_producer_id      the one that takes over when the transaction is complete, -1 for none
+    last_epoch            the epoch before, as its client may still name it; -1 when it is not known
+    started_ms            when the transaction began, -1 before the first one
+    version               transaction.version as the client speaks it
+    """
+
+    __slots__ = (
+        "epoch",
+        "last_epoch",
+        "next_producer_id",
+        "partitions",
+        "previous_producer_id",
+        "producer_id",
+        "started_ms",
+        "state",
+        "timeout_ms",
+        "transactional_id",
+        "updated_ms",
+        "version",
+    )
+
+    def __init__(self, transactional_id: str, value: TransactionLogValue) -> None:
+        self.transactional_id = transactional_id
+        self.last_epoch = NO_EPOCH
+        self.take(value)
+
+    def take(self, value: TransactionLogValue) -> None:
+        """What a record says."""
+        self.producer_id = value.producer_id
+        self.previous_producer_id = value.previous_producer_id
+        self.next_producer_id = value.next_producer_id
+        self.epoch = value.producer_epoch
+        self.timeout_ms = value.transaction_timeout_ms
+        self.state = value.transaction_status
+        self.partitions: set[Partition] = {
+            (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
+        }
+        self.updated_ms = value.transaction_last_update_timestamp_ms
+        self.started_ms = value.transaction_start_timestamp_ms
+        self.version = value.client_transaction_version
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there is no further epoch to give out under this producer id."""
+        return self.epoch >= LAST_EPOCH
+
+
+def record_of(
+    transaction: Transaction,
+    version: int,
+    now: Millis,
+    *,
+    partitions: Iterable[Partition] | None = None,
+    **changes: int,
+) -> Record:
+    """The record of `transaction` as it is to be.
+
+    version     of the value: 1 when transaction.version is at least 1
+    partitions  the ones it is to have, None for those it has
+    changes     fields of TransactionLogValue
+    """
+    fields: dict[str, int] = {
+        "producer_id": transaction.producer_id,
+        "previous_producer_id": transaction.previous_producer_id,
+        "next_producer_id": NO_PRODUCER_ID,
+        "producer_epoch": transaction.epoch,
+        "transaction_timeout_ms": transaction.timeout_ms,
+        "transaction_status": transaction.state,
+        "transaction_last_update_timestamp_ms": now,
+        "transaction_start_timestamp_ms": transaction.started_ms,
+        "client_transaction_version": transaction.version,
+        **changes,
+    }
+    if version == 0:
+        for name in ("previous_producer_id", "next_producer_id", "client_transaction_version"):
+            del fields[name]
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(transaction.partitions if partitions is None else partitions):
+        topics.setdefault(topic, []).append(index)
+    listed = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+    value = TransactionLogValue(
+        transaction_partitions=None if fields["transaction_status"] == EMPTY else listed,
+        **fields,
+    )
+    return Record(TransactionLogKey(transactional_id=transaction.transactional_id), value, version)
+
+
+def tombstone_of(transactional_id: str) -> Record:
+    """The end of a transactional id."""
+    return Record(TransactionLogKey(transactional_id=transactional_id), None)
