@@ -204,10 +204,16 @@ class ServerConnection:
             self._muted = False
             self._server.loop.add_reader(self._fd, self.readable)
 
-    def _throttle_ms(self, envelope: Envelope, throttling: "Throttling") -> int:
-        """For how long, in ms, the client is not to be served once it has its answer."""
+    def _throttle_ms(self, envelope: Envelope, throttling: "Throttling", response: Response | None = None) -> int:
+        """For how long, in ms, the client is not to be served once it has its answer; the answer says so too."""
         spent = perf_counter_ns() - self._begun if self._begun else self._spent
-        return throttling.answered(envelope.api.key, self._context(envelope), len(envelope.frame), spent)
+        throttle_ms = throttling.answered(envelope.api.key, self._context(envelope), len(envelope.frame), spent)
+        told: int | None = getattr(response, "throttle_time_ms", None)
+        if told is None:
+            return throttle_ms
+        if throttle_ms > told:
+            setattr(response, "throttle_time_ms", throttle_ms)  # noqa: B010  no class that all responses share declares it
+        return max(told, throttle_ms)
 
     def _leave_alone(self, throttle_ms: int) -> None:
         """Serve nothing for so long (KIP-219); what comes meanwhile waits, and then is not read."""
@@ -222,19 +228,10 @@ class ServerConnection:
             self._go_on()
 
     def _send(self, envelope: Envelope, response: Response, *, more: bool = False) -> None:
+        throttle_ms = 0
         throttling = self._server.broker.throttling
         if throttling is not None:
-            told = getattr(response, "throttle_time_ms", 0)
-            throttle_ms = max(told, self._throttle_ms(envelope, throttling))
-            if throttle_ms > told and hasattr(response, "throttle_time_ms"):
-                response.throttle_time_ms = throttle_ms
-            if throttle_ms > 0:
-                self._send_pieces(envelope, response, more=False)
-                self._leave_alone(throttle_ms)
-                return
-        self._send_pieces(envelope, response, more=more)
-
-    def _send_pieces(self, envelope: Envelope, response: Response, *, more: bool) -> None:
+            throttle_ms = self._throttle_ms(envelope, throttling, response)
         try:
             pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):
@@ -243,7 +240,7 @@ class ServerConnection:
             self.close()
             return
         out = self._out
-        if more and len(pieces) == 1 and len(out) < _ANSWERS_A_SEND:
+        if more and throttle_ms == 0 and len(pieces) == 1 and len(out) < _ANSWERS_A_SEND:
             out.append(pieces[0])
             return
         if out and not self._writing:
@@ -251,6 +248,8 @@ class ServerConnection:
             out.clear()
         out.extend(pieces)
         self._flush()
+        if throttle_ms > 0:
+            self._leave_alone(throttle_ms)
 
     def _flush(self) -> None:
         """Send until all is gone or the socket is full."""
