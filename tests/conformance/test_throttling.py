@@ -172,6 +172,28 @@ def test_fetch(broker: Wire, client: Wire, client_id: str, topic: Topic, set_quo
     assert abs(again[0] - throttle_ms) < 1500
 
 
+def test_a_throttled_fetch_leaves_its_session_as_it_was(
+    broker: Wire, client: Wire, client_id: str, topic: Topic, set_quota: SetQuota
+) -> None:
+    for _ in range(3):
+        broker.send(produce(topic, 50_000), 9)
+    set_quota((("client-id", client_id),), "consumer_byte_rate", 20_000)
+
+    def ask(session: int, epoch: int) -> tuple[int, int, bool, int]:
+        """Error code, session, whether it was throttled, topics."""
+        part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session, session_epoch=epoch)
+        request.topics = [FetchTopic(topic=topic.name, partitions=[part])]
+        answer = same(client).send(request, 12)
+        return answer.error_code, answer.session_id, answer.throttle_time_ms > 0, len(answer.responses)
+
+    _, session, throttled, topics = ask(0, 0)
+    assert (session != 0, throttled, topics) == (True, False, 1)
+    assert ask(session, 1) == (NONE, session, True, 0)
+    assert ask(session, 2) == (NONE, session, True, 0)
+    assert ask(0, 0) == (NONE, 0, True, 0)
+
+
 def test_time_of_requests(client: Wire, client_id: str, set_quota: SetQuota) -> None:
     set_quota((("client-id", client_id),), "request_percentage", 0.001)
     throttle_ms = 0

@@ -143,6 +143,8 @@ class LogDirectory:
         self._known_start_offsets = self._start_offsets.read()
         self._known_clean_offsets = self._clean_offsets.read()
         self._partitions: dict[tuple[str, int], Log] = {}
+        self._present = frozenset(store.names(path))
+        """What was here at the start."""
         self.futures: dict[tuple[str, int], Relocation] = {}
         """Copies that are being made here of partitions in other directories."""
 
@@ -150,7 +152,9 @@ class LogDirectory:
         """Whose directory this is, None for a new one."""
         found = read_identity(self._store, self.path)
         if found is None and (self.path / METADATA_LOG).exists():
-            raise UnusableDirectory(f"{self.path} belongs to Apache Kafka: give Ottla a directory of its own")
+            raise UnusableDirectory(
+                f"{self.path} belongs to Apache Kafka: adopt it with `ottla storage import`, or give another --data-dir"
+            )
         return found
 
     def claim(self, identity: Identity) -> None:
@@ -173,7 +177,8 @@ class LogDirectory:
         directory = self.path / f"{topic}-{partition}"
         key = topic, partition
         try:
-            self._store.make_directory(directory)
+            if directory.name not in self._present:
+                self._store.make_directory(directory)
             self._check_id(directory / "partition.metadata", topic_id)
             log = Log(
                 self._store,
@@ -223,6 +228,7 @@ class LogDirectory:
         """
         key = topic, partition
         log = self._partitions.pop(key)
+        self._present -= {log.directory.name}
         for known in (self._known_recovery_points, self._known_start_offsets, self._known_clean_offsets):
             known.pop(key, None)
         renamed = self.path / f"{f'{topic}-{partition}'[:214]}.{os.urandom(16).hex()}{DELETE}"
