@@ -69,12 +69,14 @@ def registered(key: int) -> _Registered:
 _ROUTES: Final[dict[tuple[int, int], _Registered]] = {}
 
 
-def _route(envelope: Envelope) -> _Registered:
+def _route(envelope: Envelope, broker: "Broker") -> _Registered:
     """The handler for the API and version of a request. Raises PeerError when they are not served."""
     key, version = envelope.api.key, envelope.version
     served = SERVED.get(key)
     if served is None:
         raise PeerError(f"{envelope.api.name} is not served")
+    if version in served.unstable and broker.config.flag("unstable.api.versions.enable"):
+        return registered(key)  # another broker of this process may not serve it: nothing to remember
     if version not in served.versions:
         raise PeerError(f"{envelope.api.name} version {version} is not served, only {served.versions}")
     route = _ROUTES[key, version] = registered(key)
@@ -88,7 +90,7 @@ def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Ans
     place for it; the connection lives on.
     """
     version = envelope.version
-    request_class, handler, positions = _ROUTES.get((envelope.api.key, version)) or _route(envelope)
+    request_class, handler, positions = _ROUTES.get((envelope.api.key, version)) or _route(envelope, broker)
     if positions:
         fields, _ = codec.decode_positions(request_class, version, envelope.frame, envelope.body)
         request: Any = Positions(context, envelope.frame, fields)

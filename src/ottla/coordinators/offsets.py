@@ -6,6 +6,7 @@ exist is not known here: whoever asks has turned topic ids into names and kept b
 # ruff: noqa: ARG001, ARG005 - operations, refusals and timers have one signature each, whatever they need of it
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.classic import expire_session
@@ -219,10 +220,10 @@ def fetch_stable(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) 
     """The same, without offsets that an open transaction is about to change: UNSTABLE_OFFSET_COMMIT for those that were asked
     for (KIP-447).
     """
-    return _fetch(groups, request, _pending(groups, request.group_id) if groups.pending else frozenset())
+    return _fetch(groups, request, groups.pending_of(request.group_id) if groups.pending else frozenset())
 
 
-def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: frozenset[tuple[str, int]]) -> Result:
+def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: AbstractSet[tuple[str, int]]) -> Result:
     group = groups.consumer_groups.get(request.group_id)
     if group is not None and (request.member_id is not None or request.member_epoch >= 0):
         member = group.members.get(request.member_id or "")
@@ -246,16 +247,6 @@ def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: frozenset[
             ]
             topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     return Result(answers=((request, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)),))
-
-
-def _pending(groups: Groups, group_id: str) -> frozenset[tuple[str, int]]:
-    """(topic, partition) of the offsets that open transactions commit for a group."""
-    return frozenset(
-        (topic, partition)
-        for offsets in groups.pending.values()
-        for group, topic, partition in offsets
-        if group == group_id
-    )
 
 
 def _unstable(index: int) -> OffsetFetchResponsePartitions:
@@ -315,7 +306,7 @@ def delete_offsets(groups: Groups, request: OffsetDeletion, now: Millis) -> Resu
             codes.append(errors.GROUP_SUBSCRIBED_TO_TOPIC)
             continue
         codes.append(errors.NONE)
-        if partition in offsets.get(topic, {}):
+        if partition in offsets.get(topic, {}) or groups.is_pending(request.group_id, topic, partition):
             records.append(offset_tombstone(request.group_id, topic, partition))
     return Result(records, ((request, OffsetDeletionOutcome(errors.NONE, codes)),))
 
@@ -329,22 +320,23 @@ class TopicsDeleted(NamedTuple):
 @operation(lambda request, code: code)
 def forget_topics(groups: Groups, request: TopicsDeleted, now: Millis) -> Result:
     """Forget what anybody committed for topics that were deleted. Answers NONE."""
-    records = [
-        offset_tombstone(group_id, topic, partition)
+    gone = {
+        (group_id, topic, partition)
         for group_id, offsets in groups.offsets.items()
         for topic in request.topics & offsets.keys()
         for partition in offsets[topic]
-    ]
+    }
+    gone |= {at for offsets in groups.pending.values() for at in offsets if at[1] in request.topics}
+    records = [offset_tombstone(*at) for at in sorted(gone)]
     return Result(records, ((request, errors.NONE),))
 
 
 def all_offset_tombstones(groups: Groups, group_id: str) -> list[Record]:
-    """Tombstones of everything that a group committed."""
-    return [
-        offset_tombstone(group_id, topic, partition)
-        for topic, partitions in groups.offsets.get(group_id, {}).items()
-        for partition in partitions
-    ]
+    """Tombstones of everything that a group committed, or that an open transaction commits for it."""
+    offsets = groups.offsets.get(group_id, {})
+    counts = [(topic, partition) for topic, partitions in offsets.items() for partition in partitions]
+    pending = sorted(groups.pending_of(group_id) - set(counts)) if groups.pending else []
+    return [offset_tombstone(group_id, topic, partition) for topic, partition in counts + pending]
 
 
 # Expiry

@@ -328,12 +328,18 @@ class Runtime(Generic[S]):
         if shard is None or not (shard.deferred or shard.outgoing):
             return
         reached = shard.log.committed_offset()
-        while shard.outgoing and shard.outgoing[0][0] <= reached:
-            for message in shard.outgoing.popleft()[1]:
-                self._send(partition, message)
-        while shard.deferred and shard.deferred[0][0] <= reached:
-            for _, pending, response, _ in shard.deferred.popleft()[2]:
-                pending.complete(response)
+        # In the order of the log: an answer that lets a batch in goes out before the markers that end its transaction.
+        while True:
+            answers_at = shard.deferred[0][0] if shard.deferred else reached + 1
+            messages_at = shard.outgoing[0][0] if shard.outgoing else reached + 1
+            if min(answers_at, messages_at) > reached:
+                return
+            if answers_at <= messages_at:
+                for _, pending, response, _ in shard.deferred.popleft()[2]:
+                    pending.complete(response)
+            else:
+                for message in shard.outgoing.popleft()[1]:
+                    self._send(partition, message)
 
     # Requests.
 

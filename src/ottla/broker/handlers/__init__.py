@@ -7,18 +7,21 @@ a hundred APIs starts as fast as one that has two. A test imports them all and h
 from typing import Final, NamedTuple
 
 from ottla.protocol import api
-from ottla.protocol.schema import VersionRange, version_range
+from ottla.protocol.schema import NO_VERSIONS, VersionRange, version_range
 
 
 class Served(NamedTuple):
-    """The module under broker/handlers and the versions that it serves."""
+    """The module under broker/handlers and the versions that it serves; `unstable` ones, which may still change, are served
+    after those with unstable.api.versions.enable alone.
+    """
 
     module: str
     versions: VersionRange
+    unstable: VersionRange = NO_VERSIONS
 
 
-def _served(module: str, versions: str) -> Served:
-    return Served(module, version_range(versions))
+def _served(module: str, versions: str, unstable: str = "none") -> Served:
+    return Served(module, version_range(versions), version_range(unstable))
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -45,7 +48,7 @@ SERVED: Final[dict[int, Served]] = {
     api.CREATE_PARTITIONS: _served("create_partitions", "0-3"),
     api.DELETE_GROUPS: _served("delete_groups", "0-3"),
     api.OFFSET_DELETE: _served("offset_delete", "0"),
-    api.INIT_PRODUCER_ID: _served("init_producer_id", "0-5"),
+    api.INIT_PRODUCER_ID: _served("init_producer_id", "0-5", unstable="6"),
     api.ADD_PARTITIONS_TO_TXN: _served("add_partitions_to_txn", "0-5"),
     api.ADD_OFFSETS_TO_TXN: _served("add_offsets_to_txn", "0-4"),
     api.END_TXN: _served("end_txn", "0-5"),

@@ -2,6 +2,7 @@
 
 Behaviour
     an unknown topic or partition   UNKNOWN_TOPIC_OR_PARTITION; the others of the transaction OPERATION_NOT_ATTEMPTED
+    an internal topic of a client   TOPIC_AUTHORIZATION_FAILED, whether it exists or not; the others as above
     verify only                     nothing is added; TRANSACTION_ABORTABLE for a partition that does not belong to it
     an empty transactional id       INVALID_REQUEST
     no transactions (4 and later)   an empty answer (Kafka 4.4 never answers)
@@ -20,11 +21,13 @@ from ottla.broker.dispatch import handles
 from ottla.coordinators.runtime import gather
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
+from ottla.metadata.image import INTERNAL_TOPICS
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import (
     INVALID_PRODUCER_EPOCH,
     OPERATION_NOT_ATTEMPTED,
     PRODUCER_FENCED,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.protocol.messages.add_partitions_to_txn import (
@@ -49,7 +52,8 @@ class _Asked(NamedTuple):
 
     topics: Sequence[tuple[str, Sequence[int]]]
     wanted: PartitionsOf
-    only_verify: bool
+    only_verify: bool = False
+    by_client: bool = False
 
 
 @handles(AddPartitionsToTxnRequest)
@@ -72,7 +76,7 @@ def _asked(request: AddPartitionsToTxnRequest) -> list[_Asked]:
             request.v3_and_below_producer_epoch,
             _places(topics),
         )
-        return [_Asked(topics, wanted, only_verify=False)]
+        return [_Asked(topics, wanted, by_client=True)]
     found = []
     for each in request.transactions:
         topics = [(topic.name, topic.partitions) for topic in each.topics]
@@ -89,16 +93,14 @@ def _places(topics: Sequence[tuple[str, Sequence[int]]]) -> frozenset[tuple[str,
 
 def _added(asked: _Asked, broker: "Broker") -> Answer[Codes]:
     topics = broker.image.topics
-    unknown = {
-        (name, index)
+    forbidden = INTERNAL_TOPICS if asked.by_client else ()
+    refused = {
+        (name, index): TOPIC_AUTHORIZATION_FAILED if name in forbidden else UNKNOWN_TOPIC_OR_PARTITION
         for name, index in asked.wanted.partitions
-        if name not in topics or not 0 <= index < len(topics[name].partitions)
+        if name in forbidden or name not in topics or not 0 <= index < len(topics[name].partitions)
     }
-    if unknown:
-        return {
-            place: UNKNOWN_TOPIC_OR_PARTITION if place in unknown else OPERATION_NOT_ATTEMPTED
-            for place in asked.wanted.partitions
-        }
+    if refused:
+        return {place: refused.get(place, OPERATION_NOT_ATTEMPTED) for place in asked.wanted.partitions}
     operation = verify_partitions if asked.only_verify else add_partitions
     return broker.coordination.transactions.run(asked.wanted.transactional_id, operation, asked.wanted)
 

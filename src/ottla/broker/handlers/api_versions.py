@@ -2,6 +2,7 @@
 
 Behaviour
     a version that is not known here   the answer of version 0, UNSUPPORTED_VERSION and the range of ApiVersions alone
+    unstable versions                  with unstable.api.versions.enable
     a client software name or version  that is no identifier: INVALID_REQUEST (from version 3)
     telemetry                          is named once there is a client-metrics subscription, as Kafka names it once there is
                                        a reporter: clients that see it keep asking what they are subscribed to
@@ -43,7 +44,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVersionsResponse]:
     version = request.context.version
     if version not in SERVED[API_VERSIONS].versions:
-        return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[_range(API_VERSIONS)])
+        return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[_range(API_VERSIONS, broker)])
     if version >= 3:
         names = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(name) for name in names):
@@ -63,7 +64,7 @@ def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVer
         for name, level in levels(broker.image.features)
     ]
     return ApiVersionsResponse(
-        api_keys=[_range(key) for key in sorted(SERVED) if key not in _TELEMETRY or _wants_telemetry(broker)],
+        api_keys=[_range(key, broker) for key in sorted(SERVED) if key not in _TELEMETRY or _wants_telemetry(broker)],
         supported_features=supported,
         finalized_features_epoch=broker.image.revision,
         finalized_features=finalized,
@@ -74,8 +75,10 @@ def _wants_telemetry(broker: "Broker") -> bool:
     return any(kind == CLIENT_METRICS for kind, _ in broker.image.configs)
 
 
-def _range(key: int) -> ApiVersion:
+def _range(key: int, broker: "Broker") -> ApiVersion:
     first, last = SERVED[key].versions
+    if broker.config.flag("unstable.api.versions.enable"):
+        last = max(last, SERVED[key].unstable.last)
     return ApiVersion(api_key=key, min_version=first, max_version=last)
 
 

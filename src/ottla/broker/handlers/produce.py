@@ -83,6 +83,7 @@ _FIRST_THAT_ABORTS: Final = 11
 _FIRST_THAT_ADDS: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _NO_CODES: Final[Codes] = {}
+_SEVERAL_PRODUCERS: Final = "Transactional records contained more than one producer ID"
 Place = tuple[str, int]
 Producer = tuple[int, int]
 _TEMPORARY: Final = frozenset((NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS))
@@ -95,7 +96,7 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
         return _append_all(request, broker, _NO_CODES)
     wanted, codes = _unverified(request, broker)
     if wanted is None:
-        return _append_all(request, broker, codes)
+        return _append_all(request, broker, codes, _SEVERAL_PRODUCERS)
     version = request.context.version
     client = (
         Client.ADDS_IMPLICITLY
@@ -110,9 +111,13 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
     whole = Pending[ProduceResponse]()
 
     def go_on(codes: Codes) -> None:
-        appended = _append_all(request, broker, codes)
-        if appended is not None:
-            whole.follow(appended)
+        try:
+            appended = _append_all(request, broker, codes)
+        except PeerError as error:  # acks=0: by now the connection serves another request
+            _logger.info("%s: %s", request.context.client_id, error)
+        else:
+            if appended is not None:
+                whole.follow(appended)
 
     answer.listen(go_on)
     return whole if acks != 0 else None
@@ -160,8 +165,12 @@ def _is_transactional(frame: bytes, records: tuple[int, int] | None) -> bool:
     )
 
 
-def _append_all(request: Positions, broker: "Broker", codes: Codes) -> Answer[ProduceResponse] | None:
-    """Append what may be; `codes` says what is wrong with transactional batches of (topic, partition)."""
+def _append_all(
+    request: Positions, broker: "Broker", codes: Codes, mismatch: str | None = None
+) -> Answer[ProduceResponse] | None:
+    """Append what may be; `codes` says what is wrong with transactional batches of (topic, partition), `mismatch` what to say
+    about INVALID_PRODUCER_ID_MAPPING.
+    """
     transactional_id, acks, timeout_ms, topics = request.fields
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     find = broker.replicas.find_by_id if by_id else broker.replicas.find
@@ -180,6 +189,8 @@ def _append_all(request: Positions, broker: "Broker", codes: Codes) -> Answer[Pr
                     answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
                 else:
                     answer = _append(request, partition, records, broker, codes, transactional_id is None)
+                    if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
+                        answer.error_message = mismatch
                     log = partition.log
                     if log.high_watermark != log.end_offset and answer.error_code == NONE:
                         unsettled.append(_Unsettled(partition, log.end_offset, answer))

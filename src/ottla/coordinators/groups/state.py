@@ -150,7 +150,9 @@ class Groups:
     def replay_pending(self, record: Record, producer_id: int) -> None:
         """Take in an offset that an open transaction commits: it counts once the transaction is committed."""
         key = record.key
-        assert isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey))
+        if not isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
+            self.replay(record)  # no coordinator writes that; what somebody put there counts as it is
+            return
         self._replayed += 1
         at = key.group, key.topic, key.partition
         self.pending.setdefault(producer_id, {})[at] = self._replayed, record
@@ -173,6 +175,12 @@ class Groups:
         at = group_id, topic, partition
         return any(at in offsets for offsets in self.pending.values())
 
+    def pending_of(self, group_id: str) -> set[tuple[str, int]]:
+        """(topic, partition) of the offsets that open transactions commit for a group."""
+        return {
+            (topic, index) for offsets in self.pending.values() for group, topic, index in offsets if group == group_id
+        }
+
     def has_pending(self, group_id: str) -> bool:
         """Whether an open transaction commits an offset of the group."""
         return any(at[0] == group_id for offsets in self.pending.values() for at in offsets)
@@ -184,6 +192,9 @@ class Groups:
             if self.pending:
                 self._replayed += 1
                 self._committed_at[key.group, key.topic, key.partition] = self._replayed
+                if value is None:  # what is deleted no open transaction brings back
+                    for pending in self.pending.values():
+                        pending.pop((key.group, key.topic, key.partition), None)
             self._replay_offset(key, value if isinstance(value, OffsetCommitValue) else None)
         elif isinstance(key, GroupMetadataKey):
             if isinstance(value, GroupMetadataValue):

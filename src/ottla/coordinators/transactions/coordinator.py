@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
-from ottla.coordinators.transactions.ending import markers_of, remove_expired, watch
+from ottla.coordinators.transactions.ending import abort_timed_out, markers_of, remove_expired
 from ottla.coordinators.transactions.state import Transactions, TransactionSettings, decode_record
-from ottla.coordinators.transactions.transaction import ONGOING, PREPARED
+from ottla.coordinators.transactions.transaction import PREPARED
 from ottla.environment import Clock
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import TRANSACTION_STATE_TOPIC
@@ -46,7 +46,8 @@ def transaction_coordinator(
 def loaded(state: Transactions, now: Millis) -> Result:  # noqa: ARG001
     """Go on where the coordinator before stopped: markers of what was decided, and the time of what is open."""
     outgoing = [markers_of(each) for each in state.transactions.values() if each.state in PREPARED]
-    timers = [Timer(remove_expired, (), state.settings.removal_interval_ms)]
-    if any(each.state == ONGOING for each in state.transactions.values()):
-        timers += watch(state)
+    timers = [
+        Timer(abort_timed_out, (), state.settings.abort_interval_ms),
+        Timer(remove_expired, (), state.settings.removal_interval_ms),
+    ]
     return Result(timers=timers, outgoing=outgoing)

@@ -127,10 +127,10 @@ def decided(
 ) -> Result:
     """The end of `transaction` is decided.
 
-    bumps   the client speaks transaction.version 2
+    bumps   the client speaks transaction.version 2; how it ends a transaction counts, not how it added partitions
     fences  the producer does not know and must not go on: the epoch is raised whatever the version
     """
-    version = state.version() if fences else VERSION_WITH_EPOCH_BUMP if bumps else transaction.version
+    version = state.version() if fences else VERSION_WITH_EPOCH_BUMP if bumps else 0
     has_epoch = bumps or (fences and version >= VERSION_WITH_EPOCH_BUMP)
     epoch = transaction.epoch
     next_producer_id = state.new_producer_id() if bumps and transaction.is_exhausted else NO_PRODUCER_ID
@@ -168,6 +168,7 @@ def markers_of(transaction: Transaction) -> Markers:
         transaction.state == PREPARE_COMMIT,
         frozenset(transaction.partitions),
         transaction.version >= VERSION_WITH_EPOCH_BUMP,
+        transaction.started_ms,
     )
 
 
@@ -179,7 +180,7 @@ def _refuse_completion(markers: Markers, code: int) -> int:  # noqa: ARG001
 def completed(state: Transactions, markers: Markers, now: Millis) -> Result:
     """Every partition has its marker. The answer is an error code."""
     transaction = state.transactions.get(markers.transactional_id)
-    if transaction is None or transaction.state not in PREPARED or transaction.epoch != markers.epoch:
+    if transaction is None or transaction.state not in PREPARED or markers_of(transaction) != markers:
         return Result(answers=[(markers, errors.INVALID_TXN_STATE)])  # told twice, after a restart
     rotates = transaction.next_producer_id != NO_PRODUCER_ID
     record = record_of(
@@ -196,15 +197,12 @@ def completed(state: Transactions, markers: Markers, now: Millis) -> Result:
 
 
 def abort_timed_out(state: Transactions, now: Millis) -> Result:
-    """Abort what is open for longer than its client allowed; look again as long as anything is open."""
+    """Abort what is open for longer than its client allowed; runs every now and then."""
     late = [
         transaction
-        for transaction in state.transactions.values()
-        if transaction.state == ONGOING and transaction.started_ms + transaction.timeout_ms < now
+        for transaction in map(state.transactions.__getitem__, state.ongoing)
+        if transaction.started_ms + transaction.timeout_ms < now
     ]
-    state.watched = False
-    if not late:
-        return Result(timers=watch(state) if any(t.state == ONGOING for t in state.transactions.values()) else ())
     results = [decided(state, transaction, now, commit=False, fences=True) for transaction in late[:_MOST_AT_ONCE]]
 
     def tell(state: Transactions, now: Millis) -> Result:
@@ -213,16 +211,9 @@ def abort_timed_out(state: Transactions, now: Millis) -> Result:
 
     records = [record for result in results for record in result.records]
     again = [Timer(abort_timed_out, (), 1 if len(late) > len(results) else state.settings.abort_interval_ms)]
-    state.watched = True
-    return Result(records, timers=again, then=tell, refused=lambda state, code, now: Result(timers=again))  # noqa: ARG005
-
-
-def watch(state: Transactions) -> list[Timer]:
-    """See to it that transactions that are over their time are found."""
-    if state.watched:
-        return []
-    state.watched = True
-    return [Timer(abort_timed_out, (), state.settings.abort_interval_ms)]
+    # A refused append changes nothing: what is late is found again at the next look.
+    later = [Timer(abort_timed_out, (), state.settings.abort_interval_ms)]
+    return Result(records, timers=again, then=tell, refused=lambda state, code, now: Result(timers=later))  # noqa: ARG005
 
 
 def remove_expired(state: Transactions, now: Millis) -> Result:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.coordinators.runtime import Millis, Result, operation
-from ottla.coordinators.transactions.ending import watch
 from ottla.coordinators.transactions.state import Transactions
 from ottla.coordinators.transactions.transaction import ONGOING, PREPARED, Partition, Transaction, record_of
 from ottla.protocol import errors
@@ -59,7 +58,7 @@ def add_partitions(state: Transactions, wanted: PartitionsOf, now: Millis) -> Re
         client_transaction_version=wanted.version,
     )
     answers = [(wanted, _refuse(wanted, errors.NONE))]
-    return Result(records=[record], answers=answers, timers=watch(state))
+    return Result(records=[record], answers=answers)
 
 
 @operation(_refuse, check=_check_id)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ottla.coordinators.runtime import Millis, Record
-from ottla.coordinators.transactions.transaction import Partition, Transaction
+from ottla.coordinators.transactions.transaction import ONGOING, Partition, Transaction
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol.codec import decode
 from ottla.protocol.messages.transaction_log_record import TransactionLogKey, TransactionLogValue
@@ -36,7 +36,8 @@ class TransactionSettings(NamedTuple):
 class Markers(NamedTuple):
     """What the partitions of a transaction are to be told, once its end is decided: the runtime's outgoing message.
 
-    new_epoch  the markers have an epoch of their own: transaction.version 2
+    new_epoch   the markers have an epoch of their own: transaction.version 2
+    started_ms  when the transaction began, which tells it from another one of the same epoch
     """
 
     transactional_id: str
@@ -45,6 +46,7 @@ class Markers(NamedTuple):
     commit: bool
     partitions: frozenset[Partition]
     new_epoch: bool
+    started_ms: Millis
 
 
 class Transactions:
@@ -52,10 +54,10 @@ class Transactions:
 
     version          transaction.version as it is finalized now
     new_producer_id  a producer id that nobody was ever given
-    watched          whether a timer looks for transactions that are over their time
+    ongoing          the ids whose transaction is open, by replay too
     """
 
-    __slots__ = ("new_producer_id", "settings", "transactions", "version", "watched")
+    __slots__ = ("new_producer_id", "ongoing", "settings", "transactions", "version")
 
     def __init__(
         self, settings: TransactionSettings, version: Callable[[], int], new_producer_id: Callable[[], int]
@@ -64,7 +66,7 @@ class Transactions:
         self.version = version
         self.new_producer_id = new_producer_id
         self.transactions: dict[str, Transaction] = {}
-        self.watched = False
+        self.ongoing: set[str] = set()
 
     @property
     def record_version(self) -> int:
@@ -78,8 +80,13 @@ class Transactions:
         transaction = self.transactions.get(key.transactional_id)
         if value is None:
             self.transactions.pop(key.transactional_id, None)
+            self.ongoing.discard(key.transactional_id)
             return
         assert isinstance(value, TransactionLogValue)
+        if value.transaction_status == ONGOING:
+            self.ongoing.add(key.transactional_id)
+        else:
+            self.ongoing.discard(key.transactional_id)
         if transaction is None:
             self.transactions[key.transactional_id] = Transaction(key.transactional_id, value)
         else:
