@@ -189,7 +189,7 @@ def small_files(data: bytes) -> None:
         directory, store = Path(folder), DiskStore()
         path = directory / "file"
         path.write_bytes(data)
-        index, time_index = OffsetIndex(store, path, 10), TimeIndex(store, path, 10)
+        index, time_index = OffsetIndex(store, path.parent, path.name, 10), TimeIndex(store, path.parent, path.name, 10)
         assert index.position_before(50) is not None
         index.truncate(40)
         time_index.offset_before(NOW)

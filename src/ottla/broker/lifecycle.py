@@ -189,7 +189,7 @@ class Broker:
         for name in self.config.log_dirs:
             path = Path(name)
             try:
-                self._directories.append(LogDirectory(store, path, lambda most: self.random.below(most + 1)))
+                self._directories.append(LogDirectory(store, path, self._jitter))
             except FailedDirectory as cause:
                 if len(self.config.log_dirs) == 1 or path == Path(self.config.metadata_log_dir):
                     raise
@@ -198,6 +198,9 @@ class Broker:
         if not self._directories:
             raise UnusableDirectory(f"none of the log directories can be used: {', '.join(map(str, missing))}")
         return missing
+
+    def _jitter(self, most: int) -> int:
+        return self.random.below(most + 1) if most else 0
 
     def _open_metadata(self) -> MetadataStore:
         """The metadata store, and the proof that all directories belong to this node of this cluster."""

@@ -42,11 +42,11 @@ class OffsetCheckpoint:
 class LeaderEpochs:
     """The leader epochs of one partition, each with the offset it began at, newest last (KIP-101)."""
 
-    def __init__(self, store: Store, path: Path) -> None:
+    def __init__(self, store: Store, path: Path, *, is_new: bool = False) -> None:
         self._store = store
         self._path = path
         self._entries: list[tuple[int, int]] = []
-        for line in _lines(store, path):
+        for line in () if is_new else _lines(store, path):
             try:
                 epoch, offset = line.split()
                 self._entries.append((int(epoch), int(offset)))

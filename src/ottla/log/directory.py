@@ -32,6 +32,8 @@ METADATA_LOG: Final = "__cluster_metadata-0"
 STRAY: Final = "-stray"
 DELETE: Final = "-delete"
 FUTURE: Final = "-future"
+_FLUSHED_ONE_BY_ONE: Final = 50
+"""Logs that a stop flushes one after the other; above it, the whole system's cache at once is quicker."""
 _logger = logging.getLogger("ottla.log")
 
 
@@ -327,8 +329,12 @@ class LogDirectory:
         left as it is. Raises StorageError, OSError.
         """
         if self.offline is None:
+            changed = sum(log.has_changed for log in self._partitions.values())
+            at_once = changed > _FLUSHED_ONE_BY_ONE
             for log in self._partitions.values():
-                log.close()
+                log.close(flush=not at_once)
+            if at_once:
+                self._store.flush_everything()
         if self.offline is not None:
             self.release()
             return

@@ -115,6 +115,9 @@ class FaultyStore:
         self._fault("flush", path)
         self._store.flush(path)
 
+    def flush_everything(self) -> None:
+        self._store.flush_everything()
+
     def make_directory(self, path: Path) -> None:
         self._store.make_directory(path)
 

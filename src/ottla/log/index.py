@@ -20,6 +20,7 @@ or closed. From then on they are searched where they lie, in a mapping that the 
 index is a cache of the log: after an unclean stop it is rebuilt, never repaired.
 """
 
+import mmap
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
@@ -39,23 +40,36 @@ _ABORTED_ENTRY: Final = Struct(">hqqqq")
 
 
 class _IndexFile:
-    """A file that may never have been written."""
+    """A file that may never have been written. Its path is worked out when it is needed: most segments are only opened."""
 
-    __slots__ = ("_path", "_store")
+    __slots__ = ("_directory", "_name", "_path", "_store")
 
-    def __init__(self, store: Store, path: Path) -> None:
+    def __init__(self, store: Store, directory: Path, name: str) -> None:
         self._store = store
-        self._path = path
+        self._directory = directory
+        self._name = name
+        self._path: Path | None = None
 
-    def move(self, path: Path) -> None:
+    @property
+    def path(self) -> Path:
+        """Where the file is, if it is."""
+        if self._path is None:
+            self._path = self._directory / self._name
+        return self._path
+
+    def _mapped(self) -> bytes | mmap.mmap:
+        return self._store.mapped(self.path)
+
+    def move(self, name: str) -> None:
         """The file, if it was ever written, has another name from now on. Raises OSError."""
-        if self._path.name in self._store.names(self._path.parent):
-            self._store.rename(self._path, path)
-        self._path = path
+        old = self.path
+        self.moved(self._directory, name)
+        if old.name in self._store.names(self._directory):
+            self._store.rename(old, self.path)
 
-    def moved(self, path: Path) -> None:
+    def moved(self, directory: Path, name: str) -> None:
         """The file has another name already, because its directory has."""
-        self._path = path
+        self._directory, self._name, self._path = directory, name, None
 
 
 class OffsetIndex(_IndexFile):
@@ -63,8 +77,8 @@ class OffsetIndex(_IndexFile):
 
     __slots__ = ("_base", "_offsets", "_positions")
 
-    def __init__(self, store: Store, path: Path, base_offset: int) -> None:
-        super().__init__(store, path)
+    def __init__(self, store: Store, directory: Path, name: str, base_offset: int) -> None:
+        super().__init__(store, directory, name)
         self._base = base_offset
         self._offsets: array[int] | None = None
         """None while the file is what counts."""
@@ -78,7 +92,7 @@ class OffsetIndex(_IndexFile):
     def resume(self) -> None:
         """Take what is on disk into memory: the segment is written to again."""
         flat = array("i")
-        data = self._store.mapped(self._path)
+        data = self._mapped()
         flat.frombytes(data[: len(data) - len(data) % OFFSET_ENTRY_SIZE])
         if sys.byteorder == "little":
             flat.byteswap()
@@ -89,7 +103,7 @@ class OffsetIndex(_IndexFile):
     def __len__(self) -> int:
         if self._offsets is not None:
             return len(self._offsets)
-        return len(self._store.mapped(self._path)) // OFFSET_ENTRY_SIZE
+        return len(self._mapped()) // OFFSET_ENTRY_SIZE
 
     def append(self, last_offset: int, position: int) -> None:
         """Add the batch that begins at `position` and ends with `last_offset`."""
@@ -97,50 +111,61 @@ class OffsetIndex(_IndexFile):
         self._offsets.append(last_offset - self._base)
         self._positions.append(position)
 
-    def _entry(self, at: int) -> tuple[int, int]:
+    @staticmethod
+    def _entry(data: bytes | mmap.mmap, at: int) -> tuple[int, int]:
         """(offset - base, position) of an entry on disk."""
-        relative, position = _OFFSET_ENTRY.unpack_from(self._store.mapped(self._path), at * OFFSET_ENTRY_SIZE)
+        relative, position = _OFFSET_ENTRY.unpack_from(data, at * OFFSET_ENTRY_SIZE)
         return relative, position
+
+    def _on_disk(self) -> tuple[bytes | mmap.mmap, range]:
+        """The file, and the numbers of its entries."""
+        data = self._mapped()
+        return data, range(len(data) // OFFSET_ENTRY_SIZE)
 
     def position_before(self, offset: int) -> int:
         """The position of a batch at or before the one that holds `offset`, 0 when there is no entry."""
         if self._offsets is not None:
             at = bisect_right(self._offsets, offset - self._base)
             return self._positions[at - 1] if at else 0
-        at = bisect_right(range(len(self)), offset - self._base, key=lambda at: self._entry(at)[0])
-        return self._entry(at - 1)[1] if at else 0
+        data, entries = self._on_disk()
+        at = bisect_right(entries, offset - self._base, key=lambda at: self._entry(data, at)[0])
+        return self._entry(data, at - 1)[1] if at else 0
 
     def boundary_before(self, position: int) -> int:
         """The last known beginning of a batch at or before `position`, 0 when there is no entry."""
         if self._offsets is not None:
             at = bisect_right(self._positions, position)
             return self._positions[at - 1] if at else 0
-        at = bisect_right(range(len(self)), position, key=lambda at: self._entry(at)[1])
-        return self._entry(at - 1)[1] if at else 0
+        data, entries = self._on_disk()
+        at = bisect_right(entries, position, key=lambda at: self._entry(data, at)[1])
+        return self._entry(data, at - 1)[1] if at else 0
 
     def offset_bound(self, position: int) -> int | None:
         """An offset (exclusive) that all batches which end at or before `position` stay below; None beyond the last entry."""
         if self._offsets is not None:
             at = bisect_left(self._positions, position)
             return self._base + self._offsets[at] + 1 if at < len(self._positions) else None
-        count = len(self)
-        at = bisect_left(range(count), position, key=lambda at: self._entry(at)[1])
-        return self._base + self._entry(at)[0] + 1 if at < count else None
+        data, entries = self._on_disk()
+        at = bisect_left(entries, position, key=lambda at: self._entry(data, at)[1])
+        return self._base + self._entry(data, at)[0] + 1 if at < len(entries) else None
 
     def last_position(self) -> int:
         """The position of the newest entry, 0 when there is none."""
         if self._offsets is not None:
             return self._positions[-1] if self._positions else 0
-        count = len(self)
-        return self._entry(count - 1)[1] if count else 0
+        data, entries = self._on_disk()
+        return self._entry(data, len(entries) - 1)[1] if entries else 0
 
     def is_sound(self, size: int) -> bool:
         """Whether the file can belong to a log of `size` bytes: whole entries, the last one inside."""
-        data = self._store.mapped(self._path)
+        data = self._mapped()
         count, rest = divmod(len(data), OFFSET_ENTRY_SIZE)
         if rest:
             return False
-        return not count or (self._entry(count - 1)[0] >= 0 and 0 < self._entry(count - 1)[1] < size)
+        if not count:
+            return True
+        relative, position = self._entry(data, count - 1)
+        return relative >= 0 and 0 < position < size
 
     def truncate(self, offset: int) -> None:
         """Drop the entries of batches that end at `offset` or later."""
@@ -158,7 +183,7 @@ class OffsetIndex(_IndexFile):
         flat = array("i", chain.from_iterable(zip(self._offsets, self._positions, strict=True)))
         if sys.byteorder == "little":
             flat.byteswap()
-        self._store.write(self._path, flat.tobytes())
+        self._store.write(self.path, flat.tobytes())
         if closed:
             self._offsets, self._positions = None, array("i")
 
@@ -168,8 +193,8 @@ class TimeIndex(_IndexFile):
 
     __slots__ = ("_base", "_offsets", "_timestamps")
 
-    def __init__(self, store: Store, path: Path, base_offset: int) -> None:
-        super().__init__(store, path)
+    def __init__(self, store: Store, directory: Path, name: str, base_offset: int) -> None:
+        super().__init__(store, directory, name)
         self._base = base_offset
         self._timestamps: array[int] | None = None
         """None while the file is what counts."""
@@ -182,7 +207,7 @@ class TimeIndex(_IndexFile):
 
     def resume(self) -> None:
         """Take what is on disk into memory: the segment is written to again."""
-        data = self._store.mapped(self._path)
+        data = self._mapped()
         entries = list(_TIME_ENTRY.iter_unpack(data[: len(data) - len(data) % TIME_ENTRY_SIZE]))
         timestamps = array("q", (timestamp for timestamp, _ in entries))
         count = _ascending(timestamps)
@@ -192,12 +217,18 @@ class TimeIndex(_IndexFile):
     def __len__(self) -> int:
         if self._timestamps is not None:
             return len(self._timestamps)
-        return len(self._store.mapped(self._path)) // TIME_ENTRY_SIZE
+        return len(self._mapped()) // TIME_ENTRY_SIZE
 
-    def _entry(self, at: int) -> tuple[int, int]:
+    @staticmethod
+    def _entry(data: bytes | mmap.mmap, at: int) -> tuple[int, int]:
         """(timestamp, offset - base) of an entry on disk."""
-        timestamp, relative = _TIME_ENTRY.unpack_from(self._store.mapped(self._path), at * TIME_ENTRY_SIZE)
+        timestamp, relative = _TIME_ENTRY.unpack_from(data, at * TIME_ENTRY_SIZE)
         return timestamp, relative
+
+    def _on_disk(self) -> tuple[bytes | mmap.mmap, range]:
+        """The file, and the numbers of its entries."""
+        data = self._mapped()
+        return data, range(len(data) // TIME_ENTRY_SIZE)
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry when the timestamp has grown; others are passed over, as in Kafka."""
@@ -212,10 +243,10 @@ class TimeIndex(_IndexFile):
         """The newest entry as (timestamp, offset); (-1, base offset) when there is none."""
         if self._timestamps is not None:
             return (self._timestamps[-1], self._base + self._offsets[-1]) if self._timestamps else (-1, self._base)
-        count = len(self)
-        if not count:
+        data, entries = self._on_disk()
+        if not entries:
             return -1, self._base
-        timestamp, relative = self._entry(count - 1)
+        timestamp, relative = self._entry(data, len(entries) - 1)
         return timestamp, self._base + relative
 
     def offset_before(self, timestamp: int) -> int:
@@ -223,15 +254,20 @@ class TimeIndex(_IndexFile):
         if self._timestamps is not None:
             at = bisect_left(self._timestamps, timestamp)
             return self._base + self._offsets[at - 1] if at else self._base
-        at = bisect_left(range(len(self)), timestamp, key=lambda at: self._entry(at)[0])
-        return self._base + self._entry(at - 1)[1] if at else self._base
+        data, entries = self._on_disk()
+        at = bisect_left(entries, timestamp, key=lambda at: self._entry(data, at)[0])
+        return self._base + self._entry(data, at - 1)[1] if at else self._base
 
     def is_sound(self) -> bool:
         """Whether the file holds whole entries that ascend, none before the segment's beginning."""
-        count, rest = divmod(len(self._store.mapped(self._path)), TIME_ENTRY_SIZE)
+        data = self._mapped()
+        count, rest = divmod(len(data), TIME_ENTRY_SIZE)
         if rest:
             return False
-        return not count or (self._entry(count - 1)[1] >= 0 and (count < 2 or self._entry(count - 1) > self._entry(0)))
+        if not count:
+            return True
+        last = self._entry(data, count - 1)
+        return last[1] >= 0 and (count == 1 or last > self._entry(data, 0))
 
     def truncate(self, offset: int) -> None:
         """Drop the entries of batches that end at `offset` or later."""
@@ -247,7 +283,7 @@ class TimeIndex(_IndexFile):
         if self._timestamps is None:
             return
         entries = zip(self._timestamps, self._offsets, strict=True)
-        self._store.write(self._path, b"".join(_TIME_ENTRY.pack(*entry) for entry in entries))
+        self._store.write(self.path, b"".join(_TIME_ENTRY.pack(*entry) for entry in entries))
         if closed:
             self._timestamps, self._offsets = None, array("i")
 
@@ -267,8 +303,8 @@ class TransactionIndex(_IndexFile):
 
     __slots__ = ("_entries",)
 
-    def __init__(self, store: Store, path: Path) -> None:
-        super().__init__(store, path)
+    def __init__(self, store: Store, directory: Path, name: str) -> None:
+        super().__init__(store, directory, name)
         self._entries: list[Aborted] | None = None
         """None while the file is what counts."""
 
@@ -281,7 +317,7 @@ class TransactionIndex(_IndexFile):
         self._entries = list(self._read())
 
     def _read(self) -> Iterable[Aborted]:
-        data = self._store.mapped(self._path)
+        data = self._mapped()
         whole = data[: len(data) - len(data) % _ABORTED_ENTRY.size]
         return (Aborted(*fields) for _, *fields in _ABORTED_ENTRY.iter_unpack(whole))
 
@@ -300,7 +336,7 @@ class TransactionIndex(_IndexFile):
 
     def is_sound(self) -> bool:
         """Whether the file holds whole entries of the version that is known."""
-        data = self._store.mapped(self._path)
+        data = self._mapped()
         return len(data) % _ABORTED_ENTRY.size == 0 and all(
             version == 0 for version, *_ in _ABORTED_ENTRY.iter_unpack(data[:])
         )
@@ -310,9 +346,9 @@ class TransactionIndex(_IndexFile):
         if self._entries is None:
             return
         if self._entries:
-            self._store.write(self._path, b"".join(_ABORTED_ENTRY.pack(0, *aborted) for aborted in self._entries))
+            self._store.write(self.path, b"".join(_ABORTED_ENTRY.pack(0, *aborted) for aborted in self._entries))
         else:
-            self._store.remove(self._path)
+            self._store.remove(self.path)
         if closed:
             self._entries = None
 

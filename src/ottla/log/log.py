@@ -114,9 +114,11 @@ class Log:
         self._jitter = jitter
         self._failed = failed
         try:
-            self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint")
-            found = recovery.load_segments(store, directory, config.index_interval_bytes)
-            if not found:
+            names = store.names(directory)
+            self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint", names)
+            found = recovery.load_segments(store, directory, names, config.index_interval_bytes)
+            is_new = not found
+            if is_new:
                 found = [Segment(store, directory, log_start_offset)]
                 found[0].start_empty()
             recovered = recovery.recover(
@@ -132,7 +134,7 @@ class Log:
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers: ProducerStates = recovery.load_producers(
-                store, directory, self._segments, self.end_offset, recovered.scanned_from
+                store, directory, names, self._segments, self.end_offset, recovered.scanned_from
             )
             if not epochs_known:
                 recovery.find_epochs(self._segments, self.epochs)
@@ -153,7 +155,7 @@ class Log:
         self._must_be_flushed = 0
         self._rolled: list[Segment] = []
         self._has_new_names = not clean
-        self._changed = not clean or recovered.scanned_from is not None
+        self._changed = not is_new and (not clean or recovered.scanned_from is not None)
         self._compacting = False
         self._closed = False
 
@@ -697,10 +699,10 @@ class Log:
             else:
                 active.truncate(offset)
             self.end_offset = active.next_offset
-            for name in self._store.names(self.directory):
-                if name.endswith(".snapshot") and int(name[:-9]) > self.end_offset:
-                    self._store.remove(self.directory / name)
-            self.producers = recovery.load_producers(self._store, self.directory, segments, self.end_offset, None)
+            names = self._store.names(self.directory)
+            self.producers = recovery.load_producers(
+                self._store, self.directory, names, segments, self.end_offset, None
+            )
             self.epochs.truncate(self.end_offset)
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
@@ -729,9 +731,10 @@ class Log:
         for segment in self._segments:
             segment.moved(directory)
 
-    def close(self, *, clean: bool = True) -> None:
-        """Stop. A clean stop writes indexes and the producers' snapshot and flushes all, so that the next start scans nothing.
-        Raises StorageError.
+    def close(self, *, clean: bool = True, flush: bool = True) -> None:
+        """Stop. A clean stop writes indexes and the producers' snapshot and flushes all, so that the next start scans nothing;
+        without `flush` the caller sees to it that everything is on the medium before he says that the stop was clean. Raises
+        StorageError.
         """
         self._closed = True
         if clean and self._changed:
@@ -742,12 +745,13 @@ class Log:
                 self._rolled.append(self._active)
                 self._has_new_names = True
                 self._drop_old_snapshots()
-                flush = self.begin_flush()
-                self._store.flush(self.directory / name)
-                flush.run()
+                work = self.begin_flush()
+                if flush:
+                    self._store.flush(self.directory / name)
+                    work.run()
             except OSError as cause:
                 raise self._storage_error(cause) from cause
-            self.flushed(flush, self.last_flush_ms)
+            self.flushed(work, self.last_flush_ms)
         for segment in self._segments:
             segment.close()
 

@@ -144,6 +144,10 @@ class MemoryStore:
                 named.apply(self._durable)
         self._pending = [named for named in self._pending if named.directory != path]
 
+    def flush_everything(self) -> None:
+        for path in {path.parent for path in self._files} | set(self._files):
+            self.flush(path)
+
     def make_directory(self, path: Path) -> None:
         """A directory is there as soon as a file is in it."""
 

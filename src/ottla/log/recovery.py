@@ -28,18 +28,17 @@ _SCAN_BYTES: Final = 4 << 20
 _logger = logging.getLogger("ottla.log")
 
 
-def load_segments(store: Store, directory: Path, interval: int) -> list[Segment]:
-    """The segments of a partition directory by base offset.
+def load_segments(store: Store, directory: Path, names: list[str], interval: int) -> list[Segment]:
+    """The segments of a partition directory, which holds `names`, by base offset.
 
     Leftovers of deletions and of compactions that were not decided are removed; one that was (its .log file is a .swap) is
     carried through. Raises DamagedLog.
     """
-    names = store.names(directory)
-    for name in names:
-        if name.endswith(f".log{SWAP}"):
-            _carry_through(store, directory, int(name[:20]), interval)
+    swaps = [name for name in names if name.endswith(f".log{SWAP}")]
+    for name in swaps:
+        _carry_through(store, directory, int(name[:20]), interval)
     bases = []
-    for name in store.names(directory):
+    for name in store.names(directory) if swaps else names:
         if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):
             store.remove(directory / name)
         elif name.endswith(".log") and name[:-4].isdecimal():
@@ -118,7 +117,10 @@ def recover(
 
 def _intact(segment: Segment, recovery_point: int) -> bool:
     """Whether a last segment ends where it was left at a clean stop."""
-    if segment.log.size and not segment.has_sound_indexes():
+    if not segment.log.size:
+        segment.start_empty()
+        return True
+    if not segment.has_sound_indexes():
         return False
     try:
         segment.load_end()
@@ -184,14 +186,14 @@ def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str
             position, want = position + found.end, _SCAN_BYTES
 
 
-def load_epochs(store: Store, path: Path) -> tuple[LeaderEpochs, bool]:
+def load_epochs(store: Store, path: Path, names: list[str]) -> tuple[LeaderEpochs, bool]:
     """The leader epochs of a partition, and whether they are known: a loss of power can leave half a file."""
     try:
-        return LeaderEpochs(store, path), True
+        return LeaderEpochs(store, path, is_new=path.name not in names), True
     except DamagedCheckpoint as cause:
         _logger.warning("%s; it is written again from the batches", cause)
         store.remove(path)
-        return LeaderEpochs(store, path), False
+        return LeaderEpochs(store, path, is_new=True), False
 
 
 def find_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
@@ -209,13 +211,18 @@ def _remove(store: Store, segment: Segment) -> None:
 
 
 def load_producers(
-    store: Store, directory: Path, segments: list[Segment], end_offset: int, scanned_from: int | None
+    store: Store,
+    directory: Path,
+    names: list[str],
+    segments: list[Segment],
+    end_offset: int,
+    scanned_from: int | None,
 ) -> ProducerStates:
     """The producers as of `end_offset` (exclusive): newest usable snapshot, then the batches after it. Aborted transactions go
     into the indexes of the segments from `scanned_from` (base offset, None for no segment) on. Raises DamagedLog.
     """
     newest = end_offset if scanned_from is None else scanned_from
-    states, offset = _from_snapshot(store, directory, newest, end_offset)
+    states, offset = _from_snapshot(store, directory, names, newest, end_offset)
     offset = max(offset, segments[0].base_offset)
     for segment in segments:
         if segment.next_offset <= offset:
@@ -240,11 +247,13 @@ def load_producers(
     return states
 
 
-def _from_snapshot(store: Store, directory: Path, newest: int, end_offset: int) -> tuple[ProducerStates, int]:
+def _from_snapshot(
+    store: Store, directory: Path, names: list[str], newest: int, end_offset: int
+) -> tuple[ProducerStates, int]:
     """What the newest snapshot up to offset `newest` (inclusive) says, and its offset; younger ones are removed when the log
     does not reach them.
     """
-    for name in sorted(store.names(directory), reverse=True):
+    for name in sorted(names, reverse=True):
         if not name.endswith(".snapshot") or not name[:-9].isdecimal():
             continue
         at = int(name[:-9])

@@ -62,9 +62,9 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.log: LogFile = store.open(self.path)
-        self.index = OffsetIndex(store, self._named(".index"), base_offset)
-        self.time_index = TimeIndex(store, self._named(".timeindex"), base_offset)
-        self.transaction_index = TransactionIndex(store, self._named(".txnindex"))
+        self.index = OffsetIndex(store, directory, self._name(".index"), base_offset)
+        self.time_index = TimeIndex(store, directory, self._name(".timeindex"), base_offset)
+        self.transaction_index = TransactionIndex(store, directory, self._name(".txnindex"))
         self.created_ms = -1
         self.jitter_ms = 0
         self.next_offset = base_offset
@@ -86,8 +86,11 @@ class Segment:
         """The .log file."""
         return self._named(".log")
 
+    def _name(self, kind: str) -> str:
+        return f"{self.base_offset:020d}{kind}{self._suffix}"
+
     def _named(self, kind: str) -> Path:
-        return self.directory / f"{self.base_offset:020d}{kind}{self._suffix}"
+        return self.directory / self._name(kind)
 
     def start_empty(self) -> None:
         """Begin a new segment, or forget what is known of it and of its indexes before a scan."""
@@ -305,17 +308,17 @@ class Segment:
         suffix  CLEANED, SWAP, DELETED, or nothing for a segment of the log
         """
         self._suffix = suffix
-        self.index.move(self._named(".index"))
-        self.time_index.move(self._named(".timeindex"))
-        self.transaction_index.move(self._named(".txnindex"))
+        self.index.move(self._name(".index"))
+        self.time_index.move(self._name(".timeindex"))
+        self.transaction_index.move(self._name(".txnindex"))
         self.log.move(self._named(".log"))
 
     def moved(self, directory: Path) -> None:
         """The directory has another name already."""
         self.directory = directory
-        self.index.moved(self._named(".index"))
-        self.time_index.moved(self._named(".timeindex"))
-        self.transaction_index.moved(self._named(".txnindex"))
+        self.index.moved(directory, self._name(".index"))
+        self.time_index.moved(directory, self._name(".timeindex"))
+        self.transaction_index.moved(directory, self._name(".txnindex"))
         self.log.moved(self._named(".log"))
 
     def remove(self) -> None:

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 _DATA_SYNC: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 """What makes the bytes and the size of a file durable, if not its times; not every system has it."""
+_SMALL: Final = 1 << 16
 _MOST_MAPPINGS: Final = 512
 _FILES_LEFT_FOR_SOCKETS: Final = 4
 """Of the files that the system lets a process open, one in so many is for the logs at the least."""
@@ -79,6 +80,9 @@ class Store(Protocol):
 
     def flush(self, path: Path) -> None:
         """Put a file, or the names in a directory, on the medium. May be called by another thread."""
+
+    def flush_everything(self) -> None:
+        """Put all that was written on the medium."""
 
     def make_directory(self, path: Path) -> None:
         """Make a directory unless it is there."""
@@ -234,9 +238,16 @@ class DiskStore:
 
     def read_text(self, path: Path) -> str | None:
         try:
-            return path.read_text(encoding="utf-8", errors="replace")
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        try:
+            data = os.read(fd, _SMALL)
+            while len(data) % _SMALL == 0 and (more := os.read(fd, _SMALL)):
+                data += more
+        finally:
+            os.close(fd)
+        return data.decode("utf-8", "replace")
 
     def mapped(self, path: Path) -> bytes | mmap.mmap:
         mapping = self._mappings.get(path)
@@ -291,6 +302,9 @@ class DiskStore:
             sync(fd)
         finally:
             os.close(fd)
+
+    def flush_everything(self) -> None:
+        os.sync()
 
     def make_directory(self, path: Path) -> None:
         path.mkdir(exist_ok=True)
