@@ -89,8 +89,8 @@ class OffsetIndex(_IndexFile):
         self._offsets = array("i")
         self._positions = array("i")
 
-    def resume(self) -> None:
-        """Take what is on disk into memory: the segment is written to again."""
+    def resume(self, size: int) -> bool:
+        """Take what is on disk into memory: the segment, of `size` bytes, is written to again. Returns `is_sound`."""
         flat = array("i")
         data = self._mapped()
         flat.frombytes(data[: len(data) - len(data) % OFFSET_ENTRY_SIZE])
@@ -99,6 +99,7 @@ class OffsetIndex(_IndexFile):
         offsets, positions = flat[0::2], flat[1::2]
         count = _ascending(offsets)
         self._offsets, self._positions = offsets[:count], positions[:count]
+        return self._is_sound(data, size)
 
     def __len__(self) -> int:
         if self._offsets is not None:
@@ -158,7 +159,9 @@ class OffsetIndex(_IndexFile):
 
     def is_sound(self, size: int) -> bool:
         """Whether the file can belong to a log of `size` bytes: whole entries, the last one inside."""
-        data = self._mapped()
+        return self._is_sound(self._mapped(), size)
+
+    def _is_sound(self, data: bytes | mmap.mmap, size: int) -> bool:
         count, rest = divmod(len(data), OFFSET_ENTRY_SIZE)
         if rest:
             return False
@@ -170,7 +173,7 @@ class OffsetIndex(_IndexFile):
     def truncate(self, offset: int) -> None:
         """Drop the entries of batches that end at `offset` or later."""
         if self._offsets is None:
-            self.resume()
+            self.resume(0)
         assert self._offsets is not None
         at = bisect_left(self._offsets, offset - self._base)
         del self._offsets[at:]
@@ -205,14 +208,15 @@ class TimeIndex(_IndexFile):
         self._timestamps = array("q")
         self._offsets = array("i")
 
-    def resume(self) -> None:
-        """Take what is on disk into memory: the segment is written to again."""
+    def resume(self) -> bool:
+        """Take what is on disk into memory: the segment is written to again. Returns `is_sound`."""
         data = self._mapped()
         entries = list(_TIME_ENTRY.iter_unpack(data[: len(data) - len(data) % TIME_ENTRY_SIZE]))
         timestamps = array("q", (timestamp for timestamp, _ in entries))
         count = _ascending(timestamps)
         self._timestamps = timestamps[:count]
         self._offsets = array("i", (relative for _, relative in entries[:count]))
+        return self._is_sound(data)
 
     def __len__(self) -> int:
         if self._timestamps is not None:
@@ -260,7 +264,9 @@ class TimeIndex(_IndexFile):
 
     def is_sound(self) -> bool:
         """Whether the file holds whole entries that ascend, none before the segment's beginning."""
-        data = self._mapped()
+        return self._is_sound(self._mapped())
+
+    def _is_sound(self, data: bytes | mmap.mmap) -> bool:
         count, rest = divmod(len(data), TIME_ENTRY_SIZE)
         if rest:
             return False
@@ -312,18 +318,20 @@ class TransactionIndex(_IndexFile):
         """Forget what is on disk: the segment is new, or about to be scanned."""
         self._entries = []
 
-    def resume(self) -> None:
-        """Take what is on disk into memory: the segment is written to again."""
-        self._entries = list(self._read())
-
-    def _read(self) -> Iterable[Aborted]:
+    def resume(self) -> bool:
+        """Take what is on disk into memory: the segment is written to again. Returns `is_sound`."""
         data = self._mapped()
+        self._entries = list(self._decoded(data))
+        return self._is_sound(data)
+
+    @staticmethod
+    def _decoded(data: bytes | mmap.mmap) -> Iterable[Aborted]:
         whole = data[: len(data) - len(data) % _ABORTED_ENTRY.size]
         return (Aborted(*fields) for _, *fields in _ABORTED_ENTRY.iter_unpack(whole))
 
     def entries(self) -> Iterable[Aborted]:
         """All of them, in the order of their ends."""
-        return self._read() if self._entries is None else self._entries
+        return self._decoded(self._mapped()) if self._entries is None else self._entries
 
     def append(self, aborted: Aborted) -> None:
         """A transaction was aborted."""
@@ -336,7 +344,10 @@ class TransactionIndex(_IndexFile):
 
     def is_sound(self) -> bool:
         """Whether the file holds whole entries of the version that is known."""
-        data = self._mapped()
+        return self._is_sound(self._mapped())
+
+    @staticmethod
+    def _is_sound(data: bytes | mmap.mmap) -> bool:
         return len(data) % _ABORTED_ENTRY.size == 0 and all(
             version == 0 for version, *_ in _ABORTED_ENTRY.iter_unpack(data[:])
         )

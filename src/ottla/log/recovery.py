@@ -120,10 +120,9 @@ def _intact(segment: Segment, recovery_point: int) -> bool:
     if not segment.log.size:
         segment.start_empty()
         return True
-    if not segment.has_sound_indexes():
-        return False
     try:
-        segment.load_end()
+        if not segment.load_end():
+            return False
     except DamagedLog:
         return False
     return segment.next_offset <= recovery_point

@@ -223,14 +223,15 @@ class Segment:
         """When the file was last written to, in ms since the epoch."""
         return self._store.modified_ms(self.path)
 
-    def load_end(self) -> None:
+    def load_end(self) -> bool:
         """Find out where an intact segment ends: the newest index entries, then the headers after them. From now on it can be
-        written to. Raises DamagedLog.
+        written to. Returns False when the indexes cannot be those of this segment. Raises DamagedLog.
         """
-        self.index.resume()
-        self.time_index.resume()
-        self.transaction_index.resume()
+        sound = (self.index.resume(self.log.size), self.time_index.resume(), self.transaction_index.resume())
+        if not all(sound):
+            return False
         self._find_end()
+        return True
 
     def _find_end(self) -> None:
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()

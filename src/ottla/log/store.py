@@ -21,7 +21,8 @@ from typing import Final, Protocol
 
 _DATA_SYNC: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 """What makes the bytes and the size of a file durable, if not its times; not every system has it."""
-_SMALL: Final = 1 << 16
+_SMALL: Final = 1 << 14
+"""Files up to so many bytes are read rather than mapped."""
 _MOST_MAPPINGS: Final = 512
 _FILES_LEFT_FOR_SOCKETS: Final = 4
 """Of the files that the system lets a process open, one in so many is for the logs at the least."""
@@ -250,17 +251,21 @@ class DiskStore:
         return data.decode("utf-8", "replace")
 
     def mapped(self, path: Path) -> bytes | mmap.mmap:
-        mapping = self._mappings.get(path)
+        mapping = self._mappings.get(path) if self._mappings else None
         if mapping is not None:
             self._mappings.move_to_end(path)
             return mapping
         try:
-            with path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:
-                    return b""
-                mapping = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
+        try:
+            size = os.fstat(fd).st_size
+            if size <= _SMALL:
+                return os.read(fd, size)
+            mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(fd)
         self._mappings[path] = mapping
         if len(self._mappings) > _MOST_MAPPINGS:
             self._mappings.popitem(last=False)[1].close()

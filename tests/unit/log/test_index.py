@@ -39,7 +39,7 @@ def test_zeros_of_a_preallocated_file_and_half_entries_are_no_entries(tmp_path: 
     (tmp_path / "i").write_bytes(struct.pack(">2i", 9, 500) + bytes(83))
     offsets = OffsetIndex(DiskStore(), tmp_path, "i", BASE)
     assert not offsets.is_sound(1 << 30)
-    offsets.resume()
+    offsets.resume(1 << 30)
     assert len(offsets) == 1
     (tmp_path / "t").write_bytes(struct.pack(">qi", 77, 9) + bytes(83))
     times = TimeIndex(DiskStore(), tmp_path, "t", BASE)
