@@ -54,7 +54,8 @@ def free_port() -> int:
             return port
 
 
-def _wait_for_answer(port: int, pid: int, begun: float) -> float:
+def wait_for_answer(port: int, pid: int, begun: float) -> float:
+    """Milliseconds from `begun` to the first ApiVersions answer."""
     while time.perf_counter() - begun < 60:
         os.kill(pid, 0)
         try:
@@ -78,7 +79,7 @@ def ottla(*configs: str) -> Iterator[Running]:
     begun = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        yield Running("Ottla", f"127.0.0.1:{port}", process.pid, _wait_for_answer(port, process.pid, begun))
+        yield Running("Ottla", f"127.0.0.1:{port}", process.pid, wait_for_answer(port, process.pid, begun))
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)

@@ -1,4 +1,5 @@
-"""Kafka's DumpLogSegments reads every file that Ottla writes: appended, rolled, compacted, expired, and after kill -9."""
+"""Kafka's DumpLogSegments reads every file that Ottla writes: appended, rolled, compacted, expired, with aborted transactions,
+and after kill -9."""
 
 import random
 import time
@@ -52,6 +53,16 @@ def load(servers: str, rounds: int) -> None:
             for topic in TOPICS:
                 producer.produce(topic, key=b"%d" % (number % 40), value=chance.randbytes(1000), partition=0)
         assert producer.flush(60) == 0
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "dumped"})
+    producer.init_transactions(60)
+    for number in range(10):
+        producer.begin_transaction()
+        for topic in TOPICS:
+            producer.produce(topic, key=b"%d" % (number % 40), value=chance.randbytes(1000), partition=0)
+        if number % 2:
+            producer.commit_transaction(60)
+        else:
+            producer.abort_transaction(60)
 
 
 def segments(data: Path, topic: str) -> list[Path]:
@@ -95,6 +106,7 @@ def test_every_file_is_read_without_a_complaint(tmp_path: Path) -> None:
         wait_until(lambda: sum(path.stat().st_size for path in segments(data, "compacted")) < 1_500_000)
         broker.stop()
         assert len(segments(data, "plain")) > 1
+        assert list((data / "plain-0").glob("*.txnindex"))
         assert_readable(data, list(TOPICS))
 
         broker = Process(data, *OPTIONS)

@@ -234,6 +234,11 @@ class DiskStore:
         """How many files are open now."""
         return len(self._open)
 
+    @property
+    def mappings(self) -> int:
+        """How many files are mapped now."""
+        return len(self._mappings)
+
     def names(self, directory: Path) -> list[str]:
         return sorted(os.listdir(directory))
 

@@ -116,3 +116,16 @@ def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
     assert log.producers.active() == []
     keep.close()
     log.close()
+
+
+def test_what_has_waited_for_flush_ms_is_flushed(tmp_path: Path) -> None:
+    world, log = World(), opened(tmp_path / "t-0", flush_ms=5_000)
+    keep = keeper(world, log)
+    keep.begin()
+    append(log, 1)
+    world.pass_time(4_999)
+    assert log.recovery_point == 0
+    world.pass_time(1_001)
+    assert log.recovery_point == 1
+    keep.close()
+    log.close()

@@ -202,3 +202,40 @@ def test_a_batch_that_does_not_fit_is_not_passed_over(tmp_path: Path) -> None:
     assert region is not None
     assert region.position == 0
     log.close()
+
+
+def test_jitter_lets_segments_roll_earlier(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    asked: list[int] = []
+
+    def half(most: int) -> int:
+        asked.append(most)
+        return most // 2
+
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=600)
+    log = Log(DiskStore(), tmp_path / "t-0", config, jitter=half)
+    for timestamp in (0, 700, 701, 1000):
+        append(log, timestamp=NOW + timestamp)
+    assert (segments(log), asked) == ([0, 2], [600, 600])
+    log.close()
+
+
+def test_batches_without_a_timestamp_roll_by_the_clock(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_ms=1000)
+    batch = build([Record(0, -1, b"k", b"v")])
+    for now in (0, 1000, 1001):
+        log.append(batch, 0, len(batch), 0, NOW + now)
+    assert segments(log) == [0, 2]
+    log.close()
+
+
+def test_a_preallocated_segment_has_its_room_and_gives_it_back(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=10_000, preallocate=1)
+    append(log)
+    path = log.directory / f"{0:020d}.log"
+    assert (path.stat().st_size, log.size) == (10_000, log.segments[0].size)
+    log.close(clean=False)
+    again = opened(tmp_path / "t-0", segment_bytes=10_000, preallocate=1)
+    assert (again.end_offset, append(again)) == (1, 1)  # the zeros behind the batch are no damage worth keeping
+    again.close()
+    assert path.stat().st_size == again.segments[0].size

@@ -58,3 +58,45 @@ def test_small_files_are_replaced(tmp_path: Path) -> None:
     store.remove(tmp_path / "g")
     store.remove(tmp_path / "g")
     assert store.names(tmp_path) == []
+
+
+def test_few_files_are_open_however_many_there_are(tmp_path: Path) -> None:
+    store = DiskStore(most_files=16)
+    files = [store.open(tmp_path / f"{number}") for number in range(50)]
+    for number, file in enumerate(files):
+        file.append([b"%d" % number])
+        files[0].read(0, 1)  # one that is always in use
+        assert store.open_files <= 16
+    for number, file in enumerate(files):
+        file.append([b"!"])
+        assert file.read(0, 10) == b"%d!" % number
+    assert store.open_files == 16
+    for file in files:
+        file.close()
+    assert store.open_files == 0
+
+
+def test_indexes_are_mapped_only_while_they_are_used(tmp_path: Path) -> None:
+    store = DiskStore()
+    assert store.mapped(tmp_path / "none") == b""
+    (tmp_path / "small").write_bytes(b"small")
+    assert store.mapped(tmp_path / "small") == b"small"
+    assert store.mappings == 0
+    for number in range(600):
+        (tmp_path / f"{number}").write_bytes(b"%d " % number * 8000)
+        assert store.mapped(tmp_path / f"{number}")[:4].split()[0] == b"%d" % number
+    assert store.mappings == 512
+    store.write(tmp_path / "599", b"new")
+    assert store.mapped(tmp_path / "599") == b"new"
+    store.rename(tmp_path / "598", tmp_path / "0")
+    assert store.mapped(tmp_path / "0")[:3] == b"598"
+
+
+def test_what_is_reserved_is_given_back(tmp_path: Path) -> None:
+    file = DiskStore().open(tmp_path / "f")
+    file.reserve(10_000)
+    file.append([b"abc"])
+    assert (file.size, (tmp_path / "f").stat().st_size, file.read(0, 100)) == (3, 10_000, b"abc")
+    file.truncate(3)
+    assert (tmp_path / "f").read_bytes() == b"abc"
+    file.close()
