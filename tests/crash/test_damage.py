@@ -1,5 +1,5 @@
-"""Bytes that a medium has changed behind the broker's back, in what was acknowledged long ago: told, not served, and nobody else
-is hurt."""
+"""Bytes that a medium has changed behind the broker's back, in what was acknowledged long ago: told, not served, and nobody
+else is hurt."""
 
 from pathlib import Path
 

@@ -59,6 +59,7 @@ def load(servers: str, rounds: int) -> None:
         producer.begin_transaction()
         for topic in TOPICS:
             producer.produce(topic, key=b"%d" % (number % 40), value=chance.randbytes(1000), partition=0)
+        assert producer.flush(60) == 0  # an abort would drop what was not sent yet
         if number % 2:
             producer.commit_transaction(60)
         else:
