@@ -169,7 +169,11 @@ def address(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
         yield host, int(port)
         return
     # Records of the tests carry old timestamps: retention, as Kafka's, would take them away after half a minute.
-    configs = {"group.initial.rebalance.delay.ms": "0", "log.initial.task.delay.ms": "86400000"}
+    configs = {
+        "group.initial.rebalance.delay.ms": "0",
+        "log.initial.task.delay.ms": "86400000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+    }
     with EmbeddedBroker(configs) as embedded:
         yield embedded.address
 
@@ -199,7 +203,23 @@ def ottla_only(request: pytest.FixtureRequest) -> None:
 
 
 # The oldest version that Kafka 4 has kept of an API that lost some (KIP-896); Produce says 0 and means 3 (KAFKA-18659).
-_FIRST_IN_KAFKA_4: Final = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1}
+_FIRST_IN_KAFKA_4: Final = {
+    0: 3,
+    1: 4,
+    2: 1,
+    8: 2,
+    9: 1,
+    11: 2,
+    19: 2,
+    20: 1,
+    27: 1,
+    29: 1,
+    30: 1,
+    31: 1,
+    32: 1,
+    34: 1,
+    35: 1,
+}
 _offered: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
 
 

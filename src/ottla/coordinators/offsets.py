@@ -98,7 +98,7 @@ def commit_in_transaction(groups: Groups, commit: TransactionalCommit, now: Mill
     group = groups.groups.get(request.group_id)
     consumer_group = None if group is not None else groups.consumer_groups.get(request.group_id)
     if consumer_group is not None:
-        code = _consumer_commit_error(consumer_group, request)
+        code = _transactional_consumer_commit_error(consumer_group, request)
     else:
         code = _transactional_commit_error(group, request)
     if code != errors.NONE:
@@ -109,8 +109,10 @@ def commit_in_transaction(groups: Groups, commit: TransactionalCommit, now: Mill
 
 def _transactional_commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> int:
     generation = request.generation_id_or_member_epoch
+    if group is None and generation >= 0:
+        return errors.GROUP_ID_NOT_FOUND if request.context.version >= 9 else errors.ILLEGAL_GENERATION
     if group is None:
-        return errors.NONE if generation < 0 else errors.ILLEGAL_GENERATION
+        return errors.NONE
     if generation < 0 and (group.is_empty or not (request.member_id or request.group_instance_id is not None)):
         return errors.NONE
     code = group.check_member(request.member_id, request.group_instance_id)
@@ -171,7 +173,15 @@ def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> i
 
 
 def _consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
-    """NONE, or why this sender may not commit to a consumer group (KIP-848).
+    """NONE, or why this sender may not commit to a consumer group (KIP-848)."""
+    member = group.members.get(request.member_id)
+    if member is not None and not member.is_classic and request.context.version < 9:
+        return errors.UNSUPPORTED_VERSION
+    return _epoch_error(group, request)
+
+
+def _epoch_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
+    """NONE, or what is wrong with the sender's member id and epoch.
 
     An older epoch than the member's is good for partitions that it has had since then: they are its own, although the answer
     with the new epoch may not have reached it.
@@ -182,8 +192,6 @@ def _consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -
     member = group.members.get(request.member_id)
     if member is None:
         return errors.UNKNOWN_MEMBER_ID
-    if not member.is_classic and request.context.version < 9:
-        return errors.UNSUPPORTED_VERSION
     if epoch == member.current.epoch:
         return errors.NONE
     if epoch < member.current.epoch and all(
@@ -193,6 +201,14 @@ def _consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -
     ):
         return errors.NONE
     return _stale(member)
+
+
+def _transactional_consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
+    generation, version = request.generation_id_or_member_epoch, request.context.version
+    if generation < 0 and not request.member_id and request.group_instance_id is None:
+        return errors.NONE
+    code = _epoch_error(group, request)
+    return errors.ILLEGAL_GENERATION if code == errors.STALE_MEMBER_EPOCH and version < 9 else code
 
 
 def _stale(member: ConsumerMember) -> int:
@@ -217,8 +233,8 @@ def fetch(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Resu
 
 @operation(_refuse_fetch)
 def fetch_stable(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Result:
-    """The same, without offsets that an open transaction is about to change: UNSTABLE_OFFSET_COMMIT for those that were asked
-    for (KIP-447).
+    """The same, but UNSTABLE_OFFSET_COMMIT for offsets that an open transaction is about to change (KIP-447). Of all partitions
+    one that has none but such an offset is still left out.
     """
     return _fetch(groups, request, groups.pending_of(request.group_id) if groups.pending else frozenset())
 
@@ -236,7 +252,10 @@ def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: AbstractSe
     topics: list[OffsetFetchResponseTopics] = []
     if request.topics is None:
         for name, partitions in offsets.items():
-            answers = [_fetched(index, value) for index, value in partitions.items() if (name, index) not in pending]
+            answers = [
+                _unstable(index) if (name, index) in pending else _fetched(index, value)
+                for index, value in partitions.items()
+            ]
             topics.append(OffsetFetchResponseTopics(name=name, partitions=answers))
     else:
         for topic in request.topics:

@@ -41,6 +41,7 @@ from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
+    INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
     INVALID_RECORD,
     INVALID_REQUEST,
@@ -107,12 +108,12 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
     )
     answer = verified(broker, wanted, client)
     if not isinstance(answer, Pending):
-        return _append_all(request, broker, answer)
+        return _append_all(request, broker, {**codes, **answer})
     whole = Pending[ProduceResponse]()
 
-    def go_on(codes: Codes) -> None:
+    def go_on(found: Codes) -> None:
         try:
-            appended = _append_all(request, broker, codes)
+            appended = _append_all(request, broker, {**codes, **found})
         except PeerError as error:  # acks=0: by now the connection serves another request
             _logger.info("%s: %s", request.context.client_id, error)
         else:
@@ -133,6 +134,7 @@ def _unverified(request: Positions, broker: "Broker") -> tuple[PartitionsOf | No
     find = broker.replicas.find_by_id if by_id else broker.replicas.find
     batches: list[tuple[Place, Producer]] = []
     places: set[Place] = set()
+    codes: dict[Place, int] = {}
     for name, topic_id, partitions in topics:
         for index, records in partitions:
             if not _is_transactional(frame, records):
@@ -145,16 +147,20 @@ def _unverified(request: Positions, broker: "Broker") -> tuple[PartitionsOf | No
             partition = find(topic_id if by_id else name, index)
             if partition is None:
                 continue
-            batches.append(((partition.topic, index), producer))
-            if not partition.log.producers.has_open_transaction(*producer):
-                places.add((partition.topic, index))
+            place = partition.topic, index
+            batches.append((place, producer))
+            producers = partition.log.producers
+            if producers.is_fenced(*producer):
+                codes[place] = INVALID_PRODUCER_EPOCH
+            elif not producers.has_open_transaction(*producer):
+                places.add(place)
     if len({producer_id for _, (producer_id, _) in batches}) > 1:
         return None, {place: INVALID_PRODUCER_ID_MAPPING for place, _ in batches}
     if not transactional_id:
         return None, {place: INVALID_REQUEST for place, _ in batches}
     if not places:
-        return None, _NO_CODES
-    return PartitionsOf(transactional_id, *batches[-1][1], frozenset(places)), _NO_CODES
+        return None, codes
+    return PartitionsOf(transactional_id, *batches[-1][1], frozenset(places)), codes
 
 
 def _is_transactional(frame: bytes, records: tuple[int, int] | None) -> bool:

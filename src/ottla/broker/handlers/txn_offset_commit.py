@@ -26,7 +26,7 @@ from ottla.coordinators.runtime import gather
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, Pending
-from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID, NONE
+from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID, INVALID_PRODUCER_EPOCH, NONE
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -94,7 +94,8 @@ def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
             for topic in request.topics
         ],
     )
-    commit.context = request.context._replace(version=_OFFSET_COMMIT_WITH_TOPIC_IDS)
+    by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
+    commit.context = request.context._replace(version=_OFFSET_COMMIT_WITH_TOPIC_IDS if by_id else 0)
     return commit
 
 
@@ -112,8 +113,12 @@ def _committed(
             return refuse_commit(commit, codes[place])
         return broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
 
-    if partition is not None and partition.log.producers.has_open_transaction(*producer):
-        return go_on({place: NONE})
+    if partition is not None:
+        producers = partition.log.producers
+        if producers.is_fenced(*producer):
+            return refuse_commit(commit, INVALID_PRODUCER_EPOCH)
+        if producers.has_open_transaction(*producer):
+            return go_on({place: NONE})
     version = request.context.version
     client = (
         Client.ADDS_IMPLICITLY

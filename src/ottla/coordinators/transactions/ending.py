@@ -133,7 +133,7 @@ def decided(
     version = state.version() if fences else VERSION_WITH_EPOCH_BUMP if bumps else 0
     has_epoch = bumps or (fences and version >= VERSION_WITH_EPOCH_BUMP)
     epoch = transaction.epoch
-    next_producer_id = state.new_producer_id() if bumps and transaction.is_exhausted else NO_PRODUCER_ID
+    next_producer_id = state.new_producer_id() if has_epoch and transaction.is_exhausted else NO_PRODUCER_ID
     record = record_of(
         transaction,
         state.record_version,
