@@ -5,7 +5,9 @@ fails here, before the doors open, as `CannotStart` with one line that says what
 """
 
 import asyncio
+import contextlib
 import logging
+import resource
 import shutil
 import signal
 import sqlite3
@@ -335,6 +337,7 @@ def _limits_of(config: BrokerConfig) -> tuple[int, int, dict[str, int]]:
 
 async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> None:
     """Run a broker until SIGTERM or SIGINT. Calls `announce` once it listens. Raises CannotStart."""
+    _allow_many_files()
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -346,6 +349,13 @@ async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> Non
         await stopped.wait()
     finally:
         broker.stop()
+
+
+def _allow_many_files() -> None:
+    """Take as many open files as the system grants: sockets and logs need them."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # some systems name a limit that they do not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class EphemeralDirectory:
