@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.end_txn import EndTxnRequest
 
 from .conftest import Topic, TopicFactory, Wire, versions
@@ -166,8 +167,6 @@ def test_a_zombie(producer: TransactionalProducer, topic: Topic, version: int) -
 def test_a_topic_that_is_gone_holds_nothing_up(
     producer: TransactionalProducer, make_topic: TopicFactory, version: int
 ) -> None:
-    from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
-
     kept, gone = make_topic(), make_topic()
     for topic in (kept, gone):
         producer.produce(topic)

@@ -27,6 +27,12 @@ def producer(broker: Wire) -> TransactionalProducer:
     return made
 
 
+def begin(producer: TransactionalProducer, topic: Topic, partition: int = 0, count: int = 1) -> None:
+    """A batch of an open transaction, of version 1: Apache Kafka 3.9 is the judge of the oldest markers."""
+    producer.add(topic, partition)
+    producer.produce(topic, partition, count=count, version=11)
+
+
 def written(
     wire: Wire,
     version: int,
@@ -70,7 +76,7 @@ def state_of(wire: Wire, topic: Topic, producer_id: int) -> tuple[Any, ...]:
 def test_a_marker_ends_the_transaction(
     producer: TransactionalProducer, topic: Topic, version: int, commit: bool
 ) -> None:
-    producer.produce(topic, count=2)
+    begin(producer, topic, count=2)
     at = topic.name, 0
     epoch = producer.epoch
     assert state_of(producer.wire, topic, producer.producer_id) == (epoch, 1, -1, 0)
@@ -96,7 +102,7 @@ def test_partitions_that_are_not_there(broker: Wire, topic: Topic, version: int)
 
 @pytest.mark.parametrize("version", versions(API))
 def test_epochs_of_producers(producer: TransactionalProducer, topic: Topic, version: int) -> None:
-    producer.produce(topic)
+    begin(producer, topic)
     who, epoch, at = producer.producer_id, producer.epoch, (topic.name, 0)
     where = {topic.name: [0]}
     assert written(producer.wire, version, who, epoch - 1, where) == {at: "INVALID_PRODUCER_EPOCH"}
@@ -110,7 +116,7 @@ def test_epochs_of_producers(producer: TransactionalProducer, topic: Topic, vers
 def test_a_marker_of_version_2_has_an_epoch_of_its_own(
     producer: TransactionalProducer, topic: Topic, version: int
 ) -> None:
-    producer.produce(topic)
+    begin(producer, topic)
     who, epoch, at = producer.producer_id, producer.epoch, (topic.name, 0)
     for wanted, code in ((epoch, "INVALID_PRODUCER_EPOCH"), (epoch + 1, "NONE"), (epoch + 1, "NONE")):
         answer = written(producer.wire, version, who, wanted, {topic.name: [0]}, transaction_version=2)
@@ -120,7 +126,7 @@ def test_a_marker_of_version_2_has_an_epoch_of_its_own(
 
 @pytest.mark.parametrize("version", versions(API))
 def test_epochs_of_coordinators(producer: TransactionalProducer, topic: Topic, version: int) -> None:
-    producer.produce(topic)
+    begin(producer, topic)
     who, epoch, at = producer.producer_id, producer.epoch, (topic.name, 0)
     for coordinator_epoch, code in ((-1, "NONE"), (4, "NONE"), (3, "TRANSACTION_COORDINATOR_FENCED"), (4, "NONE")):
         answer = written(
@@ -135,7 +141,8 @@ def test_offsets_count_or_are_forgotten(
     producer: TransactionalProducer, topic: Topic, version: int, commit: bool
 ) -> None:
     group_id = new_group(producer.wire)
-    producer.commit_offsets(group_id, topic, {0: 5})
+    assert producer.ask_add_offsets(group_id) == "NONE"
+    producer.commit_offsets(group_id, topic, {0: 5}, version=4)
     (place,) = producer.described().partitions
     assert committed_offsets(producer.wire, group_id, topic, 0, stable=True) == {0: "UNSTABLE_OFFSET_COMMIT"}
     where = {place[0]: [place[1]]}
@@ -149,8 +156,8 @@ def test_several_markers(broker: Wire, make_topic: TopicFactory, version: int) -
     topic = make_topic(2)
     producers = [TransactionalProducer(broker) for _ in range(3)]
     for each in producers:
-        each.produce(topic, 0)
-        each.produce(topic, 1)
+        begin(each, topic, 0)
+        begin(each, topic, 1)
     markers = [
         WritableTxnMarker(
             producer_id=each.producer_id,
