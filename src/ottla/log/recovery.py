@@ -24,6 +24,7 @@ from ottla.records.batch import BatchHeader, crc_ok, records_of, scan
 from ottla.records.control import ABORT, Marker, read_marker
 from ottla.records.errors import CorruptRecords
 
+_SHORT: Final = 4096
 _SCAN_BYTES: Final = 4 << 20
 _logger = logging.getLogger("ottla.log")
 
@@ -100,7 +101,7 @@ def recover(
             segment.next_offset = end
             segment.max_timestamp, segment.max_timestamp_offset = segment.time_index.last()
             continue
-        if is_last and clean and _intact(segment, recovery_point):
+        if is_last and clean and _intact(segment, recovery_point, interval):
             continue
         if scanned is None:
             scanned = segment.base_offset
@@ -115,12 +116,22 @@ def recover(
     return Recovered(kept, scanned)
 
 
-def _intact(segment: Segment, recovery_point: int) -> bool:
-    """Whether a last segment ends where it was left at a clean stop."""
-    if not segment.log.size:
-        segment.start_empty()
-        return True
+def _intact(segment: Segment, recovery_point: int, interval: int) -> bool:
+    """Whether a last segment ends where it was left at a clean stop. A short one is read rather than its indexes: one file
+    instead of three.
+    """
     try:
+        if segment.log.size <= _SHORT:
+            segment.start_empty()
+            segment.transaction_index.resume()
+            for header in segment.walk(0):
+                if not segment.follows(header):
+                    return False
+                size = header.end - header.start
+                segment.noted(
+                    header.base_offset, header.last_offset, header.max_timestamp, header.start, size, interval
+                )
+            return segment.next_offset <= recovery_point
         if not segment.load_end():
             return False
     except DamagedLog:
