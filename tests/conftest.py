@@ -16,6 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--soak", metavar="N", type=int, default=1, help="N times as many rounds of the tests that throw dice"
     )
+    parser.addoption("--interop", action="store_true", help="also with the real clients that `make interop` runs")
     parser.addoption("--seed", metavar="N", type=int, help="the dice of a test that failed, as it printed them")
 
 

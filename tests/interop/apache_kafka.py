@@ -29,7 +29,7 @@ class ApacheKafka:
     def __init__(self, directory: Path, version: str, *configs: str) -> None:
         self.directory = directory
         self.data = directory / "data"
-        port = _two_free_ports()
+        port = two_free_ports()
         environment = {**os.environ, "KAFKA_VERSION": version}
         done = subprocess.run(
             [str(SCRIPT), "start", str(port), str(directory), *configs],
@@ -47,7 +47,7 @@ class ApacheKafka:
         subprocess.run([str(SCRIPT), "stop", str(self.directory)], check=True, timeout=60)
 
 
-def _two_free_ports() -> int:
+def two_free_ports() -> int:
     """A port that is free together with the next one, where the controller listens."""
     while True:
         with socket.socket() as first, socket.socket() as second:

@@ -1,0 +1,74 @@
+"""A member with kafka-python."""
+
+import warnings
+
+with warnings.catch_warnings():
+    warnings.filterwarnings(
+        "ignore", r"\w+_text is deprecated", DeprecationWarning
+    )  # kafka-python reads its schemas so
+    from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.errors import CommitFailedError, KafkaTimeoutError, RebalanceInProgressError
+
+from tests.interop.members.telling import Teller, task
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+class Member(ConsumerRebalanceListener):
+    """A consumer that commits what it has told."""
+
+    def __init__(self) -> None:
+        given = task()
+        self.topic = given.topic
+        self.teller = Teller()
+        self.is_dirty = False
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=given.bootstrap,
+            group_id=given.group,
+            group_instance_id=given.instance,
+            partition_assignment_strategy=[ASSIGNORS[given.settings["assignor"]]],
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=200,
+            fetch_max_wait_ms=50,
+            metadata_max_age_ms=500,
+        )
+
+    def run(self) -> None:
+        """Until told to stop."""
+        self.consumer.subscribe([self.topic], listener=self)
+        while not self.teller.stopped.is_set():
+            for records in self.consumer.poll(timeout_ms=50).values():
+                self.teller.read([int(record.value) for record in records])
+                self.is_dirty = True
+            self.commit()
+            self.teller.has(part.partition for part in self.consumer.assignment())
+        self.consumer.close()
+
+    def commit(self) -> None:
+        """What cannot be committed in the middle of a rebalance is committed a little later."""
+        if self.is_dirty:
+            try:
+                self.consumer.commit(timeout_ms=1000)
+            except (CommitFailedError, KafkaTimeoutError, RebalanceInProgressError):
+                return
+            self.is_dirty = False
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        """What `poll` has returned is committed already; to commit here holds up the thread that talks to the broker."""
+        self.teller.has(part.partition for part in self.consumer.assignment() - set(revoked))
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        """They are told in `run`."""
+
+
+if __name__ == "__main__":
+    Member().run()
