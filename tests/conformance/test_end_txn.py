@@ -53,7 +53,7 @@ def test_who_may_not_end_it(producer: TransactionalProducer, topic: Topic, versi
                 ({"epoch_by": -1}, fenced(version)),
                 ({"epoch_by": 1}, fenced(version)),
             ):
-                assert producer.ask_end(commit=commit, version=version, **fields)[0] == code  # type: ignore[arg-type]
+                assert producer.ask_end(commit=commit, version=version, **fields)[0] == code
     assert producer.described().state == "Ongoing"
 
 
@@ -105,7 +105,7 @@ def test_who_may_not_end_one_of_version_2(producer: TransactionalProducer, topic
         ({"epoch_by": -1}, "PRODUCER_FENCED"),
         ({"epoch_by": 1}, "PRODUCER_FENCED"),
     ):
-        assert producer.ask_end(commit=True, version=version, **fields) == (code, *FAILED)  # type: ignore[arg-type]
+        assert producer.ask_end(commit=True, version=version, **fields) == (code, *FAILED)
     assert producer.described().state == "Ongoing"
 
 

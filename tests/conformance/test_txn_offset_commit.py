@@ -1,5 +1,7 @@
 """TxnOffsetCommit and OffsetFetch with require-stable, over a socket."""
 
+from typing import Any
+
 import pytest
 
 from ottla.protocol.errors import NONE
@@ -125,14 +127,14 @@ def test_members_are_checked(producer: TransactionalProducer, topic: Topic, vers
         ({"member_id": "nobody"}, "UNKNOWN_MEMBER_ID"),
     ):
 
-        def ask(fields: dict[str, object] = fields) -> list[str]:
+        def ask(fields: dict[str, Any] = fields) -> list[str]:
             return committed(producer, group_id, topic, version, fields)
 
         assert settled(ask) == [code], fields
 
 
 def committed(
-    producer: TransactionalProducer, group_id: str, topic: Topic, version: int, fields: dict[str, object]
+    producer: TransactionalProducer, group_id: str, topic: Topic, version: int, fields: dict[str, Any]
 ) -> list[str]:
     return producer.ask_commit_offsets(group_id, topic, {0: 1}, version, **fields)
 
@@ -142,7 +144,7 @@ def test_a_group_that_is_not_there_has_no_members(producer: TransactionalProduce
     group_id = new_group(producer.wire)
     added(producer, group_id, version)
 
-    def ask(**fields: object) -> list[str]:
+    def ask(**fields: Any) -> list[str]:
         return settled(lambda: committed(producer, group_id, topic, version, fields))
 
     absent = "GROUP_ID_NOT_FOUND" if version >= 6 else "ILLEGAL_GENERATION"
@@ -168,7 +170,7 @@ def test_members_of_consumer_groups_are_checked(producer: TransactionalProducer,
         ({"member_id": "nobody"}, "UNKNOWN_MEMBER_ID"),
     ):
 
-        def ask(fields: dict[str, object] = fields) -> list[str]:
+        def ask(fields: dict[str, Any] = fields) -> list[str]:
             return committed(producer, consumer.group_id, topic, version, fields)
 
         assert settled(ask) == [code], fields

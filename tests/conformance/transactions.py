@@ -92,7 +92,10 @@ class TransactionalProducer:
         self.producer_id, self.epoch = producer_id, epoch
 
     def ask_init(self, version: int = 5, **fields: Any) -> Identity:
-        wanted = {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.timeout_ms} | fields
+        wanted: dict[str, Any] = {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout_ms": self.timeout_ms,
+        } | fields
         answer = self.wire.send(InitProducerIdRequest(**wanted), version)
         return name_of(answer.error_code), answer.producer_id, answer.producer_epoch
 

@@ -22,6 +22,7 @@ from ottla.log.log import Appended as Placed
 from ottla.log.log import StorageError
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Delta, Image, TopicImage
+from ottla.protocol.answer import Answer
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.replication.partition import Partition
@@ -150,9 +151,15 @@ class Coordination:
     def _write_markers(self, partition: int, markers: Markers) -> None:
         """The end of a transaction is decided, in a partition of __transaction_state."""
         log = self._replicas.find(TRANSACTION_STATE_TOPIC, partition)
-        if log is not None:
-            epoch = log.leader_epoch
-            self.markers.write(markers, epoch, lambda: self.transactions.run_on(partition, completed, markers))
+        if log is None:
+            return
+
+        def complete() -> Answer[int]:
+            if not self.transactions.leads(partition):
+                return NONE  # whoever loads it has the markers written again
+            return self.transactions.run_on(partition, completed, markers)
+
+        self.markers.write(markers, log.leader_epoch, complete)
 
     def _lead(self, topic: TopicImage) -> None:
         runtime = self._runtimes[topic.name]

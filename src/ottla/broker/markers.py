@@ -6,6 +6,7 @@ is tried again. The transaction is complete when every marker is below the high 
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from ottla.broker.waiting import DelayedAnswer
@@ -15,10 +16,11 @@ from ottla.coordinators.transactions.transaction import Partition as Place
 from ottla.environment import Cancellable, Clock, Timers
 from ottla.log.log import StorageError
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Pending
+from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_COORDINATOR,
@@ -63,14 +65,18 @@ class MarkerWriter:
         except StorageError:
             return KAFKA_STORAGE_ERROR
 
-    def write(self, markers: Markers, coordinator_epoch: int, done: Callable[[], object]) -> None:
-        """Write the markers of a transaction, then call `done` once all of them count."""
+    def write(self, markers: Markers, coordinator_epoch: int, complete: Callable[[], Answer[int]]) -> None:
+        """Write the markers of a transaction, then call `complete` once all of them count, until it is: its answer is an error
+        code.
+        """
         ending = Ending(
             markers.producer_id, markers.epoch, coordinator_epoch, commit=markers.commit, new_epoch=markers.new_epoch
         )
-        self._attempt(sorted(markers.partitions), [], ending, done)
+        self._attempt(sorted(markers.partitions), [], ending, complete)
 
-    def _attempt(self, places: list[Place], written: list[Place], ending: Ending, done: Callable[[], object]) -> None:
+    def _attempt(
+        self, places: list[Place], written: list[Place], ending: Ending, complete: Callable[[], Answer[int]]
+    ) -> None:
         left = []
         for place in places:
             code = self.append(place, ending)
@@ -79,9 +85,20 @@ class MarkerWriter:
             elif code not in (UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH):
                 written.append(place)  # the others are gone, or have a newer marker already
         if not left:
-            self.settled(written, done)
+            self.settled(written, partial(self._complete, complete))
         elif not self._closed:
-            self._again(lambda: self._attempt(left, written, ending, done))
+            self._again(partial(self._attempt, left, written, ending, complete))
+
+    def _complete(self, complete: Callable[[], Answer[int]]) -> None:
+        def told(code: int) -> None:
+            if code not in (NONE, INVALID_TXN_STATE) and not self._closed:
+                self._again(partial(self._complete, complete))  # the coordinator's log does not take it now
+
+        answer = complete()
+        if isinstance(answer, Pending):
+            answer.listen(told)
+        else:
+            told(answer)
 
     def _again(self, work: Callable[[], None]) -> None:
         def due() -> None:
