@@ -69,9 +69,9 @@ def wait_for_answer(port: int, pid: int, begun: float) -> float:
 
 
 @contextmanager
-def ottla(*configs: str) -> Iterator[Running]:
-    """Ottla in a process of its own, on a disk directory."""
-    directory = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+def ottla(*configs: str, data: Path | None = None) -> Iterator[Running]:
+    """Ottla in a process of its own, on a disk directory: on `data`, which is kept, or on one that is removed afterwards."""
+    directory = data or Path(tempfile.mkdtemp(prefix="ottla-bench-"))
     port = free_port()
     command = [sys.executable, "-m", "ottla", "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", str(directory)]
     for config in configs:
@@ -83,13 +83,14 @@ def ottla(*configs: str) -> Iterator[Running]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-        shutil.rmtree(directory, ignore_errors=True)
+        if data is None:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
-def kafka(*configs: str) -> Iterator[Running]:
-    """Apache Kafka 4.4.0, one node, as bench/reference starts it."""
-    directory = Path(tempfile.mkdtemp(prefix="kafka-bench-"))
+def kafka(*configs: str, data: Path | None = None) -> Iterator[Running]:
+    """Apache Kafka 4.4.0, one node, as bench/reference starts it; `data` as for `ottla`."""
+    directory = data or Path(tempfile.mkdtemp(prefix="kafka-bench-"))
     port = free_port()
     script = str(REFERENCE / "kafka")
     output = subprocess.check_output([script, "start", str(port), str(directory), *configs], text=True)
@@ -98,7 +99,8 @@ def kafka(*configs: str) -> Iterator[Running]:
         yield Running("Apache Kafka 4.4.0", f"127.0.0.1:{port}", int(pid), float(started_ms))
     finally:
         subprocess.run([script, "stop", str(directory)], check=False)
-        shutil.rmtree(directory, ignore_errors=True)
+        if data is None:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def kafka_is_there() -> str | None:
