@@ -41,8 +41,10 @@ from ottla.records.batch import (
     records_of,
     seal,
 )
+from ottla.records.compression import compress
 from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.records.errors import CorruptRecords
+from ottla.records.keys import Kept, NewestOffsets, newest_of, note_keys
 from ottla.records.record import Record
 
 _STEP_BYTES: Final = 256 << 10
@@ -87,7 +89,7 @@ class Pass:
         self._last_batches = last_batches
         self._aborted = aborted
         self._now_ms = now_ms
-        self._newest: dict[bytes, int] = {}
+        self._newest = NewestOffsets()
         self.end = first_dirty
         self.replaced: list[tuple[list[Segment], Segment]] = []
 
@@ -123,10 +125,11 @@ class Pass:
             for header, data in _batches(segment, self._first_dirty):
                 if header.is_control:
                     transactions.end(header, _records(segment, header, data))
-                elif not transactions.is_aborted(header):
-                    for record in _records(segment, header, data):
-                        if record.key is not None:
-                            newest[record.key] = record.offset
+                elif not transactions.is_aborted(header) and header.count:
+                    try:
+                        note_keys(data, header, newest, self._first_dirty)
+                    except CorruptRecords as cause:
+                        raise _damage(segment, header, cause) from None
                 self.end = header.next_offset
                 if len(newest) >= _MOST_KEYS:
                     return
@@ -156,14 +159,14 @@ class Pass:
         done = 0
         for segment in group:
             for header, data in _batches(segment, segment.base_offset):
-                records = _records(segment, header, data)
                 if header.is_control:
+                    records = _records(segment, header, data)
                     aborted, left = transactions.end(header, records)
                     if aborted is not None and left:
                         fresh.transaction_index.append(aborted)
                     kept = data if left else self._marker_kept(header, data, records)
                 else:
-                    kept = self._kept(header, data, records, aborted=transactions.is_aborted(header))
+                    kept = self._kept(segment, header, data, aborted=transactions.is_aborted(header))
                 if kept is not None:
                     fresh.append(read_header(kept, 0), header.base_offset, (kept,), self._rules.index_interval_bytes)
                 done += len(data)
@@ -171,17 +174,24 @@ class Pass:
                     done = 0
                     yield
 
-    def _kept(self, header: BatchHeader, data: bytes, records: list[Record], *, aborted: bool) -> bytes | None:
+    def _kept(self, segment: Segment, header: BatchHeader, data: bytes, *, aborted: bool) -> bytes | None:
         """What remains of a batch: all of it as it is, a smaller one, an empty one, or nothing."""
+        if aborted or not header.count:
+            keeps_place = self._carries_sequence(header)
+            return None if not keeps_place else data if not header.count else _emptied(header)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
-        kept = [] if aborted else [record for record in records if self._stays(record, horizon)]
-        fresh_tombstones = horizon is None and any(record.value is None for record in kept)
-        if len(kept) == len(records) and not fresh_tombstones:
-            return data if records or self._carries_sequence(header) else None
-        if kept:
-            if fresh_tombstones:
-                horizon = self._now_ms + self._rules.delete_retention_ms
-            return _rebuilt(header, kept, horizon)
+        over = horizon is not None and self._now_ms >= horizon
+        try:
+            kept = newest_of(data, header, self._newest, self.end, without_tombstones=over)
+        except CorruptRecords as cause:
+            raise _damage(segment, header, cause) from None
+        if horizon is None and kept.tombstones:
+            wanted = [record for record in _records(segment, header, data) if self._stays(record)]
+            return _rebuilt(header, wanted, self._now_ms + self._rules.delete_retention_ms)
+        if kept.count == header.count:
+            return data
+        if kept.count:
+            return _shortened(data, header, kept)
         return _emptied(header) if self._carries_sequence(header) else None
 
     def _marker_kept(self, header: BatchHeader, data: bytes, records: list[Record]) -> bytes | None:
@@ -194,12 +204,10 @@ class Pass:
             return data
         return _emptied(header) if self._carries_sequence(header) else None
 
-    def _stays(self, record: Record, horizon: int | None) -> bool:
+    def _stays(self, record: Record) -> bool:
         if record.offset >= self.end:
             return True
-        if record.key is None or self._newest.get(record.key, -1) > record.offset:
-            return False
-        return record.value is not None or horizon is None or self._now_ms < horizon
+        return record.key is not None and self._newest.get(record.key) <= record.offset
 
     def _carries_sequence(self, header: BatchHeader) -> bool:
         """Whether this batch is what a start would know the producer by."""
@@ -277,7 +285,19 @@ def _records(segment: Segment, header: BatchHeader, data: bytes) -> list[Record]
     try:
         return records_of(data)
     except CorruptRecords as cause:
-        raise DamagedLog(f"{segment.path}, the batch at offset {header.base_offset}: {cause}") from None
+        raise _damage(segment, header, cause) from None
+
+
+def _damage(segment: Segment, header: BatchHeader, cause: CorruptRecords) -> DamagedLog:
+    return DamagedLog(f"{segment.path}, the batch at offset {header.base_offset}: {cause}")
+
+
+def _shortened(data: bytes, header: BatchHeader, kept: Kept) -> bytes:
+    """The batch with what was kept of its records, which stand there as they did."""
+    fresh = read_header(data, 0)
+    fresh.count = kept.count
+    fresh.max_timestamp = kept.max_timestamp
+    return seal(fresh, compress(header.compression, kept.payload) if header.compression else kept.payload)
 
 
 def _rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytes:

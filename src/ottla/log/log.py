@@ -134,7 +134,7 @@ class Log:
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers: ProducerStates = recovery.load_producers(
-                store, directory, names, self._segments, self.end_offset, recovered.scanned_from
+                store, directory, names, self._segments, self.end_offset, recovered.scanned
             )
             if not epochs_known:
                 recovery.find_epochs(self._segments, self.epochs)
@@ -155,7 +155,7 @@ class Log:
         self._must_be_flushed = 0
         self._rolled: list[Segment] = []
         self._has_new_names = not clean
-        self._changed = not is_new and (not clean or recovered.scanned_from is not None)
+        self._changed = not is_new and (not clean or bool(recovered.scanned))
         self._compacting = False
         self._closed = False
 
@@ -700,9 +700,7 @@ class Log:
                 active.truncate(offset)
             self.end_offset = active.next_offset
             names = self._store.names(self.directory)
-            self.producers = recovery.load_producers(
-                self._store, self.directory, names, segments, self.end_offset, None
-            )
+            self.producers = recovery.load_producers(self._store, self.directory, names, segments, self.end_offset)
             self.epochs.truncate(self.end_offset)
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause

@@ -77,10 +77,10 @@ def _carry_through(store: Store, directory: Path, base: int, interval: int) -> N
 
 
 class Recovered(NamedTuple):
-    """The segments that remain, and the base offset of the first one that was read as a whole, None if none was."""
+    """The segments that remain, and the base offsets of those that were gone through."""
 
     segments: list[Segment]
-    scanned_from: int | None
+    scanned: frozenset[int]
 
 
 def recover(
@@ -92,7 +92,7 @@ def recover(
     epochs  told of what the scanned batches say
     """
     kept: list[Segment] = []
-    scanned: int | None = None
+    scanned: set[int] = set()
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
         end = segment.base_offset if is_last else segments[number + 1].base_offset
@@ -103,8 +103,7 @@ def recover(
             continue
         if is_last and clean and _intact(segment, recovery_point, interval):
             continue
-        if scanned is None:
-            scanned = segment.base_offset
+        scanned.add(segment.base_offset)
         damage = scan_segment(segment, interval, epochs, recovery_point)
         if damage is not None:
             _logger.warning("%s; the log is cut there, at offset %d", damage, segment.next_offset)
@@ -113,7 +112,7 @@ def recover(
             break
         if not is_last:
             segment.next_offset = end  # what compaction left may end earlier
-    return Recovered(kept, scanned)
+    return Recovered(kept, frozenset(scanned))
 
 
 def _intact(segment: Segment, recovery_point: int, interval: int) -> bool:
@@ -226,18 +225,17 @@ def load_producers(
     names: list[str],
     segments: list[Segment],
     end_offset: int,
-    scanned_from: int | None,
+    scanned: frozenset[int] = frozenset(),
 ) -> ProducerStates:
     """The producers as of `end_offset` (exclusive): newest usable snapshot, then the batches after it. Aborted transactions go
-    into the indexes of the segments from `scanned_from` (base offset, None for no segment) on. Raises DamagedLog.
+    into the indexes of the segments that were `scanned`, which are then written. Raises DamagedLog and OSError.
     """
-    newest = end_offset if scanned_from is None else scanned_from
+    newest = min(scanned, default=end_offset)
     states, offset = _from_snapshot(store, directory, names, newest, end_offset)
     offset = max(offset, segments[0].base_offset)
     for segment in segments:
         if segment.next_offset <= offset:
             continue
-        scanned = scanned_from is not None and segment.base_offset >= scanned_from
         for header in segment.walk(segment.position_of(offset)):
             if header.producer_id < 0 or header.base_offset < offset:
                 continue
@@ -248,11 +246,12 @@ def load_producers(
             if marker is None:
                 continue
             ended = states.ended(header, header.base_offset, marker.coordinator_epoch)
-            if ended is not None and marker.type == ABORT and scanned:
+            if ended is not None and marker.type == ABORT and segment.base_offset in scanned:
                 segment.transaction_index.append(
                     Aborted(ended.producer_id, ended.first_offset, ended.marker_offset, states.stable_after(ended))
                 )
-        if scanned and segment is not segments[-1]:
+    for segment in segments[:-1]:
+        if segment.base_offset in scanned:
             segment.seal()
     return states
 

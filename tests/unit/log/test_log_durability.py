@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
@@ -216,9 +216,16 @@ class Durability(RuleBasedStateMachine):
         """What was not on the medium may be gone; nothing that was."""
         assert held <= end <= max(self.end, self.start)
         self.events = [event for event in self.events if event.end <= end]
+        self._recount_epochs()
         if self.end < end:  # all of it was deleted before: the log begins anew where it is to begin
             assert end == self.start
             self.skipped = end
+
+    def _recount_epochs(self) -> None:
+        """Markers that are gone have taken their epochs with them."""
+        for producer in self.epochs:
+            markers = [event for event in self.events if event.producer == producer and event.commit is not None]
+            self.epochs[producer] = len(markers)
 
     @rule(
         operation=st.sampled_from(["append", "torn append", "flush", "write", "rename", "read"]),
@@ -254,9 +261,7 @@ class Durability(RuleBasedStateMachine):
         self.log.truncate_to(cut)
         self.events = [event for event in self.events if event.offset < cut]
         self.flushed = min(self.flushed, cut)
-        for producer in self.epochs:
-            markers = [event for event in self.events if event.producer == producer and event.commit is not None]
-            self.epochs[producer] = len(markers)
+        self._recount_epochs()
         self.log.flush()
         self.flushed = self.log.recovery_point
 
@@ -329,5 +334,9 @@ class Durability(RuleBasedStateMachine):
             self.log.close(clean=False)
 
 
-TestDurability = pytest.mark.usefixtures("caplog")(Durability.TestCase)
-TestDurability.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+@pytest.mark.timeout(0)
+def test_any_history(request: pytest.FixtureRequest) -> None:
+    """The same histories each time, so that a change is judged by what it does; with --soak many, and new ones each time."""
+    soak = int(request.config.getoption("--soak"))
+    given = settings(max_examples=60 * soak, stateful_step_count=40, deadline=None, derandomize=soak == 1)
+    run_state_machine_as_test(Durability, settings=given)
