@@ -153,7 +153,8 @@ class Log:
         self.last_flush_ms = 0
         self._unflushed = 0
         self._must_be_flushed = 0
-        self._rolled: list[Segment] = []
+        # What the process before this one rolled and did not flush is only in the system's cache, if the machine lived on.
+        self._rolled = [segment for segment in self._segments[:-1] if segment.next_offset > self.recovery_point]
         self._has_new_names = not clean
         self._changed = not is_new and (not clean or bool(recovered.scanned))
         self._compacting = False
