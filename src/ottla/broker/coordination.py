@@ -5,82 +5,29 @@ million committed offsets do not stop the broker; until then its requests answer
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from ottla.broker.markers import MarkerWriter
+from ottla.broker.partition_log import PartitionLog
 from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.offsets import TopicsDeleted, forget_topics
-from ottla.coordinators.runtime import Appended, Ending, Logged, Runtime
+from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.transactions.coordinator import transaction_coordinator
 from ottla.coordinators.transactions.ending import completed
 from ottla.coordinators.transactions.state import Markers
 from ottla.environment import Cancellable, Clock, Random, Timers
-from ottla.log.log import Appended as Placed
 from ottla.log.log import StorageError
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Delta, Image, TopicImage
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
-from ottla.records.control import ABORT, COMMIT, read_marker
-from ottla.replication.partition import Partition
+from ottla.protocol.errors import NONE
 from ottla.replication.replicas import Replicas
 
 _logger = logging.getLogger("ottla.broker")
 _RECORDS_A_TURN: Final = 2_000
-
-
-class PartitionLog:
-    """A partition of an internal topic, as a coordinator uses it."""
-
-    def __init__(self, partition: Partition, clock: Clock) -> None:
-        self._partition = partition
-        self._clock = clock
-
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
-        """Append (key, value) pairs as one batch, of a producer's transaction if one is given."""
-        return self._appended(lambda: self._partition.append_records(list(records), self._clock.wall_ms(), producer))
-
-    def append_marker(self, ending: Ending) -> Appended:
-        """Append the marker that ends a producer's transaction."""
-        return self._appended(
-            lambda: self._partition.append_marker(
-                ending.producer_id,
-                ending.producer_epoch,
-                ending.coordinator_epoch,
-                self._clock.wall_ms(),
-                commit=ending.commit,
-                new_epoch=ending.new_epoch,
-            )
-        )
-
-    def _appended(self, append: Callable[[], Placed]) -> Appended:
-        try:
-            placed = append()
-        except StorageError as cause:
-            _logger.error("%s", cause)
-            return Appended(KAFKA_STORAGE_ERROR)
-        if placed.error_code != NONE:
-            return Appended(placed.error_code)
-        return Appended(NONE, self._partition.log.end_offset)
-
-    def committed_offset(self) -> int:
-        """The high watermark (exclusive)."""
-        return self._partition.log.high_watermark
-
-    def read(self) -> Iterator[Logged]:
-        """Every record and marker, oldest first."""
-        for header, records in self._partition.log.batches():
-            producer_id = header.producer_id if header.is_transactional else -1
-            if not header.is_control:
-                for record in records:
-                    yield Logged(record.key, record.value, producer_id)
-            elif records:
-                kind = read_marker(records[0].key, records[0].value).type
-                if kind in (ABORT, COMMIT):
-                    yield Logged(None, None, producer_id, kind == COMMIT)
 
 
 class Coordination:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.partition_log import PartitionLog
 from ottla.broker.waiting import DelayedAnswer
 from ottla.coordinators.runtime import Ending, Runtime
 from ottla.coordinators.transactions.state import Markers
 from ottla.coordinators.transactions.transaction import Partition as Place
 from ottla.environment import Cancellable, Clock, Timers
-from ottla.log.log import StorageError
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
@@ -53,17 +53,7 @@ class MarkerWriter:
             return self._replicas.absence(topic, index)
         if topic == OFFSETS_TOPIC:
             return self._groups.end_transaction(index, ending)
-        try:
-            return partition.append_marker(
-                ending.producer_id,
-                ending.producer_epoch,
-                ending.coordinator_epoch,
-                self._clock.wall_ms(),
-                commit=ending.commit,
-                new_epoch=ending.new_epoch,
-            ).error_code
-        except StorageError:
-            return KAFKA_STORAGE_ERROR
+        return PartitionLog(partition, self._clock).append_marker(ending).error_code
 
     def write(self, markers: Markers, coordinator_epoch: int, complete: Callable[[], Answer[int]]) -> None:
         """Write the markers of a transaction, then call `complete` once all of them count, until it is: its answer is an error

@@ -4,7 +4,7 @@ Without it a batch that was under way when its transaction ended would open a tr
 """
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
@@ -27,6 +27,27 @@ class Client(Enum):
     OLD = "learns INVALID_TXN_STATE, which it takes as final"
     ABORTS = "learns TRANSACTION_ABORTABLE"
     ADDS_IMPLICITLY = "expects the broker to add the partition (transaction.version 2)"
+
+    @classmethod
+    def of(cls, version: int, *, aborts_from: int, adds_from: int) -> "Client":
+        """By the version of its request, which knows TRANSACTION_ABORTABLE from `aborts_from` on."""
+        if version >= adds_from:
+            return cls.ADDS_IMPLICITLY
+        return cls.ABORTS if version >= aborts_from else cls.OLD
+
+
+class _WithError(Protocol):
+    error_code: int
+
+
+W = TypeVar("W", bound=_WithError)
+
+
+def without_fenced(response: W) -> W:
+    """As a client that does not know PRODUCER_FENCED is told."""
+    if response.error_code == PRODUCER_FENCED:
+        response.error_code = INVALID_PRODUCER_EPOCH
+    return response
 
 
 def verified(broker: "Broker", wanted: PartitionsOf, client: Client) -> Answer[Codes]:

@@ -152,14 +152,20 @@ class ProducerStates:
             return INVALID_PRODUCER_EPOCH
         return NONE
 
+    def _heard_of(self, header: BatchHeader) -> _Producer:
+        """The producer of a batch that is in the log now, in the batch's epoch."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = _Producer(header.producer_epoch, header.max_timestamp)
+            self._producers[header.producer_id] = producer
+        producer.take_epoch(header.producer_epoch)
+        producer.timestamp = header.max_timestamp
+        return producer
+
     def appended(self, header: BatchHeader, base_offset: int) -> None:
         """Remember a data batch that is in the log now."""
         pid = header.producer_id
-        producer = self._producers.get(pid)
-        if producer is None:
-            producer = self._producers[pid] = _Producer(header.producer_epoch, header.max_timestamp)
-        producer.take_epoch(header.producer_epoch)
-        producer.timestamp = header.max_timestamp
+        producer = self._heard_of(header)
         delta = header.last_offset_delta
         last_sequence = _after(header.base_sequence, delta)
         producer.batches.append(
@@ -171,11 +177,7 @@ class ProducerStates:
     def ended(self, header: BatchHeader, offset: int, coordinator_epoch: int) -> Ended | None:
         """Remember a marker that is in the log at `offset` now; returns the transaction it ended, None for an empty one."""
         pid = header.producer_id
-        producer = self._producers.get(pid)
-        if producer is None:
-            producer = self._producers[pid] = _Producer(header.producer_epoch, header.max_timestamp)
-        producer.take_epoch(header.producer_epoch)
-        producer.timestamp = header.max_timestamp
+        producer = self._heard_of(header)
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_start = -1
         first_offset = self._open.pop(pid, None)

@@ -17,9 +17,10 @@ Versions
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
+from ottla.broker.verification import without_fenced
+from ottla.coordinators.runtime import gather
 from ottla.coordinators.transactions.ending import end_transaction
-from ottla.protocol.answer import Answer, Pending
-from ottla.protocol.errors import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+from ottla.protocol.answer import Answer
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
@@ -33,15 +34,4 @@ def end_txn(request: EndTxnRequest, broker: "Broker") -> Answer[EndTxnResponse]:
     answer = broker.coordination.transactions.run(request.transactional_id, end_transaction, request)
     if request.context.version >= _FIRST_WITH_FENCED:
         return answer
-    if isinstance(answer, Pending):
-        told = Pending[EndTxnResponse]()
-        answer.listen(lambda response: told.complete(_told(response)))
-        return told
-    return _told(answer)
-
-
-def _told(response: EndTxnResponse) -> EndTxnResponse:
-    """As a client that does not know PRODUCER_FENCED is told."""
-    if response.error_code == PRODUCER_FENCED:
-        response.error_code = INVALID_PRODUCER_EPOCH
-    return response
+    return gather([answer], lambda responses: without_fenced(responses[0]))

@@ -17,9 +17,11 @@ Versions
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
+from ottla.broker.verification import without_fenced
+from ottla.coordinators.runtime import gather
 from ottla.coordinators.transactions.producers import init_producer_id as operation
-from ottla.protocol.answer import Answer, Pending
-from ottla.protocol.errors import INVALID_PRODUCER_EPOCH, INVALID_REQUEST, PRODUCER_FENCED
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_REQUEST
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -39,15 +41,4 @@ def init_producer_id(request: InitProducerIdRequest, broker: "Broker") -> Answer
     answer = broker.coordination.transactions.run(request.transactional_id, operation, request)
     if request.context.version >= _FIRST_WITH_FENCED:
         return answer
-    if isinstance(answer, Pending):
-        told = Pending[InitProducerIdResponse]()
-        answer.listen(lambda response: told.complete(_told(response)))
-        return told
-    return _told(answer)
-
-
-def _told(response: InitProducerIdResponse) -> InitProducerIdResponse:
-    """As a client that does not know PRODUCER_FENCED is told."""
-    if response.error_code == PRODUCER_FENCED:
-        response.error_code = INVALID_PRODUCER_EPOCH
-    return response
+    return gather([answer], lambda responses: without_fenced(responses[0]))

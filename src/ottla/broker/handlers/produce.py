@@ -99,13 +99,7 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
     if wanted is None:
         return _append_all(request, broker, codes, _SEVERAL_PRODUCERS)
     version = request.context.version
-    client = (
-        Client.ADDS_IMPLICITLY
-        if version >= _FIRST_THAT_ADDS
-        else Client.ABORTS
-        if version >= _FIRST_THAT_ABORTS
-        else Client.OLD
-    )
+    client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     answer = verified(broker, wanted, client)
     if not isinstance(answer, Pending):
         return _append_all(request, broker, {**codes, **answer})

@@ -120,13 +120,7 @@ def _committed(
         if producers.has_open_transaction(*producer):
             return go_on({place: NONE})
     version = request.context.version
-    client = (
-        Client.ADDS_IMPLICITLY
-        if version >= _FIRST_THAT_ADDS
-        else Client.ABORTS
-        if version >= _FIRST_THAT_ABORTS
-        else Client.OLD
-    )
+    client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     codes = verified(broker, PartitionsOf(request.transactional_id, *producer, frozenset((place,))), client)
     if not isinstance(codes, Pending):
         return go_on(codes)

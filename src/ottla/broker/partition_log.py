@@ -1,0 +1,65 @@
+"""A partition of an internal topic, as a coordinator uses it."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from ottla.coordinators.runtime import Appended, Ending, Logged
+from ottla.environment import Clock
+from ottla.log.log import Appended as Placed
+from ottla.log.log import StorageError
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
+from ottla.records.control import ABORT, COMMIT, read_marker
+from ottla.replication.partition import Partition
+
+_logger = logging.getLogger("ottla.broker")
+
+
+class PartitionLog:
+    """The coordinators' `CoordinatorLog`, over the log of a partition."""
+
+    def __init__(self, partition: Partition, clock: Clock) -> None:
+        self._partition = partition
+        self._clock = clock
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
+        """Append (key, value) pairs as one batch, of a producer's transaction if one is given."""
+        return self._appended(lambda: self._partition.append_records(list(records), self._clock.wall_ms(), producer))
+
+    def append_marker(self, ending: Ending) -> Appended:
+        """Append the marker that ends a producer's transaction."""
+        return self._appended(
+            lambda: self._partition.append_marker(
+                ending.producer_id,
+                ending.producer_epoch,
+                ending.coordinator_epoch,
+                self._clock.wall_ms(),
+                commit=ending.commit,
+                new_epoch=ending.new_epoch,
+            )
+        )
+
+    def _appended(self, append: Callable[[], Placed]) -> Appended:
+        try:
+            placed = append()
+        except StorageError as cause:
+            _logger.error("%s", cause)
+            return Appended(KAFKA_STORAGE_ERROR)
+        if placed.error_code != NONE:
+            return Appended(placed.error_code)
+        return Appended(NONE, self._partition.log.end_offset)
+
+    def committed_offset(self) -> int:
+        """The high watermark (exclusive)."""
+        return self._partition.log.high_watermark
+
+    def read(self) -> Iterator[Logged]:
+        """Every record and marker, oldest first."""
+        for header, records in self._partition.log.batches():
+            producer_id = header.producer_id if header.is_transactional else -1
+            if not header.is_control:
+                for record in records:
+                    yield Logged(record.key, record.value, producer_id)
+            elif records:
+                kind = read_marker(records[0].key, records[0].value).type
+                if kind in (ABORT, COMMIT):
+                    yield Logged(None, None, producer_id, kind == COMMIT)
