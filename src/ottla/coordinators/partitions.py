@@ -5,6 +5,7 @@ groups are looked for where they are not.
 """
 
 import struct
+from functools import lru_cache
 
 
 def java_hash(text: str) -> int:
@@ -16,6 +17,7 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
+@lru_cache(maxsize=20_000)
 def partition_of(key: str, count: int) -> int:
     """The partition, of `count`, that holds `key` (a group id, a transactional id, a share coordinator's key)."""
     value = java_hash(key)

@@ -37,6 +37,8 @@ from ottla.protocol.codec import encode
 from ottla.protocol.schema import Message
 
 Millis = int
+_INT16: Final = tuple(number.to_bytes(2, "big") for number in range(128))
+"""Types and versions of records: there are some twenty."""
 S = TypeVar("S", bound="CoordinatorState")
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -51,10 +53,10 @@ class Record(NamedTuple):
 
     def encoded(self) -> tuple[bytes, bytes | None]:
         """Key and value as they stand in the log: the key's type, or the value's version, as int16 before the body."""
-        key = self.key.API.to_bytes(2, "big") + encode(self.key, 0)
+        key = encode(self.key, 0, _INT16[self.key.API])
         if self.value is None:
             return key, None
-        return key, self.version.to_bytes(2, "big") + encode(self.value, self.version)
+        return key, encode(self.value, self.version, _INT16[self.version])
 
 
 class Timer(NamedTuple):
@@ -200,6 +202,10 @@ _LOADING: Final = 0
 _ACTIVE: Final = 1
 
 
+_Waiting = tuple[Any, Pending[Any], Any, Callable[[Any, int], Any]]
+"""A request with its answer to come, the response, and how to refuse it."""
+
+
 class _Shard(Generic[S]):
     """One partition that this broker leads."""
 
@@ -226,9 +232,7 @@ class _Shard(Generic[S]):
         """The end of what was appended."""
         self.parked: dict[int, tuple[Any, Pending[Any], Callable[[Any, int], Any]]] = {}
         """Requests without an answer yet, by identity."""
-        self.deferred: deque[tuple[int, Millis, list[tuple[Any, Pending[Any], Any, Callable[[Any, int], Any]]]]] = (
-            deque()
-        )
+        self.deferred: deque[tuple[int, Millis, list[_Waiting]]] = deque()
         """(end offset, deadline, what to answer) in the order of appending."""
         self.timers: dict[tuple[Any, ...], list[int]] = {}
         """(operation, arguments) -> [deadline, number of its entry in the heap]."""
@@ -366,21 +370,28 @@ class Runtime(Generic[S]):
         if shard is None or shard.phase != _ACTIVE:
             return operation.refuse(request, self.availability(partition))
         result = operation.decide(shard.state, request, self._clock.wall_ms())
+        pending: Pending[R]
         if (
-            not result.records
-            and not result.then
+            not result.then
             and not result.outgoing
+            and not result.refused
             and not shard.deferred
             and len(result.answers) == 1
             and result.answers[0][0] is request
         ):
-            # The common case (heartbeat, fetch of offsets): nothing to write, nothing to wait for.
+            # The common case (heartbeat, commit, fetch of offsets): the caller's answer and nobody else's.
+            if result.records and (code := self._write(shard, result)) != errors.NONE:
+                return operation.refuse(request, code)
             if result.timers:
                 self._set_timers(shard, result.timers, self._clock.now_ms())
             response: R = result.answers[0][1]
-            return response
+            if not result.records or shard.written <= shard.log.committed_offset():
+                return response
+            pending = Pending()
+            self._defer(shard, [(request, pending, response, operation.refuse)], self._clock.now_ms())
+            return pending
         answered: dict[int, Any] = {}
-        pending = Pending[R]()
+        pending = Pending()
         shard.parked[id(request)] = (request, pending, operation.refuse)
         self._settle(shard, result, answered, self._clock.now_ms(), own=id(request))
         if id(request) in answered:
@@ -466,17 +477,9 @@ class Runtime(Generic[S]):
 
     def _settle(self, shard: _Shard[S], result: Result, answered: dict[int, Any], now_ms: Millis, own: int = 0) -> None:
         """Append, replay, set timers, answer. The answer of the request `own` goes into `answered` if it is there at once."""
-        if result.records:
-            appended = shard.log.append([record.encoded() for record in result.records], result.producer)
-            if appended.error_code != errors.NONE:
-                self._refused(shard, result, coordinator_error(appended.error_code), answered, now_ms, own)
-                return
-            shard.written = appended.end_offset
-            for record in result.records:
-                if result.producer is None:
-                    shard.state.replay(record)
-                else:
-                    shard.state.replay_pending(record, result.producer[0])
+        if result.records and (code := self._write(shard, result)) != errors.NONE:
+            self._refused(shard, result, code, answered, now_ms, own)
+            return
         if result.timers:
             self._set_timers(shard, result.timers, now_ms)
         if result.answers:
@@ -487,6 +490,26 @@ class Runtime(Generic[S]):
         if result.then is not None:
             self._settle(shard, result.then(shard.state, self._clock.wall_ms()), answered, now_ms, own)
 
+    def _write(self, shard: _Shard[S], result: Result) -> int:
+        """Append the records of `result` and replay them; returns what a refusal means to those who asked."""
+        appended = shard.log.append([record.encoded() for record in result.records], result.producer)
+        if appended.error_code != errors.NONE:
+            return coordinator_error(appended.error_code)
+        shard.written = appended.end_offset
+        if result.producer is None:
+            replay = shard.state.replay
+            for record in result.records:
+                replay(record)
+        else:
+            for record in result.records:
+                shard.state.replay_pending(record, result.producer[0])
+        return errors.NONE
+
+    def _defer(self, shard: _Shard[S], answers: list[_Waiting], now_ms: Millis) -> None:
+        """Keep answers until what was written is committed."""
+        shard.deferred.append((shard.written, now_ms + self._commit_timeout_ms, answers))
+        self._alarm(now_ms + self._commit_timeout_ms)
+
     def _answer(
         self, shard: _Shard[S], answers: Sequence[tuple[Any, Any]], answered: dict[int, Any], now_ms: Millis, own: int
     ) -> None:
@@ -496,8 +519,7 @@ class Runtime(Generic[S]):
             _, pending, refuse = shard.parked.pop(id(request))
             waiting.append((request, pending, response, refuse))
         if shard.deferred or shard.written > shard.log.committed_offset():
-            shard.deferred.append((shard.written, now_ms + self._commit_timeout_ms, waiting))
-            self._alarm(now_ms + self._commit_timeout_ms)
+            self._defer(shard, waiting, now_ms)
             return
         for request, pending, response, _ in waiting:
             if id(request) == own:

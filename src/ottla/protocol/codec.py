@@ -68,10 +68,11 @@ def decode_positions(cls: type[Struct], version: int, data: bytes, position: int
     return value, end
 
 
-def encode(message: Struct, version: int) -> bytes:
-    """`message` as bytes. Raises UnsupportedField when the version cannot carry a value of it."""
-    pieces: list[bytes] = []
-    encoder(type(message), version)(message, pieces.append)
+def encode(message: Struct, version: int, head: bytes = b"") -> bytes:
+    """`message` behind `head` as bytes. Raises UnsupportedField when the version cannot carry a value of it."""
+    cls = type(message)
+    pieces = [head]
+    (_ENCODERS.get((cls, version)) or encoder(cls, version))(message, pieces.append)
     return b"".join(pieces)
 
 
@@ -591,9 +592,18 @@ class _Writing(_Source):
 
     def tags(self, depth: int, cls: type[Struct], tagged: list[Field], source: str) -> None:
         """Code that writes the tagged section: known fields that differ from their default, and kept unknown ones."""
-        # Nearly always nothing is set, and a zero is all there is to write.
+        # Nearly always nothing is set, and a zero is all there is to write; or the only tag there is, of a fixed size.
         tests = [self.differs(declared, f"{source}.{declared.name}") for declared in tagged]
-        self.line(depth, f"if {' or '.join([f'{source}.unknown_tags', *(f'({test})' for test in tests)])}:")
+        only = tagged[0] if len(tagged) == 1 and _fixed_format(tagged[0]) else None
+        word = "if"
+        if only is not None:
+            kind = only.type
+            head = b"\x01" + write_uvarint(only.tag) + write_uvarint(kind.size)
+            pack = self.bind(self.structure(kind.format).pack, "p")
+            self.line(depth, f"if not {source}.unknown_tags and ({tests[0]}):")
+            self.line(depth + 1, f"w({head!r} + {pack}({source}.{only.name}))")
+            word = "elif"
+        self.line(depth, f"{word} {' or '.join([f'{source}.unknown_tags', *(f'({test})' for test in tests)])}:")
         found = self.name("t")
         inner = depth + 1
         self.line(inner, f"{found} = dict({source}.unknown_tags or ())")
