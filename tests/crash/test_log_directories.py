@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NONE
+from ottla.coordinators.partitions import partition_of
+from ottla.metadata.image import OFFSETS_TOPIC
+from ottla.protocol.errors import (
+    COORDINATOR_NOT_AVAILABLE,
+    KAFKA_STORAGE_ERROR,
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    NOT_COORDINATOR,
+)
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -13,8 +21,10 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
 )
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build
 from ottla.records.record import Record
@@ -167,6 +177,34 @@ def test_a_full_disk_takes_its_directory_offline_and_nothing_else(start: Start, 
     ]
     assert produce(again.wire(), full, 300_000) == NONE
     assert again.stop() == ""
+
+
+def coordinators(wire: Wire, groups: list[str]) -> dict[str, tuple[int, int]]:
+    """What FindCoordinator says of each group, and what its coordinator does."""
+    found = wire.send(FindCoordinatorRequest(coordinator_keys=groups), 4).coordinators
+    asked = [OffsetFetchRequestGroup(group_id=group, topics=[]) for group in groups]
+    answered = wire.send(OffsetFetchRequest(groups=asked), 8).groups
+    return {one.key: (one.error_code, other.error_code) for one, other in zip(found, answered, strict=True)}
+
+
+def test_a_full_disk_takes_its_coordinators_with_it(start: Start, tmp_path: Path) -> None:
+    process = with_two(start, tmp_path, most_bytes=2 << 20)
+    create(process.bootstrap_servers, TOPIC, PARTITIONS)
+    wire = process.wire()
+    groups = [f"group-{number}" for number in range(40)]
+    coordinators(wire, groups)  # it makes their topic
+    assert set(coordinators(wire, groups).values()) == {(NONE, NONE)}
+    failed = lies(wire)[0][0][0]
+    while produce(wire, 0, 300_000) == NONE:
+        pass
+    gone = {path.name for path in (tmp_path / failed).glob(f"{OFFSETS_TOPIC}-*")}
+    assert coordinators(wire, groups) == {
+        group: (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
+        if f"{OFFSETS_TOPIC}-{partition_of(group, 50)}" in gone
+        else (NONE, NONE)
+        for group in groups
+    }
+    process.stop()
 
 
 def test_a_missing_directory_takes_its_partitions_with_it(start: Start, tmp_path: Path) -> None:

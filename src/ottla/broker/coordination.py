@@ -5,6 +5,7 @@ million committed offsets do not stop the broker; until then its requests answer
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -24,10 +25,12 @@ from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Delta, Image, TopicImage
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import NONE
+from ottla.protocol.wire import PeerError
 from ottla.replication.replicas import Replicas
 
 _logger = logging.getLogger("ottla.broker")
-_RECORDS_A_TURN: Final = 2_000
+_RECORDS_A_TURN: Final = 500
+"""How many records are read at once: some milliseconds, in which nobody else is served."""
 
 
 class Coordination:
@@ -52,8 +55,11 @@ class Coordination:
         self._clock = clock
         self._timers = timers
         self._replicas = replicas
+        replicas.went_offline = self._went_offline
         self._alarm: Cancellable | None = None
         self._alarm_at = 0
+        self._to_load: deque[tuple[str, int]] = deque()
+        self._loading: Cancellable | None = None
         self._cluster = Cluster(node_id)
         self.groups = group_coordinator(values, clock, random, self._cluster, self._ring_at)
         self.markers = MarkerWriter(replicas, self.groups, clock, timers)
@@ -91,6 +97,8 @@ class Coordination:
     def close(self) -> None:
         """No more timers."""
         self.markers.close()
+        if self._loading is not None:
+            self._loading.cancel()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -118,18 +126,34 @@ class Coordination:
             elif not runtime.leads(index):
                 runtime.load(index, PartitionLog(partition, self._clock))
                 partition.watchers.add(partial(runtime.committed, index))
-                self._load_on(topic.name, index)
+                if partition.log.start_offset == partition.log.end_offset:
+                    runtime.load_more(index)  # nothing to read: whoever made the topic asks next
+                else:
+                    self._to_load.append((topic.name, index))
+        self._load_on()
 
-    def _load_on(self, topic: str, index: int) -> None:
+    def _load_on(self) -> None:
+        """Read a piece of the partition that has waited longest; the next piece, of all, when the loop has been round."""
+        if self._loading is None and self._to_load:
+            self._loading = self._timers.call_later(0, self._load_a_piece)
+
+    def _load_a_piece(self) -> None:
+        self._loading = None
+        topic, index = self._to_load[0]
         runtime = self._runtimes[topic]
         try:
-            loaded = runtime.load_more(index, _RECORDS_A_TURN)
-        except StorageError as cause:
+            if runtime.load_more(index, _RECORDS_A_TURN):
+                self._to_load.popleft()
+        except (StorageError, PeerError) as cause:
             _logger.error("cannot load %s-%d: %s", topic, index, cause)
             runtime.unload(index)
-            return
-        if not loaded:
-            self._timers.call_later(0, partial(self._load_on, topic, index))
+            self._to_load.popleft()
+        self._load_on()
+
+    def _went_offline(self, topic: str, index: int) -> None:
+        """The log of a partition failed, perhaps in the middle of an append: stop being its coordinator once that is over."""
+        if topic in self._runtimes:
+            self._timers.call_later(0, partial(self._runtimes[topic].unload, index))
 
     def _ring_at(self, deadline_ms: int) -> None:
         """See to it that `advance` runs at `deadline_ms`, of the clock that never goes back."""

@@ -54,6 +54,14 @@ def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[
     return value, end
 
 
+def reader(cls: type[S], version: int) -> Callable[[bytes, int], S]:
+    """`decode` as one function, for those who read many messages of a kind: (data, position) -> message, which raises
+    PeerError. Made anew at each call: keep it.
+    """
+    made: Callable[[bytes, int], S] = _Reading(_checked(cls, version), version, objects=True).whole(cls)
+    return made
+
+
 def decode_positions(cls: type[Struct], version: int, data: bytes, position: int = 0) -> tuple[tuple[Any, ...], int]:
     """As `decode`, but nested tuples in declaration order and (start, end) for records. Raises PeerError."""
     try:
@@ -246,6 +254,21 @@ class _Reading(_Source):
         made: Decoder = self.compiled(f"read_{cls.__name__}", "data, p")
         return made
 
+    def whole(self, cls: type[Struct]) -> Any:
+        """The decoder of a whole message with all that `decode` does around it."""
+        self.scope |= {"MALFORMED": _MALFORMED, "decode": decode}
+        message, version = self.bind(cls), self.version
+        self.line(1, "begin = p")
+        self.line(1, "try:")
+        result = self.struct(2, cls)
+        self.line(1, "except UnicodeDecodeError:")
+        self.line(2, f"return decode({message}, {version}, data, begin)[0]")
+        self.line(1, "except MALFORMED as cause:")
+        self.line(2, f"raise PeerError(f'malformed {cls.__name__} version {version}: {{cause}}') from None")
+        self.line(1, f"if p > len(data): raise PeerError('{cls.__name__} version {version} is cut off')")
+        self.line(1, f"return {result}")
+        return self.compiled(f"read_whole_{cls.__name__}", "data, p")
+
     def struct(self, depth: int, cls: type[Struct]) -> str:
         """Code that reads a struct; returns the expression that holds it."""
         values: dict[str, str] = {}
@@ -418,6 +441,14 @@ class _Reading(_Source):
         if made:
             self.line(depth, f"{made}.unknown_tags = None")
         n = self.name("n")
+        only = tagged[0] if len(tagged) == 1 and _fixed_format(tagged[0]) else None
+        if only is not None:  # nearly always it is there, alone
+            head = b"\x01" + write_uvarint(only.tag) + write_uvarint(only.type.size)
+            self.line(depth, f"if data[p:p + {len(head)}] == {head!r}:")
+            self.line(depth + 1, f"p += {len(head)}")
+            self.fixed(depth + 1, [target(only)], only.type.format)
+            self.line(depth, "else:")
+            depth += 1
         self.line(depth, f"{n} = data[p]; p += 1")
         self.line(depth, f"if {n}:")
         inner = depth + 1
@@ -639,4 +670,5 @@ __all__ = [
     "encode_pieces",
     "encoder",
     "positions",
+    "reader",
 ]

@@ -55,6 +55,8 @@ class Replicas:
         self._homes: dict[tuple[str, int], LogDirectory] = {}
         self._failed: set[tuple[str, int]] = set()
         self.shortest_flush_ms = NEVER_MS
+        self.went_offline: Callable[[str, int], None] = lambda topic, index: None  # noqa: ARG005
+        """Called with the topic and index of each partition whose log is not to be had any more."""
         for directory in directories:
             directory.on_failure = self._take_offline
 
@@ -165,6 +167,7 @@ class Replicas:
             partition = self._by_name.get(topic, {}).pop(index, None)
             if partition is not None:
                 partition.wake()
+            self.went_offline(topic, index)
 
     def find(self, topic: str, index: int) -> Partition | None:
         """The partition, None when it does not live here."""

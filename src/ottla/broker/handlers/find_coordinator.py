@@ -2,7 +2,7 @@
 
 Behaviour
     the internal topic is missing   it is created; where that cannot be, COORDINATOR_NOT_AVAILABLE
-    its partition has no leader     COORDINATOR_NOT_AVAILABLE
+    its partition has no leader, or a log directory that failed   COORDINATOR_NOT_AVAILABLE
     an unknown key type             INVALID_REQUEST
     a share key that is not group:topic id:partition, or version 5 and older   INVALID_REQUEST
     errors come with node -1; a success of versions 1-3 says "NONE", as Kafka's does
@@ -79,9 +79,9 @@ def _find(key: str, request: FindCoordinatorRequest, broker: "Broker") -> _Found
         return _Found(INVALID_REQUEST)
     if not provide_internal_topic(name, broker):
         return _Found(COORDINATOR_NOT_AVAILABLE)
-    image = broker.image
-    partitions = image.topics[name].partitions
-    node = image.brokers.get(partitions[partition_of(key, len(partitions))].leader)
+    topic = broker.image.topics[name]
+    leader = broker.replicas.seen(topic, partition_of(key, len(topic.partitions))).leader
+    node = broker.image.brokers.get(leader)
     if node is None:
         return _Found(COORDINATOR_NOT_AVAILABLE)
     host, port = broker.advertised(request.context.address)

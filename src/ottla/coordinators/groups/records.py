@@ -1,11 +1,12 @@
 """Records of __consumer_offsets: bytes to records, and the ones that classic groups and offsets write."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from ottla.coordinators.groups import consumer_records
 from ottla.coordinators.groups.group import ClassicGroup
 from ottla.coordinators.runtime import Record
-from ottla.protocol.codec import decode
+from ottla.protocol.codec import reader
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.protocol.messages.offset_commit_record import (
     LegacyOffsetCommitKey,
@@ -28,19 +29,47 @@ _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
 """Type of record -> key and value. Kafka reads the values of type 0 and type 1 alike."""
 
 
+_Reader = Callable[[bytes, int], Any]
+_KEYS: Final[dict[bytes, _Reader]] = {}
+"""The first two bytes of a key -> how to read it; filled as they come."""
+_VALUES: Final[dict[bytes, tuple[_Reader, int]]] = {}
+"""The first two bytes of a key and of its value -> how to read the value, and its version."""
+
+
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
-    """The record of (key, value); None for a type or version that a newer release wrote, which is left alone."""
-    messages = _MESSAGES.get(int.from_bytes(key[:2], "big", signed=True))
+    """The record of (key, value); None for a type or version that a newer release wrote, which is left alone. Raises
+    PeerError.
+
+    A restart does this with every record there is: functions are looked up by the bytes as they stand.
+    """
+    head = key[:2]
+    read_key = _KEYS.get(head) or _key_reader(head)
+    if read_key is None:
+        return None
+    if value is None:
+        return Record(read_key(key, 2), None)
+    both = head + value[:2]
+    found = _VALUES.get(both) or _value_reader(both)
+    if found is None:
+        return None
+    return Record(read_key(key, 2), found[0](value, 2), found[1])
+
+
+def _key_reader(head: bytes) -> _Reader | None:
+    messages = _MESSAGES.get(int.from_bytes(head, "big", signed=True))
     if messages is None:
         return None
-    decoded_key, _ = decode(messages[0], 0, key, 2)
-    if value is None:
-        return Record(decoded_key, None)
-    version = int.from_bytes(value[:2], "big", signed=True)
-    if version not in messages[1].VERSIONS:
+    made = _KEYS[head] = reader(messages[0], 0)
+    return made
+
+
+def _value_reader(both: bytes) -> tuple[_Reader, int] | None:
+    message = _MESSAGES[int.from_bytes(both[:2], "big", signed=True)][1]
+    version = int.from_bytes(both[2:], "big", signed=True)
+    if version not in message.VERSIONS:
         return None
-    decoded_value, _ = decode(messages[1], version, value, 2)
-    return Record(decoded_key, decoded_value, version)
+    made = _VALUES[both] = reader(message, version), version
+    return made
 
 
 def empty_group(group: ClassicGroup, generation: int, now: int) -> Record:
