@@ -236,7 +236,7 @@ def classic_members(broker: Running) -> Iterator[tuple[Request, int]]:
             for wire in wire_group:
                 request = JoinGroupRequest(
                     group_id=f"classic-{first + lane}",
-                    session_timeout_ms=60_000,
+                    session_timeout_ms=600_000,
                     rebalance_timeout_ms=60_000,
                     member_id="",
                     protocol_type="bench",
@@ -334,16 +334,17 @@ def heartbeats(sides: list[Running]) -> dict[str, object]:
         for side in sides:
             wire = ready(side)
             frames = [wire.frame(request, version) for request, version in settle(wire, list(join(side)))]
-            beat(side, frames, 12)
-            busy[side.name] = [beat(side, frames, 9) for _ in range(ROUNDS)]
-            time.sleep(0)
+            beat(side, frames, 6)
+            busy[side.name] = [beat(side, frames, 6) for _ in range(ROUNDS)]
             wire.close()
         shown = ", ".join(
             f"{name} {100 * statistics.median(values):.0f} % ({100 * min(values):.0f}-{100 * max(values):.0f})"
             for name, values in busy.items()
         )
         total = GROUPS * GROUP_SIZE
-        print(f"{total:,} members of {GROUPS:,} groups, a heartbeat each {EVERY_S:.0f} s, {protocol}: {shown}", flush=True)
+        print(
+            f"{total:,} members of {GROUPS:,} groups, a heartbeat each {EVERY_S:.0f} s, {protocol}: {shown}", flush=True
+        )
         figures[f"heartbeats_{protocol}"] = {name: statistics.median(values) for name, values in busy.items()}
     return figures
 
@@ -435,7 +436,7 @@ def main() -> None:
         if "rebalance" in only:
             figures |= rebalance(sides)
     if "heartbeats" in only:
-        delayed = ("group.initial.rebalance.delay.ms=500", *CONFIGS[1:])
+        delayed = ("group.initial.rebalance.delay.ms=200", "group.consumer.session.timeout.ms=60000", *CONFIGS[1:])
         with ExitStack() as stack:
             sides = [stack.enter_context(ottla(*delayed))]
             if not missing:

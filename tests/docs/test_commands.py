@@ -6,11 +6,16 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from ottla.testing import EmbeddedBroker
+from tests.interop.apache_kafka import SCRIPT, lacking
+from tests.conformance.conftest import TopicFactory, Wire
+from tests.conformance.transactions import TransactionalProducer
+from tests.interop.apache_kafka import SCRIPT, lacking
 from tests.unit.metadata.kraft_directory import lay_out, topic
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +31,25 @@ def storage_commands() -> list[str]:
     """In the order of the page: a later one may need what an earlier one did."""
     text = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")
     return [line.partition("#")[0].strip() for line in text.splitlines() if line.startswith("    ottla storage ")]
+
+
+KAFKA_TOOLS = {
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+}
+
+
+def kafka_commands() -> list[str]:
+    """In the order of the page, as with `storage_commands`."""
+    text = (ROOT / "docs" / "groups.md").read_text(encoding="utf-8")
+    return [line.strip() for line in text.splitlines() if line.startswith("    kafka-")]
+
+
+def tool_commands() -> list[str]:
+    """Commands of Apache Kafka's tools, in the order of the page."""
+    text = (ROOT / "docs" / "transactions.md").read_text(encoding="utf-8")
+    return [line.strip() for line in text.splitlines() if re.match(r"    kafka-\w+ ", line)]
 
 
 def python_blocks() -> list[tuple[str, str]]:
@@ -76,6 +100,59 @@ def test_storage_as_the_docs_say(tmp_path: Path) -> None:
         assert "flights" in done.stdout
     for directory in (tmp_path, tmp_path / "configured"):
         assert (directory / "kafka-data" / "metadata.db").exists()
+
+
+@pytest.mark.timeout(240)
+def test_kafkas_tools_as_the_docs_say() -> None:
+    why = lacking("kafka-tools-4.3.1")
+    if why:
+        pytest.skip(why)
+    (example,) = [block for name, block in python_blocks() if name == "groups-0"]
+    said: dict[str, str] = {}
+    with EmbeddedBroker() as broker:
+        code = example.replace("127.0.0.1:9092", broker.bootstrap_servers)
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+        for command in kafka_commands():
+            name, *words = shlex.split(command.replace("127.0.0.1:9092", broker.bootstrap_servers))
+            tool = [str(SCRIPT), "tool", KAFKA_TOOLS[name], *words]
+            done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
+            said[command.partition("9092 ")[2]] = done.stdout
+            assert done.returncode == 0, done.stdout + done.stderr
+    answers = list(said.values())
+    assert answers[0].split() == ["dashboard"]
+    assert ["dashboard", "readings", "0", "4", "10", "6"] in [line.split()[:6] for line in answers[1].splitlines()]
+    assert "Empty" in answers[2]
+    assert ["dashboard", "readings", "0", "0"] in [line.split() for line in answers[3].splitlines()]
+    assert "Completed updating config for group dashboard" in answers[4]
+    assert '"group":"dashboard","topic":"readings"' in answers[5]
+    assert "Deletion of requested consumer groups ('dashboard') was successful" in answers[6]
+
+
+@pytest.mark.timeout(240)
+def test_tools_as_the_docs_say() -> None:
+    """One broker through the whole page, with a transaction that hangs."""
+    reason = lacking("kafka-tools-4.3.1")
+    if reason:
+        pytest.skip(reason)
+    classes = {"kafka-features": "FeatureCommand", "kafka-transactions": "TransactionsCommand"}
+    told = {}
+    with EmbeddedBroker({"transaction.partition.verification.enable": "false"}) as broker:
+        wire = Wire(broker.address, is_kafka=False)
+        debits = TopicFactory(wire)(name="debits")
+        producer = TransactionalProducer(wire, transactional_id="payments")
+        hours_ago = int(time.time() * 1000) - 3 * 3_600_000
+        producer.produce(debits, version=11, timestamp=hours_ago)  # never added to the transaction: it hangs
+        for command in tool_commands():
+            words = shlex.split(command.replace("127.0.0.1:9092", broker.bootstrap_servers))
+            tool = [str(SCRIPT), "tool", f"org.apache.kafka.tools.{classes[words[0]]}", *words[1:]]
+            done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, (command, done.stdout, done.stderr)
+            told[" ".join(words[3:])] = done.stdout
+        wire.close()
+    assert "transaction.version" in told["describe"]
+    assert "payments" in told["list"]
+    assert "Empty" in told["describe --transactional-id payments"]
+    assert str(producer.producer_id) in told["find-hanging --broker-id 1"]
 
 
 @pytest.mark.parametrize(

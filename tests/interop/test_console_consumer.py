@@ -18,7 +18,7 @@ def formatted(bootstrap: str, topic: str, formatter: str) -> list[dict[str, Any]
     """What the console consumer prints of an internal topic, from its beginning: one object for each record that the
     formatter takes for its own."""
     command = [str(SCRIPT), "tool", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
-    command += ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", "--timeout-ms", "3000"]
+    command += ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", "--timeout-ms", "6000"]
     command += ["--formatter", f"org.apache.kafka.tools.consumer.{formatter}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     found, rest, decoder = [], done.stdout, json.JSONDecoder()

@@ -21,7 +21,7 @@ ASSIGNORS = {
 }
 
 
-class Member(ConsumerRebalanceListener):
+class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the package has no types
     """A consumer that commits what it has told."""
 
     def __init__(self) -> None:
