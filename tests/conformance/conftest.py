@@ -135,8 +135,8 @@ class TopicFactory:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
-    def __call__(self, partitions: int = 1, **configs: str) -> Topic:
-        name = f"t-{uuid.uuid4().hex[:12]}"
+    def __call__(self, partitions: int = 1, name: str = "", **configs: str) -> Topic:
+        name = name or f"t-{uuid.uuid4().hex[:12]}"
         wanted = CreatableTopic(
             name=name,
             num_partitions=partitions,

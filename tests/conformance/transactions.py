@@ -61,9 +61,9 @@ class Described(NamedTuple):
 class TransactionalProducer:
     """A producer with a transactional id of this test alone."""
 
-    def __init__(self, wire: Wire, timeout_ms: int = 60_000) -> None:
+    def __init__(self, wire: Wire, timeout_ms: int = 60_000, transactional_id: str = "") -> None:
         self.wire = wire
-        self.transactional_id = f"tx-{uuid.uuid4().hex[:12]}"
+        self.transactional_id = transactional_id or f"tx-{uuid.uuid4().hex[:12]}"
         self.timeout_ms = timeout_ms
         self.producer_id = self.epoch = -1
         self.sequences: dict[tuple[str, int], int] = {}
@@ -164,10 +164,9 @@ class TransactionalProducer:
         return name_of(answer.error_code), answer.base_offset, answer.error_message
 
     def batch(self, topic: Topic, partition: int = 0, **fields: Any) -> bytes:
-        """The next batch of this producer; `sequence`, `count` and `transactional` may be others."""
-        records = [
-            Record(at, int(time.time() * 1000), b"k%d" % at, b"v%d" % at) for at in range(fields.get("count", 1))
-        ]
+        """The next batch of this producer; `sequence`, `count`, `timestamp` and `transactional` may be others."""
+        timestamp = fields.get("timestamp", int(time.time() * 1000))
+        records = [Record(at, timestamp, b"k%d" % at, b"v%d" % at) for at in range(fields.get("count", 1))]
         return build(
             records,
             producer_id=fields.get("producer_id", self.producer_id),
@@ -176,9 +175,9 @@ class TransactionalProducer:
             transactional=fields.get("transactional", True),
         )
 
-    def produce(self, topic: Topic, partition: int = 0, count: int = 1, version: int = 12) -> int:
+    def produce(self, topic: Topic, partition: int = 0, count: int = 1, version: int = 12, **fields: Any) -> int:
         """Produce one batch of `count` records; returns its first offset."""
-        name, offset, message = settled(lambda: self.ask_produce(topic, partition, version, count=count))
+        name, offset, message = settled(lambda: self.ask_produce(topic, partition, version, count=count, **fields))
         assert name == "NONE", (name, message)
         at = topic.name, partition
         self.sequences[at] = self.sequences.get(at, 0) + count
