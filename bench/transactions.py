@@ -205,7 +205,9 @@ def memory() -> dict[str, object]:
             before = broker.resident_mb()
             waiting = 0
             for number in range(PRODUCERS):
-                who = {"producer_id": number, "producer_epoch": 0, "base_sequence": 0} if idempotent else {}
+                who: dict[str, Any] = (
+                    {"producer_id": number, "producer_epoch": 0, "base_sequence": 0} if idempotent else {}
+                )
                 batch = build([Record(0, int(time.time() * 1000), None, VALUE)], **who)
                 data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])]
                 requests.send(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data), 9)

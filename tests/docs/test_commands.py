@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import EmbeddedBroker
-from tests.interop.apache_kafka import SCRIPT, lacking
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.transactions import TransactionalProducer
 from tests.interop.apache_kafka import SCRIPT, lacking
@@ -37,19 +36,27 @@ KAFKA_TOOLS = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-features.sh": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
 }
 
 
-def kafka_commands() -> list[str]:
+def kafka_commands(page: str) -> list[str]:
     """In the order of the page, as with `storage_commands`."""
-    text = (ROOT / "docs" / "groups.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return [line.strip() for line in text.splitlines() if line.startswith("    kafka-")]
 
 
-def tool_commands() -> list[str]:
-    """Commands of Apache Kafka's tools, in the order of the page."""
-    text = (ROOT / "docs" / "transactions.md").read_text(encoding="utf-8")
-    return [line.strip() for line in text.splitlines() if re.match(r"    kafka-\w+ ", line)]
+def run_kafkas_tools(page: str, broker: EmbeddedBroker) -> dict[str, str]:
+    """Run what the page says; by what stands behind the broker's address, what was printed."""
+    said: dict[str, str] = {}
+    for command in kafka_commands(page):
+        name, *words = shlex.split(command.replace("127.0.0.1:9092", broker.bootstrap_servers))
+        tool = [str(SCRIPT), "tool", KAFKA_TOOLS[name], *words]
+        done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
+        said[command.partition("9092 ")[2]] = done.stdout
+        assert done.returncode == 0, done.stdout + done.stderr
+    return said
 
 
 def python_blocks() -> list[tuple[str, str]]:
@@ -108,16 +115,10 @@ def test_kafkas_tools_as_the_docs_say() -> None:
     if why:
         pytest.skip(why)
     (example,) = [block for name, block in python_blocks() if name == "groups-0"]
-    said: dict[str, str] = {}
     with EmbeddedBroker() as broker:
         code = example.replace("127.0.0.1:9092", broker.bootstrap_servers)
         subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-        for command in kafka_commands():
-            name, *words = shlex.split(command.replace("127.0.0.1:9092", broker.bootstrap_servers))
-            tool = [str(SCRIPT), "tool", KAFKA_TOOLS[name], *words]
-            done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
-            said[command.partition("9092 ")[2]] = done.stdout
-            assert done.returncode == 0, done.stdout + done.stderr
+        said = run_kafkas_tools("groups.md", broker)
     answers = list(said.values())
     assert answers[0].split() == ["dashboard"]
     assert ["dashboard", "readings", "0", "4", "10", "6"] in [line.split()[:6] for line in answers[1].splitlines()]
@@ -129,30 +130,23 @@ def test_kafkas_tools_as_the_docs_say() -> None:
 
 
 @pytest.mark.timeout(240)
-def test_tools_as_the_docs_say() -> None:
+def test_kafkas_tools_for_transactions_as_the_docs_say() -> None:
     """One broker through the whole page, with a transaction that hangs."""
-    reason = lacking("kafka-tools-4.3.1")
-    if reason:
-        pytest.skip(reason)
-    classes = {"kafka-features": "FeatureCommand", "kafka-transactions": "TransactionsCommand"}
-    told = {}
+    why = lacking("kafka-tools-4.3.1")
+    if why:
+        pytest.skip(why)
     with EmbeddedBroker({"transaction.partition.verification.enable": "false"}) as broker:
         wire = Wire(broker.address, is_kafka=False)
         debits = TopicFactory(wire)(name="debits")
         producer = TransactionalProducer(wire, transactional_id="payments")
         hours_ago = int(time.time() * 1000) - 3 * 3_600_000
         producer.produce(debits, version=11, timestamp=hours_ago)  # never added to the transaction: it hangs
-        for command in tool_commands():
-            words = shlex.split(command.replace("127.0.0.1:9092", broker.bootstrap_servers))
-            tool = [str(SCRIPT), "tool", f"org.apache.kafka.tools.{classes[words[0]]}", *words[1:]]
-            done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
-            assert done.returncode == 0, (command, done.stdout, done.stderr)
-            told[" ".join(words[3:])] = done.stdout
+        said = run_kafkas_tools("transactions.md", broker)
         wire.close()
-    assert "transaction.version" in told["describe"]
-    assert "payments" in told["list"]
-    assert "Empty" in told["describe --transactional-id payments"]
-    assert str(producer.producer_id) in told["find-hanging --broker-id 1"]
+    assert "transaction.version" in said["describe"]
+    assert "payments" in said["list"]
+    assert "Empty" in said["describe --transactional-id payments"]
+    assert str(producer.producer_id) in said["find-hanging --broker-id 1"]
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from ottla.broker import coordination as coordination_module
 from ottla.broker import dispatch
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker
+from ottla.broker.partition_log import PartitionLog
 from ottla.coordinators.runtime import Appended, Ending
 from ottla.protocol.answer import Pending
 from ottla.protocol.connection import ClientConnection, open_envelope, response_pieces
@@ -564,12 +564,12 @@ def committed_offset(cluster: Cluster, group: str) -> int:
 @pytest.fixture
 def cluster(tmp_path: Path, dice_seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster(tmp_path / "data", random.Random(dice_seed))
-    append = coordination_module.PartitionLog._appended
+    append = PartitionLog._appended
 
     def flaky(log: Any, write: Any) -> Appended:
         return Appended(KAFKA_STORAGE_ERROR) if made.fails() else append(log, write)
 
-    monkeypatch.setattr(coordination_module.PartitionLog, "_appended", flaky)
+    monkeypatch.setattr(PartitionLog, "_appended", flaky)
     topics = [
         CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         for name, count in ((OUTPUT, PARTITIONS), (INPUT, 1))
