@@ -19,8 +19,8 @@ CONFIGS = {
     # Members of consumer groups ask the broker how often to call; the defaults, 5 s and 45 s, would make long tests.
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
-    "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.session.timeout.ms": "10000",
     # Transactions that took too long are looked for every 10 s.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }

@@ -5,6 +5,7 @@ from there into another file, through the restart of a task and of the worker, e
 import json
 import subprocess
 import time
+import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
@@ -49,8 +50,12 @@ class Worker:
         """An answer's JSON. Raises OSError."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, {"Content-Type": "application/json"}, method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read()
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as refused:
+            refused.close()  # it is an answer with a socket of its own
+            raise
         return json.loads(text) if text else None
 
     def until(self, what: Callable[[], bool]) -> None:

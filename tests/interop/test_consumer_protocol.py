@@ -140,7 +140,7 @@ def _child(bootstrap: str, group: str, topic: str) -> None:
         print(json.dumps(len(member.assignment())), flush=True)  # noqa: T201
 
 
-@pytest.mark.timeout(180)  # the session is 6 s with the broker of these tests, 45 s with another one
+@pytest.mark.timeout(180)  # the session is 10 s with the broker of these tests, 45 s with another one
 def test_a_member_that_is_killed_is_missed_after_its_session(cluster: Cluster, topic: str, group: str) -> None:
     create(cluster.bootstrap, topic)
     survivor = consumer(cluster.bootstrap, group, topic)
