@@ -245,16 +245,14 @@ def lookup(gigabytes: float) -> dict[str, float]:
     for number in range(int(gigabytes * 1e9 / len(batch))):
         log.append(batch, 0, len(batch), 0, 1_700_000_000_000 + number)
     chance = random.Random(7)
-    took = []
-    for warm in (False, True):
-        took = []
+    took: list[float] = []
+    for _ in ("cold", "warm"):
+        took.clear()
         for _ in range(20_000):
             offset = chance.randrange(log.end_offset)
             begun = time.perf_counter()
             log.read(offset, 1, log.end_offset, whole_first=True)
             took.append((time.perf_counter() - begun) * 1e6)
-        if not warm:
-            continue
     log.close(clean=False)
     shutil.rmtree(directory.parent)
     took.sort()
