@@ -2,13 +2,15 @@
 
     python bench/groups.py [--only commits] [--only rebalance] [--only heartbeats] [--only restart]
 
-commits     OffsetCommit 9 on one connection, one request in flight and ten, of one partition and of 100; alternating rounds of both
-            brokers after a warm-up as in broker_speed.py, and the median of five
-rebalance   20 consumers (confluent-kafka) on 200 partitions, from the last subscription to all assigned; for both protocols. Timers are
-            the same on both brokers: group.initial.rebalance.delay.ms=0, heartbeats every 100 ms (classic) or 500 ms (consumer),
-            group.consumer.assignment.interval.ms=0
-heartbeats  20,000 members of 4,000 groups on eight connections, each every 3 s, for both protocols: what one core is busy with them
-restart     a million committed offsets in 1,000 groups: from the start of the process until all partitions of __consumer_offsets answer
+commits     OffsetCommit 9 on one connection, one request in flight and ten, of one partition and of 100; alternating rounds of
+            both brokers after a warm-up as in broker_speed.py, and the median of five
+rebalance   20 consumers (confluent-kafka) on 200 partitions, from the last subscription to all assigned; for both protocols.
+            Timers are the same on both brokers: group.initial.rebalance.delay.ms=0, heartbeats every 100 ms (classic) or
+            500 ms (consumer), group.consumer.assignment.interval.ms=0
+heartbeats  20,000 members of 4,000 groups on eight connections, each every 3 s, for both protocols: what one core is busy with
+            them
+restart     a million committed offsets in 1,000 groups: from the start of the process until all partitions of
+            __consumer_offsets answer
 """
 
 import argparse

@@ -60,7 +60,7 @@ def alter(wanted: Sequence[Alteration], broker: "Broker", *, validate_only: bool
         try:
             if times[each.kind, each.name] > 1:
                 raise Refused(INVALID_REQUEST, "Each resource must appear at most once.")
-            check_edits(each.edits)
+            check_edits(each.edits, replaces=each.replaces)
             if each.kind == BROKER_LOGGER and not each.replaces:
                 _alter_loggers(each, broker, validate_only=validate_only)
             else:
@@ -71,7 +71,12 @@ def alter(wanted: Sequence[Alteration], broker: "Broker", *, validate_only: bool
 
 
 def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> None:
-    current = _current(wanted, broker)
+    try:
+        current = _current(wanted, broker)
+    except Refused:
+        if wanted.kind in (TOPIC, GROUP, CLIENT_METRICS):  # whose edits Kafka looks at before the resource
+            edited(wanted.kind, _NOTHING, wanted.edits, broker.config)
+        raise
     texts = edited(wanted.kind, _NOTHING if wanted.replaces else current, wanted.edits, broker.config)
     check_set(wanted.kind, wanted.name, texts, wanted.edits, broker.config)
     if wanted.kind == BROKER:

@@ -60,13 +60,13 @@ class Edit(NamedTuple):
     value: str | None
 
 
-def check_edits(edits: Sequence[Edit]) -> None:
-    """Raise Refused for what is wrong whatever the resource is."""
+def check_edits(edits: Sequence[Edit], *, replaces: bool) -> None:
+    """Raise Refused for what is wrong whatever the resource is; `replaces` for AlterConfigs, whose words differ a little."""
     if len({edit.name for edit in edits}) < len(edits):
         raise Refused(INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [edit.name for edit in edits if edit.value is None and edit.operation != DELETE]
     if nulls:
-        raise Refused(INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+        raise Refused(INVALID_REQUEST, f"Null value not supported for : {(', ' if replaces else ',').join(nulls)}")
 
 
 def edited(kind: int, current: Texts, edits: Sequence[Edit], broker: BrokerValues) -> dict[str, str]:
@@ -80,12 +80,19 @@ def edited(kind: int, current: Texts, edits: Sequence[Edit], broker: BrokerValue
         elif edit.operation in (APPEND, SUBTRACT):
             texts[edit.name] = _list_edited(kind, texts, edit, broker)
         else:
+            if kind == BROKER:
+                raise Refused(INVALID_REQUEST, f"Unknown operations type {edit.operation}")
             raise Refused(UNKNOWN_SERVER_ERROR, None)
     return texts
 
 
 def _list_edited(kind: int, texts: Texts, edit: Edit, broker: BrokerValues) -> str:
     row = configs(_SCOPES[kind]).get(edit.name) if kind in _SCOPES else None
+    if row is None and kind == BROKER:
+        raise Refused(INVALID_CONFIG, f"Unknown config name: {edit.name}")
+    if row is not None and row.type != table.LIST and kind == BROKER:
+        verb = "append" if edit.operation == APPEND else "subtract"
+        raise Refused(INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {edit.name}")
     if row is None or row.type != table.LIST:
         verb = "APPEND" if edit.operation == APPEND else "SUBTRACT"
         raise Refused(INVALID_CONFIG, f"Can't {verb} to key {edit.name} because its type is not LIST.")

@@ -136,8 +136,8 @@ class Controller:
             if wanted.name in names:
                 raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
             self._check_collision(wanted.name, names)
-        partitions = self._placed(wanted)
         configs = self._checked_configs(wanted.configs)
+        partitions = self._placed(wanted)
         return TopicImage(wanted.name, self._new_uuid(), tuple(partitions), configs)
 
     @staticmethod

@@ -91,9 +91,6 @@ def check_entity(entity: Entity) -> None:
 
 def changed(entity: Entity, quotas: Mapping[str, float], changes: Sequence[Change]) -> dict[str, float]:
     """`quotas` of `entity` after `changes`. Raises InvalidQuota."""
-    keys = [change.key for change in changes]
-    if len(set(keys)) < len(keys):
-        raise duplicate(entity)
     allowed = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     after = dict(quotas)
     for key, value, remove in changes:

@@ -44,7 +44,7 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: "Broker") -> 
     for entity, changes in dict(wanted).items():
         code, message = NONE, None
         try:
-            if times[entity] > 1:
+            if times[entity] > 1 or len({each.key for each in changes}) < len(changes):
                 raise duplicate(entity)
             check_entity(entity)
             _check_address(entity)

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, broker: "Broker"
 ) -> Answer[AlterPartitionReassignmentsResponse]:
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse(
+            error_message=""
+        )  # Kafka's controller is not asked, and these are defaults
     responses = [
         ReassignableTopicResponse(
             name=topic.name, partitions=[_reassigned(topic.name, wanted, broker) for wanted in topic.partitions]

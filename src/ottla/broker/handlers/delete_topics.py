@@ -53,7 +53,7 @@ def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[Dele
     named = {topic.id for name in names if (topic := broker.image.topics.get(name)) is not None}
     results, deleted = [], []
     mutations = Mutations(broker.throttling, DELETE_TOPICS, request.context)
-    for state in {(state.name, state.topic_id): state for state in wanted}.values():
+    for state in {_identity(state): state for state in wanted}.values():
         topic = _find(state, broker)
         if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in ids:
             continue  # refused below, where its id is named
@@ -75,6 +75,12 @@ def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[Dele
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
     broker.controller.delete(deleted)
     return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
+
+
+def _identity(state: DeleteTopicState) -> tuple[object, ...]:
+    """What makes one row of the answer of several: not of those that name a topic twice over."""
+    both = state.name is not None and state.topic_id != ZERO_UUID
+    return (id(state),) if both else (state.name, state.topic_id)
 
 
 def _refusal(state: DeleteTopicState, names: Counter[str], ids: Counter[bytes], named: set[bytes]) -> str | None:

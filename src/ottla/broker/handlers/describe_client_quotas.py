@@ -44,4 +44,4 @@ def describe_client_quotas(
         )
         for entity in matching(quotas, components, strict=request.strict)
     ]
-    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+    return DescribeClientQuotasResponse(error_message="", entries=entries)

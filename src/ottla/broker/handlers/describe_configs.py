@@ -6,6 +6,7 @@ Behaviour
     broker                     "" what is set for all brokers, else this node's id; others INVALID_REQUEST
     broker logger              the levels of this broker's loggers
     passwords                  null
+    an unknown type            INVALID_REQUEST for every resource of the request
     success                    an empty error message, not a null one, as Kafka 4.4 answers
 
 Versions
@@ -14,7 +15,7 @@ Versions
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -48,9 +49,17 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 
+_TYPES: Final = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
+
+
 @handles(DescribeConfigsRequest)
 def describe_configs(request: DescribeConfigsRequest, broker: "Broker") -> Answer[DescribeConfigsResponse]:
     results = []
+    if any(resource.resource_type not in _TYPES for resource in request.resources):
+        message = error(INVALID_REQUEST).message
+        return DescribeConfigsResponse(
+            results=[_result(each, INVALID_REQUEST, message, []) for each in request.resources]
+        )
     for resource in request.resources:
         try:
             described = list(_described(resource, broker))

@@ -40,8 +40,9 @@ def describe_topic_partitions(
     first = 0
     if request.cursor is not None:
         if request.cursor.partition_index < 0 or not (fetch_all or request.cursor.topic_name in names):
-            failed = [DescribeTopicPartitionsResponseTopic(error_code=INVALID_REQUEST, name=name) for name in names]
-            return DescribeTopicPartitionsResponse(topics=[] if fetch_all else failed)
+            asked = [topic.name for topic in request.topics]  # in their order, and as often
+            failed = [DescribeTopicPartitionsResponseTopic(error_code=INVALID_REQUEST, name=name) for name in asked]
+            return DescribeTopicPartitionsResponse(topics=failed)
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first = request.cursor.partition_index

@@ -30,7 +30,10 @@ _ELECTION_TYPES: Final = (0, 1)  # preferred, unclean
 
 @handles(ElectLeadersRequest)
 def elect_leaders(request: ElectLeadersRequest, broker: "Broker") -> Answer[ElectLeadersResponse]:
+    known = request.election_type in _ELECTION_TYPES
     if request.topic_partitions is None:
+        if not known:
+            return ElectLeadersResponse(error_code=INVALID_REQUEST)
         everything = [ReplicaElectionResult(topic=name) for name in broker.image.topics]
         return ElectLeadersResponse(replica_election_results=everything)
     results = [
@@ -40,8 +43,7 @@ def elect_leaders(request: ElectLeadersRequest, broker: "Broker") -> Answer[Elec
         )
         for topic in request.topic_partitions
     ]
-    code = NONE if request.election_type in _ELECTION_TYPES else INVALID_REQUEST
-    return ElectLeadersResponse(error_code=code, replica_election_results=results)
+    return ElectLeadersResponse(error_code=NONE if known else INVALID_REQUEST, replica_election_results=results)
 
 
 def _result(topic: str, index: int, election_type: int, broker: "Broker") -> PartitionResult:

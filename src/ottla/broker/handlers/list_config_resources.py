@@ -31,11 +31,11 @@ def list_config_resources(request: ListConfigResourcesRequest, broker: "Broker")
     image = broker.image
     nodes = [str(node) for node in image.brokers]
     names = {
-        TOPIC: list(image.topics),
-        BROKER: nodes,
-        BROKER_LOGGER: nodes,
-        CLIENT_METRICS: [name for kind, name in image.configs if kind == CLIENT_METRICS],
         GROUP: [name for kind, name in image.configs if kind == GROUP],
+        CLIENT_METRICS: [name for kind, name in image.configs if kind == CLIENT_METRICS],
+        BROKER_LOGGER: nodes,
+        BROKER: nodes,
+        TOPIC: list(image.topics),
     }
     kinds = set(request.resource_types) or set(names)
     if request.context.version == 0:

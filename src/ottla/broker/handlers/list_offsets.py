@@ -6,8 +6,10 @@ Behaviour
     -2, -4           log start; without tiered storage everything is local
     -3               the record with the largest timestamp (KIP-734)
     -5, -6           nothing lies in another tier: offset -1
-    other negatives  UNSUPPORTED_VERSION
-    a partition twice in one request   INVALID_REQUEST
+    other negatives  UNSUPPORTED_VERSION, whatever the partition is
+    another isolation level            UNKNOWN_SERVER_ERROR for each
+    a partition twice in one request   INVALID_REQUEST, once
+    a topic without partitions         left out
 
 Versions
     0  a list of segment beginnings instead of one offset
@@ -21,13 +23,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.log.log import READ_COMMITTED, StorageError
+from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED, StorageError
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import (
     FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
     KAFKA_STORAGE_ERROR,
     UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_VERSION,
 )
 from ottla.protocol.messages.list_offsets import (
@@ -58,21 +61,35 @@ def list_offsets(request: ListOffsetsRequest, broker: "Broker") -> Answer[ListOf
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
-    topics = []
+    sensible = version == 0 or request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
+    rows: dict[str, list[ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
-        answers = []
         for wanted in topic.partitions:
-            partition = broker.replicas.find(topic.name, wanted.partition_index)
-            if asked[topic.name, wanted.partition_index] > 1 and version > 0:
-                answers.append(_failed(wanted, INVALID_REQUEST))
+            place = topic.name, wanted.partition_index
+            partition = broker.replicas.find(*place)
+            if not sensible:
+                answer = _failed(wanted, UNKNOWN_SERVER_ERROR)
+            elif version > 0 and asked[place] > 1:
+                answer = _failed(wanted, INVALID_REQUEST)
+                asked[place] = 0
+            elif version > 0 and asked[place] == 0:
+                continue  # said once
+            elif version > 0 and not _is_known(wanted.timestamp, version):
+                answer = _failed(wanted, UNSUPPORTED_VERSION)
             elif partition is None:
-                answers.append(_failed(wanted, broker.replicas.absence(topic.name, wanted.partition_index)))
+                answer = _failed(wanted, broker.replicas.absence(*place))
             elif version == 0:
-                answers.append(_old_style(wanted, partition))
+                answer = _old_style(wanted, partition)
             else:
-                answers.append(_looked_up(wanted, partition, version, committed=committed))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+                answer = _looked_up(wanted, partition, version, committed=committed)
+            rows.setdefault(topic.name, []).append(answer)
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name=name, partitions=answers) for name, answers in rows.items()]
+    )
+
+
+def _is_known(timestamp: int, version: int) -> bool:
+    return timestamp >= EARLIEST_PENDING_UPLOAD and version >= _SINCE.get(timestamp, 0)
 
 
 def _looked_up(
@@ -81,8 +98,6 @@ def _looked_up(
     epoch = wanted.current_leader_epoch
     if epoch >= 0 and epoch != partition.leader_epoch:
         return _failed(wanted, FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH)
-    if wanted.timestamp < EARLIEST_PENDING_UPLOAD or version < _SINCE.get(wanted.timestamp, 0):
-        return _failed(wanted, UNSUPPORTED_VERSION)
     try:
         timestamp, offset, leader_epoch = _position(wanted.timestamp, partition, committed=committed)
     except StorageError:

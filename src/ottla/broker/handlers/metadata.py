@@ -5,6 +5,7 @@ Behaviour
     unknown topic                  UNKNOWN_TOPIC_OR_PARTITION; where auto-creation is allowed by broker and request it is made
                                    on the side, and the next request finds it, as with Kafka 4
     unknown topic id               UNKNOWN_TOPIC_ID
+    ids and names in one request   the ids count; neither name nor id: UNKNOWN_SERVER_ERROR for all
     illegal name                   INVALID_TOPIC_EXCEPTION
     the address of a broker        advertised.listeners, else the one this client dialled
 
@@ -28,7 +29,13 @@ from ottla.metadata.controller import NewTopic, check_name
 from ottla.metadata.image import INTERNAL_TOPICS, Image, TopicImage
 from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import (
+    INVALID_TOPIC_EXCEPTION,
+    NONE,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -56,7 +63,15 @@ def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataRespo
     if everything:
         topics = [_described(topic, broker) for topic in image.topics.values()]
     else:
-        topics = [_asked_for(wanted, request, image, broker) for wanted in request.topics or ()]
+        asked = request.topics or []
+        by_id = any(wanted.topic_id != ZERO_UUID for wanted in asked)
+        if not by_id and any(wanted.name is None for wanted in asked):
+            return _senseless(asked)
+        if by_id:  # then names do not count, and neither does an id that is zero or comes twice
+            asked = list({wanted.topic_id: wanted for wanted in asked if wanted.topic_id != ZERO_UUID}.values())
+        else:
+            asked = list({wanted.name: wanted for wanted in asked}.values())
+        topics = [_asked_for(wanted, request, image, broker, by_id=by_id) for wanted in asked]
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS if topic.error_code == NONE else NOT_ASKED
@@ -77,10 +92,17 @@ def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataRespo
     )
 
 
+def _senseless(asked: list[MetadataRequestTopic]) -> MetadataResponse:
+    """Somebody asked for a topic without a name or an id."""
+    code = UNKNOWN_SERVER_ERROR
+    topics = [MetadataResponseTopic(error_code=code, name=wanted.name or "", topic_id=ZERO_UUID) for wanted in asked]
+    return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics, error_code=code)
+
+
 def _asked_for(
-    wanted: MetadataRequestTopic, request: MetadataRequest, image: Image, broker: "Broker"
+    wanted: MetadataRequestTopic, request: MetadataRequest, image: Image, broker: "Broker", *, by_id: bool
 ) -> MetadataResponseTopic:
-    if wanted.name is None:
+    if wanted.name is None or by_id:
         topic = image.topics_by_id.get(wanted.topic_id)
         if topic is None:
             return MetadataResponseTopic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)

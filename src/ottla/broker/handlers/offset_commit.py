@@ -1,7 +1,8 @@
 """OffsetCommit: remember how far a group has read.
 
 Behaviour
-    unknown topic or partition          UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID
+    unknown topic or partition          UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID; told before what is committed, and
+                                        then with one row for each topic
     more than offset.metadata.max.bytes OFFSET_METADATA_TOO_LARGE; the other partitions are committed
     no generation, group Empty or new   accepted: a consumer that assigns itself its partitions
     no generation, live group           UNKNOWN_MEMBER_ID
@@ -26,11 +27,13 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers.find_coordinator import provide_internal_topic
 from ottla.coordinators import offsets
+from ottla.coordinators.runtime import gather
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer
 from ottla.protocol.errors import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -48,56 +51,62 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 def offset_commit(request: OffsetCommitRequest, broker: "Broker") -> Answer[OffsetCommitResponse]:
     if request.context.version == 0:
         provide_internal_topic(OFFSETS_TOPIC, broker)
-    refused = [refused_partitions(topic, request.context.version, broker.image) for topic in request.topics]
-    if not any(refused):
-        return broker.groups.run(request.group_id, offsets.commit, request)
-    asked = request.topics
-    request.topics = [
-        without(topic, codes) for topic, codes in zip(asked, refused, strict=True) if len(codes) < len(topic.partitions)
-    ]
+    refused = set_aside(request, request.context.version, broker.image)
     if not request.topics:
-        return merged(asked, refused, OffsetCommitResponse())
+        return OffsetCommitResponse(topics=list(refused.values()))
     answer = broker.groups.run(request.group_id, offsets.commit, request)
-    if not isinstance(answer, Pending):
-        return merged(asked, refused, answer)
-    whole = Pending[OffsetCommitResponse]()
-    answer.listen(lambda response: whole.complete(merged(asked, refused, response)))
-    return whole
+    if not refused:
+        return answer
+    return gather([answer], lambda committed: merged(refused, committed[0]))
 
 
-def refused_partitions(topic: OffsetCommitRequestTopic, version: int, image: "Image") -> dict[int, int]:
-    """The error of each partition (by its place in the list) that cannot have offsets. Fills in the name or the id."""
+def set_aside(
+    request: OffsetCommitRequest, version: int, image: "Image"
+) -> dict[bytes | str, OffsetCommitResponseTopic]:
+    """Take out of `request` the partitions that cannot have offsets; the rows that say so, one for each topic, by its name
+    or, where that is not known, its id. In what stays both are filled in.
+    """
     by_id = version >= _FIRST_WITH_TOPIC_IDS
-    known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
-    if known is None:
-        return dict.fromkeys(range(len(topic.partitions)), UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION)
-    topic.name, topic.topic_id = known.name, known.id
-    count = len(known.partitions)
-    return {
-        place: UNKNOWN_TOPIC_OR_PARTITION
-        for place, each in enumerate(topic.partitions)
-        if not 0 <= each.partition_index < count
-    }
+    code = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
+    rows: dict[bytes | str, OffsetCommitResponseTopic] = {}
+    kept: list[OffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+        if known is None:
+            _add_row(rows, topic, topic.partitions, code)
+            continue
+        topic.name, topic.topic_id = known.name, known.id
+        count = len(known.partitions)
+        unknown = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        if unknown:
+            _add_row(rows, topic, unknown, UNKNOWN_TOPIC_OR_PARTITION)
+            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if topic.partitions:
+            kept.append(topic)
+    request.topics = kept
+    return rows
 
 
-def without(topic: OffsetCommitRequestTopic, refused: dict[int, int]) -> OffsetCommitRequestTopic:
-    """The topic without its refused partitions."""
-    kept = [each for place, each in enumerate(topic.partitions) if place not in refused]
-    return OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=kept)
+def _add_row(
+    rows: dict[bytes | str, OffsetCommitResponseTopic],
+    topic: OffsetCommitRequestTopic,
+    partitions: list[OffsetCommitRequestPartition],
+    code: int,
+) -> None:
+    row = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+    row = rows.setdefault(topic.name or topic.topic_id, row)
+    row.partitions += [
+        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code) for each in partitions
+    ]
 
 
 def merged(
-    asked: list[OffsetCommitRequestTopic], refused: list[dict[int, int]], committed: OffsetCommitResponse
+    refused: dict[bytes | str, OffsetCommitResponseTopic], committed: OffsetCommitResponse
 ) -> OffsetCommitResponse:
-    """The answer in the order of the request: what was refused here, and what the coordinator said."""
-    said = iter([part.error_code for topic in committed.topics for part in topic.partitions])
-    topics = []
-    for topic, codes in zip(asked, refused, strict=True):
-        partitions = [
-            OffsetCommitResponsePartition(
-                partition_index=each.partition_index, error_code=codes[place] if place in codes else next(said)
-            )
-            for place, each in enumerate(topic.partitions)
-        ]
-        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
-    return OffsetCommitResponse(topics=topics)
+    """What was set aside, and what the coordinator said: one row for each topic, in Kafka's order."""
+    rows = dict(refused)
+    for topic in committed.topics:
+        row = rows.setdefault(topic.name or topic.topic_id, topic)
+        if row is not topic:
+            row.partitions += topic.partitions
+    return OffsetCommitResponse(topics=list(rows.values()))

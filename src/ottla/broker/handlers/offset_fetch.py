@@ -140,7 +140,7 @@ def _named(topics: list[OffsetFetchRequestTopics] | None, image: "Image") -> lis
 def _with_ids(
     group: OffsetFetchResponseGroup, asked: list[OffsetFetchRequestTopics] | None, image: "Image"
 ) -> OffsetFetchResponseGroup:
-    """The answer with ids: in the order of the request, unknown ones with their error; of all topics those that exist."""
+    """The answer with ids: what was fetched, then unknown ones with their error; of all topics those that exist."""
     if group.error_code != NONE:
         return group
     if asked is None:
@@ -148,8 +148,7 @@ def _with_ids(
         for topic in group.topics:
             topic.topic_id = image.topics[topic.name].id
         return group
-    fetched = iter(group.topics)
-    group.topics = [_unknown(topic) if not topic.name else next(fetched) for topic in asked]
+    group.topics += [_unknown(topic) for topic in asked if not topic.name]
     return group
 
 

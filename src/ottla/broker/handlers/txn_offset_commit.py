@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers.find_coordinator import provide_internal_topic
-from ottla.broker.handlers.offset_commit import merged, refused_partitions, without
+from ottla.broker.handlers.offset_commit import merged, set_aside
 from ottla.broker.verification import Client, verified
 from ottla.coordinators.offsets import TransactionalCommit, commit_in_transaction, refuse_commit
 from ottla.coordinators.runtime import gather
@@ -58,15 +58,11 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, broker: "Broker") -> Answ
         return _told(refuse_commit(commit, COORDINATOR_NOT_AVAILABLE))
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     version = _OFFSET_COMMIT_WITH_TOPIC_IDS if by_id else 0
-    refused = [refused_partitions(topic, version, broker.image) for topic in commit.topics]
-    asked = commit.topics
-    commit.topics = [
-        without(topic, codes) for topic, codes in zip(asked, refused, strict=True) if len(codes) < len(topic.partitions)
-    ]
+    refused = set_aside(commit, version, broker.image)
     if not commit.topics:
-        return _told(merged(asked, refused, OffsetCommitResponse()))
+        return _told(OffsetCommitResponse(topics=list(refused.values())))
     answer = _committed(commit, request, broker)
-    return gather([answer], lambda responses: _told(merged(asked, refused, responses[0])))
+    return gather([answer], lambda found: _told(merged(refused, found[0]) if refused else found[0]))
 
 
 def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
