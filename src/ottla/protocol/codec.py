@@ -57,6 +57,9 @@ def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[
 def reader(cls: type[S], version: int) -> Callable[[bytes, int], S]:
     """`decode` as one function, for those who read many messages of a kind: (data, position) -> message, which raises
     PeerError. Made anew at each call: keep it.
+
+    A message of texts and one number at its end (the key of a committed offset) mostly has the texts of one read before: they
+    are remembered by their bytes.
     """
     made: Callable[[bytes, int], S] = _Reading(_checked(cls, version), version, objects=True).whole(cls)
     return made
@@ -222,6 +225,7 @@ def _fixed_format(declared: Field) -> str:
     return declared.type.format if isinstance(declared.type, Primitive) else ""
 
 
+_REMEMBERED: Final = 10_000
 _FEW: Final = 8
 
 
@@ -258,6 +262,22 @@ class _Reading(_Source):
         """The decoder of a whole message with all that `decode` does around it."""
         self.scope |= {"MALFORMED": _MALFORMED, "decode": decode}
         message, version = self.bind(cls), self.version
+        names = [field.name for field in cls.FIELDS]
+        last = cls.FIELDS[-1].type
+        remembers = not self.flexible and isinstance(last, Primitive) and bool(last.format) and len(names) > 1
+        remembers = remembers and all(field.type is String and self.present(field) for field in cls.FIELDS[:-1])
+        if remembers:
+            self.scope["memory"] = {}
+            self.line(1, f"head = data[p:-{last.size}]")
+            self.line(1, "texts = memory.get(head)")
+            self.line(1, "if texts is not None:")
+            made = self.name("o")
+            self.line(2, f"{made} = {self.bind(cls.__new__)}({message})")
+            self.line(2, f"{', '.join(f'{made}.{name}' for name in names[:-1])}, = texts")
+            unpack = self.bind(self.structure(last.format).unpack_from, "u")
+            self.line(2, f"{made}.{names[-1]}, = {unpack}(data, p + len(head))")
+            self.line(2, f"{made}.unknown_tags = None")
+            self.line(2, f"return {made}")
         self.line(1, "begin = p")
         self.line(1, "try:")
         result = self.struct(2, cls)
@@ -266,6 +286,10 @@ class _Reading(_Source):
         self.line(1, "except MALFORMED as cause:")
         self.line(2, f"raise PeerError(f'malformed {cls.__name__} version {version}: {{cause}}') from None")
         self.line(1, f"if p > len(data): raise PeerError('{cls.__name__} version {version} is cut off')")
+        if remembers:
+            self.line(1, "if p == len(data):")
+            self.line(2, f"if len(memory) >= {_REMEMBERED}: memory.clear()")
+            self.line(2, f"memory[head] = {', '.join(f'{result}.{name}' for name in names[:-1])},")
         self.line(1, f"return {result}")
         return self.compiled(f"read_whole_{cls.__name__}", "data, p")
 

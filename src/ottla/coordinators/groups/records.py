@@ -32,8 +32,8 @@ _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
 _Reader = Callable[[bytes, int], Any]
 _KEYS: Final[dict[bytes, _Reader]] = {}
 """The first two bytes of a key -> how to read it; filled as they come."""
-_VALUES: Final[dict[bytes, tuple[_Reader, int]]] = {}
-"""The first two bytes of a key and of its value -> how to read the value, and its version."""
+_READERS: Final[dict[bytes, tuple[_Reader, _Reader, int]]] = {}
+"""The first two bytes of a key and of its value -> how to read the two, and the value's version."""
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
@@ -42,33 +42,34 @@ def decode_record(key: bytes, value: bytes | None) -> Record | None:
 
     A restart does this with every record there is: functions are looked up by the bytes as they stand.
     """
-    head = key[:2]
-    read_key = _KEYS.get(head) or _key_reader(head)
-    if read_key is None:
-        return None
     if value is None:
-        return Record(read_key(key, 2), None)
-    both = head + value[:2]
-    found = _VALUES.get(both) or _value_reader(both)
+        read = _KEYS.get(key[:2]) or _key_reader(key[:2])
+        return None if read is None else Record(read(key, 2), None)
+    found = _READERS.get(key[:2] + value[:2]) or _readers(key[:2], value[:2])
     if found is None:
         return None
-    return Record(read_key(key, 2), found[0](value, 2), found[1])
+    read_key, read_value, version = found
+    return Record(read_key(key, 2), read_value(value, 2), version)
 
 
-def _key_reader(head: bytes) -> _Reader | None:
-    messages = _MESSAGES.get(int.from_bytes(head, "big", signed=True))
+def _key_reader(kind: bytes) -> _Reader | None:
+    messages = _MESSAGES.get(int.from_bytes(kind, "big", signed=True))
     if messages is None:
         return None
-    made = _KEYS[head] = reader(messages[0], 0)
-    return made
+    if kind not in _KEYS:
+        _KEYS[kind] = reader(messages[0], 0)
+    return _KEYS[kind]
 
 
-def _value_reader(both: bytes) -> tuple[_Reader, int] | None:
-    message = _MESSAGES[int.from_bytes(both[:2], "big", signed=True)][1]
-    version = int.from_bytes(both[2:], "big", signed=True)
+def _readers(kind: bytes, written: bytes) -> tuple[_Reader, _Reader, int] | None:
+    read_key = _key_reader(kind)
+    if read_key is None:
+        return None
+    message = _MESSAGES[int.from_bytes(kind, "big", signed=True)][1]
+    version = int.from_bytes(written, "big", signed=True)
     if version not in message.VERSIONS:
         return None
-    made = _VALUES[both] = reader(message, version), version
+    made = _READERS[kind + written] = read_key, reader(message, version), version
     return made
 
 
