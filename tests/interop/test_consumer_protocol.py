@@ -21,6 +21,7 @@ SECONDS = 60
 def consumer(bootstrap: str, group: str, *topics: str, **config: object) -> Consumer:
     """A member that reads from the beginning and commits when it is told to. Its protocol is the new one."""
     settings: dict[str, object] = {
+        "log_level": 0,
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "group.protocol": "consumer",
@@ -169,7 +170,8 @@ def test_a_group_goes_over_and_back_while_it_reads(cluster: Cluster, topic: str,
     """One member after the other is replaced by one of the other protocol; no record is missed, and none is read twice."""
     create(cluster.bootstrap, topic)
     classic: dict[str, object] = {"group_protocol": "classic", "heartbeat_interval_ms": 200}
-    classic["partition_assignment_strategy"] = "cooperative-sticky"
+    # librdkafka's sticky assignor now and then leaves data of its own in an assignment, and no broker takes such a group over.
+    classic["partition_assignment_strategy"] = "range"
     members = [consumer(cluster.bootstrap, group, topic, **classic) for _ in range(2)]
     poll(members, dealt([2, 2], topic))
     position = 0
