@@ -20,7 +20,7 @@ def pushed(broker: EmbeddedBroker) -> dict[bytes, ClientMetrics]:
     """What has come, once it is more than that a client is there."""
     deadline = time.monotonic() + 60
     while True:
-        found = broker.broker.telemetry.received.instances()
+        found = broker.client_metrics()
         if any(each.otlp for each in found.values()):
             return found
         assert time.monotonic() < deadline

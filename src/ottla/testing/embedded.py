@@ -8,6 +8,7 @@ from types import TracebackType
 
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker, EphemeralDirectory
+from ottla.observability.client_metrics import ClientMetrics
 
 
 class EmbeddedBroker:
@@ -46,6 +47,10 @@ class EmbeddedBroker:
         """What clients want to know: "127.0.0.1:port"."""
         host, port = self.address
         return f"{host}:{port}"
+
+    def client_metrics(self) -> dict[bytes, ClientMetrics]:
+        """What clients have pushed of their metrics (KIP-714), by client instance id: the newest push of each, as OTLP."""
+        return self.broker.telemetry.received.instances()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
