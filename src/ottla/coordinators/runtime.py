@@ -21,6 +21,8 @@ A request that a result does not answer is parked: a later result, of another re
 Timers are named by what they will do, (operation, arguments): setting one again moves it. All of a runtime's timers share
 one heap, and moving a timer later costs one dictionary entry: the heap learns of it when the old deadline comes (ten
 thousand members that send heartbeats do not touch the heap). Nothing here knows a task, a socket or a file.
+
+One file, because the order of append, replay, timers, answers and messages is one promise, which each of them must keep.
 """
 
 import heapq

@@ -107,6 +107,7 @@ class Log:
         jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
         failed: Callable[[OSError], None] = lambda cause: None,  # noqa: ARG005
     ) -> None:
+        # One piece: recovery, producers and epochs are found in this order, each from what was found before it.
         self._store = store
         self.directory = directory
         self.name = directory.name
