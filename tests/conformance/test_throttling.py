@@ -25,8 +25,7 @@ from .conftest import Topic, Wire
 
 Entity = tuple[tuple[str, str | None], ...]
 SetQuota = Callable[[Entity, str, float], None]
-WINDOWS_S = 10  # quota.window.num is 11, and the open window does not count
-SLACK_MS = 150
+WINDOWS_MS = 10_000  # quota.window.num is 11, and the open window does not count
 ANONYMOUS = "ANONYMOUS"
 
 
@@ -92,11 +91,15 @@ def same(client: Wire) -> Wire:
     return wire
 
 
-def ms_to_answer(client: Wire) -> float:
-    """How long the next request on the connection takes."""
-    begun = time.monotonic()
-    client.send(MetadataRequest(topics=[]), 12)
+def ms_since(begun: float) -> float:
     return (time.monotonic() - begun) * 1000
+
+
+def ms_to_answer(client: Wire, begun: float | None = None) -> float:
+    """How long after `begun` (after now) the next request on the connection is answered."""
+    begun = time.monotonic() if begun is None else begun
+    client.send(MetadataRequest(topics=[]), 12)
+    return ms_since(begun)
 
 
 @pytest.mark.api(request=ProduceRequest)
@@ -104,16 +107,18 @@ def ms_to_answer(client: Wire) -> float:
 def test_produce(client: Wire, client_id: str, topic: Topic, set_quota: SetQuota, version: int) -> None:
     quota = 20_000
     set_quota((("client-id", client_id),), "producer_byte_rate", quota)
+    begun = time.monotonic()
     first = client.send(produce(topic, 150_000), version)
     assert first.throttle_time_ms == 0
-    request = produce(topic, 60_000)
+    request = produce(topic, 80_000)
     used = wire_size(client_id, produce(topic, 150_000), version) + wire_size(client_id, request, version)
-    expected = (used / WINDOWS_S - quota) / quota * WINDOWS_S * 1000
+    expected = used / quota * 1000 - WINDOWS_MS
+    second = time.monotonic()
     answer = client.send(request, version)
     assert answer.responses[0].partition_responses[0].error_code == NONE
-    assert expected - SLACK_MS < answer.throttle_time_ms <= expected + 1
-    assert ms_to_answer(client) > answer.throttle_time_ms - SLACK_MS
-    assert ms_to_answer(client) < SLACK_MS
+    assert expected - ms_since(begun) - 1 <= answer.throttle_time_ms <= expected + 1
+    assert ms_to_answer(client, second) >= answer.throttle_time_ms
+    assert ms_to_answer(client) < answer.throttle_time_ms
 
 
 def test_requests_without_an_answer_are_throttled_too(
@@ -122,8 +127,9 @@ def test_requests_without_an_answer_are_throttled_too(
     set_quota((("client-id", client_id),), "producer_byte_rate", 20_000)
     request = produce(topic, 210_000)
     request.acks = 0
+    begun = time.monotonic()
     client.send_only(request, 9, expect_answer=False)
-    assert ms_to_answer(client) > 500 - SLACK_MS
+    assert ms_to_answer(client, begun) >= 500
 
 
 def test_a_client_id_is_one_client_on_all_its_connections(
@@ -131,8 +137,9 @@ def test_a_client_id_is_one_client_on_all_its_connections(
 ) -> None:
     set_quota((("client-id", client_id),), "producer_byte_rate", 20_000)
     assert client.send(produce(topic, 150_000), 9).throttle_time_ms == 0
-    assert same(client).send(produce(topic, 60_000), 9).throttle_time_ms > 300
-    assert ms_to_answer(client) < SLACK_MS  # only who was told waits
+    throttle_ms = same(client).send(produce(topic, 100_000), 9).throttle_time_ms
+    assert throttle_ms > 300
+    assert ms_to_answer(client) < throttle_ms  # only who was told waits
     other = client.another()
     other.client_id = f"{client_id}-other"
     assert other.send(produce(topic, 300_000), 9).throttle_time_ms == 0
@@ -143,7 +150,7 @@ def test_the_most_specific_quota_wins(client: Wire, client_id: str, topic: Topic
     set_quota((("user", None), ("client-id", client_id)), "producer_byte_rate", 2**40)
     assert client.send(produce(topic, 100_000), 9).throttle_time_ms == 0
     set_quota((("user", ANONYMOUS), ("client-id", client_id)), "producer_byte_rate", 20_000)
-    assert client.send(produce(topic, 120_000), 9).throttle_time_ms > 300
+    assert client.send(produce(topic, 150_000), 9).throttle_time_ms > 300
 
 
 def fetch(client: Wire, topic: Topic, offset: int) -> tuple[int, int, int]:
@@ -159,8 +166,8 @@ def fetch(client: Wire, topic: Topic, offset: int) -> tuple[int, int, int]:
 
 
 def test_fetch(broker: Wire, client: Wire, client_id: str, topic: Topic, set_quota: SetQuota) -> None:
-    for _ in range(3):
-        assert broker.send(produce(topic, 50_000), 9).throttle_time_ms == 0
+    for _ in range(5):
+        assert broker.send(produce(topic, 45_000), 9).throttle_time_ms == 0
     set_quota((("client-id", client_id),), "consumer_byte_rate", 20_000)
     throttle_ms, held, _ = fetch(client, topic, 0)
     assert throttle_ms == 0
@@ -197,12 +204,14 @@ def test_a_throttled_fetch_leaves_its_session_as_it_was(
 def test_time_of_requests(client: Wire, client_id: str, set_quota: SetQuota) -> None:
     set_quota((("client-id", client_id),), "request_percentage", 0.001)
     throttle_ms = 0
+    begun = time.monotonic()
     for _ in range(2000):
+        begun = time.monotonic()
         throttle_ms = client.send(MetadataRequest(topics=None), 12).throttle_time_ms
         if throttle_ms:
             break
     assert 0 < throttle_ms <= 1000  # never longer than a window
-    assert ms_to_answer(client) > throttle_ms - SLACK_MS
+    assert ms_to_answer(client, begun) >= throttle_ms
 
 
 def create(
@@ -232,11 +241,13 @@ def test_mutations_are_refused_once_the_bucket_is_overdrawn(
 ) -> None:
     set_quota((("client-id", client_id),), "controller_mutation_rate", 2)
     # The bucket holds what comes in eleven windows, and may be overdrawn once.
-    assert create(client, f"{client_id}-a", 23) == (NONE, 0)
+    first = time.monotonic()
+    assert create(client, f"{client_id}-a", 25) == (NONE, 0)
+    second = time.monotonic()
     code, throttle_ms = create(client, f"{client_id}-b", 1)
     assert code == THROTTLING_QUOTA_EXCEEDED
-    assert 500 - SLACK_MS <= throttle_ms <= 500
-    assert ms_to_answer(client) > throttle_ms - SLACK_MS
+    assert 1500 - ms_since(first) - 1 <= throttle_ms <= 1500
+    assert ms_to_answer(client, second) >= throttle_ms
     # By now there is a token.
     code, _ = create(client, f"{client_id}-b", 9)
     assert code == NONE
@@ -245,7 +256,7 @@ def test_mutations_are_refused_once_the_bucket_is_overdrawn(
     assert throttle_ms > 0
     client = same(client)
     more = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name=f"{client_id}-a", count=24, assignments=None)], timeout_ms=10_000
+        topics=[CreatePartitionsTopic(name=f"{client_id}-a", count=26, assignments=None)], timeout_ms=10_000
     )
     answer = client.send(more, 3)
     assert answer.results[0].error_code == THROTTLING_QUOTA_EXCEEDED
@@ -259,14 +270,15 @@ def test_old_clients_are_throttled_and_not_refused(
     broker: Wire, client: Wire, client_id: str, set_quota: SetQuota
 ) -> None:
     set_quota((("client-id", client_id),), "controller_mutation_rate", 2)
+    begun = time.monotonic()
     assert create(client, f"{client_id}-a", 22, version=5) == (NONE, 0)
-    code, throttle_ms = create(client, f"{client_id}-b", 1, version=5)
+    code, throttle_ms = create(client, f"{client_id}-b", 3, version=5)
     assert code == NONE
-    assert 500 - SLACK_MS <= throttle_ms <= 500
+    assert 1500 - ms_since(begun) - 1 <= throttle_ms <= 1500
     client = same(client)
     code, throttle_ms = delete(client, f"{client_id}-b", version=4)
     assert code == NONE
-    assert throttle_ms > 500 - SLACK_MS
+    assert throttle_ms >= 3000 - ms_since(begun) - 1
     assert delete(broker, f"{client_id}-a")[0] == NONE
 
 
@@ -277,9 +289,9 @@ def test_connections_of_an_address(broker: Wire, set_quota: SetQuota) -> None:
     )
     broker.send(MetadataRequest(topics=[]), 12)
     set_quota((("ip", "127.0.0.1"),), "connection_creation_rate", 1)
-    served, dismissed_ms = 0, []
+    served, dismissed = 0, False
+    first = time.monotonic()
     for _ in range(14):
-        begun = time.monotonic()
         with socket.create_connection(broker.address, timeout=10) as sock:
             try:
                 sock.sendall(request)
@@ -289,8 +301,8 @@ def test_connections_of_an_address(broker: Wire, set_quota: SetQuota) -> None:
             if heard:
                 served += 1
             else:
-                dismissed_ms.append((time.monotonic() - begun) * 1000)
+                dismissed = True
                 break
     assert 9 <= served <= 11
-    assert dismissed_ms
-    assert 1000 - SLACK_MS < dismissed_ms[0] < 1000 + SLACK_MS
+    assert dismissed
+    assert ms_since(first) > 999
