@@ -166,8 +166,8 @@ def fetch(client: Wire, topic: Topic, offset: int) -> tuple[int, int, int]:
 
 
 def test_fetch(broker: Wire, client: Wire, client_id: str, topic: Topic, set_quota: SetQuota) -> None:
-    for _ in range(5):
-        assert broker.send(produce(topic, 45_000), 9).throttle_time_ms == 0
+    for _ in range(3):
+        assert broker.send(produce(topic, 50_000), 9).throttle_time_ms == 0
     set_quota((("client-id", client_id),), "consumer_byte_rate", 20_000)
     throttle_ms, held, _ = fetch(client, topic, 0)
     assert throttle_ms == 0
