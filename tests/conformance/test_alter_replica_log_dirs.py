@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.protocol.errors import LOG_DIR_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -53,3 +53,22 @@ def test_no_such_directory(broker: Wire, make_topic: TopicFactory, path: str) ->
 def test_nothing_is_asked(broker: Wire) -> None:
     assert altered(broker, 2) == {}
     assert broker.send(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=home(broker))]), 2).results == []
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "code"),
+    [
+        ("a b", 0, LOG_DIR_NOT_FOUND),
+        ("", 0, LOG_DIR_NOT_FOUND),
+        ("x" * 250, 0, INVALID_TOPIC_EXCEPTION),
+        ("t", -1, LOG_DIR_NOT_FOUND),
+    ],
+)
+def test_topics_that_cannot_be(broker: Wire, name: str, index: int, code: int) -> None:
+    assert altered(broker, 2, ("/nowhere", name, [index])) == {(name, index): code}
+
+
+def test_a_partition_twice(broker: Wire, make_topic: TopicFactory) -> None:
+    topic = make_topic()
+    found = altered(broker, 2, ("/nowhere", topic.name, [0, 0]), (home(broker), topic.name, [0]))
+    assert found == {(topic.name, 0): NONE}

@@ -47,3 +47,12 @@ def test_null_is_everything_and_none_is_nothing(broker: Wire, make_topic: TopicF
     assert names <= {each.name for each in found.topics}
     (nothing,) = described(broker, version, {})
     assert nothing.topics == []
+
+
+def test_what_is_not_here_and_what_is_asked_twice(broker: Wire, make_topic: TopicFactory) -> None:
+    topic = make_topic(3)
+    wanted = [(topic.name, [0, 0, 9, -1]), (topic.name, [2]), (topic.name, []), ("a b", [0]), ("", [0])]
+    topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in wanted]
+    (found,) = broker.send(DescribeLogDirsRequest(topics=topics), 4).results
+    (rows,) = found.topics
+    assert (rows.name, sorted(part.partition_index for part in rows.partitions)) == (topic.name, [0, 2])

@@ -31,7 +31,7 @@ from ottla.security.scram import ScramCredential
 PRODUCER_ID_BLOCK: Final = 1000
 MOST_PARTITIONS_AT_ONCE: Final = 10_000
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-_MAX_NAME: Final = 249
+LONGEST_TOPIC_NAME: Final = 249
 
 
 class NewTopic(NamedTuple):
@@ -50,8 +50,8 @@ def check_name(name: str) -> None:
         why = "the empty string is not allowed"
     elif name in (".", ".."):
         why = f"'{name}' is not allowed"
-    elif len(name) > _MAX_NAME:
-        why = f"the length of '{name}' is longer than the max allowed length {_MAX_NAME}"
+    elif len(name) > LONGEST_TOPIC_NAME:
+        why = f"the length of '{name}' is longer than the max allowed length {LONGEST_TOPIC_NAME}"
     elif not _LEGAL_NAME.fullmatch(name):
         why = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     else:

@@ -4,6 +4,7 @@ Behaviour
     the answer comes at once          DescribeLogDirs shows how far the copy is (is_future_key)
     no such directory                 LOG_DIR_NOT_FOUND
     a directory that is offline       KAFKA_STORAGE_ERROR, also when the partition lies in one
+    a topic name over 249 characters  INVALID_TOPIC_EXCEPTION: its directory would have too long a name
     unknown topic or partition        UNKNOWN_TOPIC_OR_PARTITION
     where the partition lies already  success; a move that is under way is taken back
     a partition twice                 the last one counts
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
 from ottla.log.log import StorageError
+from ottla.metadata.controller import LONGEST_TOPIC_NAME
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR, LOG_DIR_NOT_FOUND, NONE
+from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR, LOG_DIR_NOT_FOUND, NONE
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -52,6 +54,8 @@ def alter_replica_log_dirs(
 
 def _begun(topic: str, index: int, path: Path, broker: "Broker") -> int:
     """Begin the move of one partition; the answer's error code."""
+    if len(topic) > LONGEST_TOPIC_NAME:
+        return INVALID_TOPIC_EXCEPTION
     if path in [missing.absolute() for missing in broker.replicas.missing]:
         return KAFKA_STORAGE_ERROR
     target = next((each for each in broker.replicas.directories if each.path.absolute() == path), None)

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(request: DescribeLogDirsRequest, broker: "Broker") -> Answer[DescribeLogDirsResponse]:
-    asked = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
+    asked: set[tuple[str, int]] | None = None
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = [_failed(path) for path in broker.replicas.missing]
     for directory in broker.replicas.directories:
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
@@ -41,11 +43,11 @@ def describe_log_dirs(request: DescribeLogDirsRequest, broker: "Broker") -> Answ
             results.append(_failed(directory.path))
             continue
         for (topic, index), log in directory.logs().items():
-            if asked is None or index in asked.get(topic, ()):
+            if asked is None or (topic, index) in asked:
                 lies = DescribeLogDirsPartition(partition_index=index, partition_size=log.size)
                 topics.setdefault(topic, []).append(lies)
         for (topic, index), copy in directory.futures.items():
-            if asked is None or index in asked.get(topic, ()):
+            if asked is None or (topic, index) in asked:
                 comes = DescribeLogDirsPartition(
                     partition_index=index, partition_size=copy.size, offset_lag=copy.lag, is_future_key=True
                 )
