@@ -28,12 +28,16 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self.says()
         if "listening on PLAINTEXT://127.0.0.1:" not in line:
             raise AssertionError(f"did not start: {line!r} {self.finish()}")
         self.port = int(line.split("127.0.0.1:")[1].split()[0])
         self.wires: list[Wire] = []
+
+    def says(self) -> str:
+        """The next line of its standard output."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
 
     @property
     def bootstrap_servers(self) -> str:

@@ -35,6 +35,15 @@ def test_a_busy_port(tmp_path: Path) -> None:
     assert said == f"ottla: cannot listen on 127.0.0.1:{port}: Address already in use\n"
 
 
+def test_metrics_where_they_cannot_be(tmp_path: Path) -> None:
+    data = ("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused(*data, "--metrics", f"127.0.0.1:{port}")
+    assert said == f"ottla: cannot serve metrics on 127.0.0.1:{port}: Address already in use\n"
+    assert "--metrics wants HOST:PORT, not '9464'" in refused(*data, "--metrics", "9464", code=2)
+
+
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:x", "127.0.0.1:99999", "no.such.host.invalid:0"])
 def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
     refused("--listen", address, "--data-dir", str(tmp_path / "data"))

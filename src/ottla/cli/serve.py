@@ -1,9 +1,12 @@
 """`ottla serve`: run a broker."""
 
 import asyncio
+import concurrent.futures
+import contextlib
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -12,6 +15,7 @@ from ottla.broker.config import BrokerConfig, broker_config, read_file
 from ottla.broker.lifecycle import Broker, CannotStart, EphemeralDirectory
 from ottla.broker.lifecycle import serve as serve_broker
 from ottla.metadata.configs import InvalidConfig
+from ottla.observability.client_metrics import ClientMetrics
 
 
 @click.command()
@@ -24,6 +28,7 @@ from ottla.metadata.configs import InvalidConfig
 @click.option(
     "-o", "options", metavar="NAME=VALUE", multiple=True, help="One config by its Kafka name; may be repeated."
 )
+@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus' /metrics: what clients have pushed (KIP-714).")
 @click.option(
     "--log-level", default="WARNING", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
 )
@@ -34,6 +39,7 @@ def serve(
     ephemeral: bool,
     file: str | None,
     options: tuple[str, ...],
+    metrics: str | None,
     log_level: str,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
@@ -48,7 +54,7 @@ def serve(
         given = read_file(Path(file)) if file else {}
         flags = _flags(listen, str(directory.path) if directory else data_dir, given, options)
         config = broker_config(given, os.environ, flags)
-        _run(config)
+        _run(config, _address(metrics) if metrics else None)
     except (InvalidConfig, CannotStart) as error:
         click.echo(f"ottla: {error}", err=True)
         sys.exit(1)
@@ -75,7 +81,15 @@ def _flags(listen: str | None, data_dir: str | None, file: dict[str, str], optio
     return flags
 
 
-def _run(config: BrokerConfig) -> None:
+def _address(text: str) -> tuple[str, int]:
+    """HOST:PORT in two. Raises UsageError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.UsageError(f"--metrics wants HOST:PORT, not {text!r}")
+    return host.strip("[]"), int(port)
+
+
+def _run(config: BrokerConfig, metrics: tuple[str, int] | None) -> None:
     """Run the broker on uvloop where it is installed, else on asyncio."""
     try:
         import uvloop
@@ -83,9 +97,41 @@ def _run(config: BrokerConfig) -> None:
         runner = asyncio.run
     else:
         runner = uvloop.run
-    runner(serve_broker(config, _announce))
+    with contextlib.ExitStack() as stack:
+
+        def announce(broker: Broker) -> None:
+            where = None
+            if metrics is not None:
+                where, stop = _expose(broker, *metrics)
+                stack.callback(stop)
+            _announce(broker)
+            if where is not None:
+                click.echo(f"metrics are at {where}")
+
+        runner(serve_broker(config, announce))
 
 
 def _announce(broker: Broker) -> None:
     addresses = ", ".join(f"{listener.name}://{host}:{port}" for listener, (host, port) in broker.bound)
     click.echo(f"ottla is listening on {addresses} (node {broker.node_id}, cluster {broker.image.cluster_id})")
+
+
+def _expose(broker: Broker, host: str, port: int) -> tuple[str, Callable[[], None]]:
+    """Serve what clients have pushed; returns where, and what stops it. Raises CannotStart."""
+    try:
+        from ottla.observability.metrics import serve_metrics
+    except ImportError as missing:
+        raise CannotStart(f"--metrics needs {missing.name}: pip install 'ottla[metrics]'") from None
+    loop = asyncio.get_running_loop()
+
+    def instances() -> dict[bytes, ClientMetrics]:
+        """Asked in a thread of the HTTP server's, answered by the loop."""
+        answer: concurrent.futures.Future[dict[bytes, ClientMetrics]] = concurrent.futures.Future()
+        loop.call_soon_threadsafe(lambda: answer.set_result(broker.telemetry.received.instances()))
+        return answer.result(timeout=10)
+
+    try:
+        bound, stop = serve_metrics(host, port, instances)
+    except OSError as error:
+        raise CannotStart(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
+    return f"http://{host}:{bound}/metrics", stop

@@ -1,0 +1,104 @@
+"""Metrics for whoever collects them: Prometheus' text format over HTTP.
+
+What is shown is what clients have pushed (KIP-714). Their names become Prometheus' ("org.apache.kafka.producer.request.rate"
+is `org_apache_kafka_producer_request_rate`), their attributes labels, beside `client_id` and `client_instance_id`. Clients
+push how much a sum has grown since their last push, unless asked otherwise; such a sum is shown as it came, as a gauge.
+
+The libraries (prometheus-client, opentelemetry-proto) come with the extra `metrics`; nothing else imports this file.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData, NumberDataPoint
+from prometheus_client import start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from ottla.observability.client_metrics import ClientMetrics
+
+Instances = Callable[[], Mapping[bytes, ClientMetrics]]
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
+_Family = GaugeMetricFamily | CounterMetricFamily
+
+
+class ClientMetricsCollector(Collector):
+    """The newest push of every client instance, read when somebody asks; `instances` is called in the asker's thread."""
+
+    def __init__(self, instances: Instances) -> None:
+        self._instances = instances
+
+    def collect(self) -> Iterator[_Family]:
+        """One family for each metric and set of labels."""
+        pushes = CounterMetricFamily(
+            "ottla_client_metrics_pushes", "Pushes that a client instance has made.", labels=_OWN_LABELS
+        )
+        families: dict[tuple[str, tuple[str, ...]], _Family] = {}
+        for instance, pushed in self._instances().items():
+            own = (pushed.client_id, str(uuid.UUID(bytes=instance)))
+            pushes.add_metric(own, pushed.pushes)
+            if not pushed.terminated:
+                for metric in _metrics(pushed.otlp):
+                    _add(families, metric, own)
+        yield pushes
+        yield from families.values()
+
+
+_OWN_LABELS: Final = ("client_id", "client_instance_id")
+
+
+def _metrics(otlp: bytes) -> Iterator[Metric]:
+    """The metrics of a push; none of one that is not OTLP, which clients answer for."""
+    data = MetricsData()
+    try:
+        data.ParseFromString(otlp)
+    except DecodeError:
+        return
+    for resource in data.resource_metrics:
+        for scope in resource.scope_metrics:
+            yield from scope.metrics
+
+
+def _add(families: dict[tuple[str, tuple[str, ...]], _Family], metric: Metric, own: tuple[str, ...]) -> None:
+    grows = metric.sum.is_monotonic and (
+        metric.sum.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+    )
+    name = _name(metric.name)
+    for point in (*metric.gauge.data_points, *metric.sum.data_points):
+        labels = {_name(each.key): _text(each.value) for each in point.attributes}
+        key = name, tuple(labels)
+        if key not in families:
+            family = CounterMetricFamily if grows else GaugeMetricFamily
+            families[key] = family(name, metric.description or metric.name, labels=(*_OWN_LABELS, *labels))
+        families[key].add_metric((*own, *labels.values()), _value(point))
+
+
+def _value(point: NumberDataPoint) -> float:
+    return point.as_double if point.WhichOneof("value") == "as_double" else float(point.as_int)
+
+
+def _text(value: Any) -> str:
+    kind = value.WhichOneof("value")
+    return "" if kind is None else str(getattr(value, kind))
+
+
+def _name(text: str) -> str:
+    name = _NOT_IN_NAMES.sub("_", text)
+    return f"_{name}" if name[:1].isdigit() else name
+
+
+def serve_metrics(host: str, port: int, instances: Instances) -> tuple[int, Callable[[], None]]:
+    """Serve GET /metrics in a thread; returns the port (a free one for 0) and what stops it. Raises OSError."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ClientMetricsCollector(instances))
+    server, thread = start_http_server(port, host, registry)
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return server.server_port, stop
