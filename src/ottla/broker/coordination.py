@@ -16,13 +16,15 @@ from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.offsets import TopicsDeleted, forget_topics
 from ottla.coordinators.runtime import Runtime
+from ottla.coordinators.share.coordinator import share_coordinator
+from ottla.coordinators.share.state import Prune, StateReset, TopicIdsDeleted, forget_topic_ids
 from ottla.coordinators.transactions.coordinator import transaction_coordinator
 from ottla.coordinators.transactions.ending import completed
 from ottla.coordinators.transactions.state import Markers
 from ottla.environment import Cancellable, Clock, Random, Timers
 from ottla.log.log import StorageError
 from ottla.metadata.configs import BrokerValues
-from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Delta, Image, TopicImage
+from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Delta, Image, TopicImage
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import NONE
 from ottla.protocol.wire import PeerError
@@ -38,6 +40,8 @@ class Coordination:
 
     groups        the group coordinator: `groups.run(group_id, operation, request)`
     transactions  the transaction coordinator: `transactions.run(transactional_id, operation, request)`
+    shares        the share coordinator: `shares.run(share_key(group_id, topic_id, partition), operation, request)`
+    share_resets  called when a share partition's state is another one than it was, or gone
     """
 
     def __init__(
@@ -66,9 +70,12 @@ class Coordination:
         self.transactions = transaction_coordinator(
             values, clock, transaction_version, new_producer_id, self._write_markers, self._ring_at
         )
+        self.shares = share_coordinator(values, clock, self._cluster, self._heed_shares, self._ring_at)
+        self.share_resets: list[Callable[[StateReset], None]] = []
         self._runtimes: dict[str, Runtime[Any]] = {
             OFFSETS_TOPIC: self.groups,
             TRANSACTION_STATE_TOPIC: self.transactions,
+            SHARE_STATE_TOPIC: self.shares,
         }
 
     def load(self, image: Image) -> None:
@@ -90,6 +97,9 @@ class Coordination:
         gone = frozenset(topic.name for topic in delta.deleted)
         for index in self.groups.active_partitions() if gone else ():
             self.groups.run_on(index, forget_topics, TopicsDeleted(gone))
+        gone_ids = frozenset(topic.id for topic in delta.deleted)
+        for index in self.shares.active_partitions() if gone_ids else ():
+            self.shares.run_on(index, forget_topic_ids, TopicIdsDeleted(gone_ids))
         for topic in delta.changed:
             if topic.name in self._runtimes:
                 self._lead(topic)
@@ -115,6 +125,19 @@ class Coordination:
             return self.transactions.run_on(partition, completed, markers)
 
         self.markers.write(markers, log.leader_epoch, complete)
+
+    def _heed_shares(self, partition: int, message: Any) -> None:
+        """What the share coordinator has others do."""
+        if isinstance(message, StateReset):
+            for reset in self.share_resets:
+                reset(message)
+        elif isinstance(message, Prune):
+            log = self._replicas.find(SHARE_STATE_TOPIC, partition)
+            if log is not None and message.offset > log.log.start_offset:
+                try:
+                    log.log.delete_records(message.offset)
+                except StorageError as cause:
+                    _logger.error("%s", cause)
 
     def _lead(self, topic: TopicImage) -> None:
         runtime = self._runtimes[topic.name]

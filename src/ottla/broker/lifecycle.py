@@ -36,7 +36,15 @@ from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, NewTopic, found_cluster, stored_cluster_id
 from ottla.metadata.features import feature_level
-from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerImage, Delta, Image, TopicImage
+from ottla.metadata.image import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    BrokerImage,
+    Delta,
+    Image,
+    TopicImage,
+)
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 from ottla.replication.replicas import Replicas
@@ -179,7 +187,7 @@ class Broker:
         self.replicas.load(self.image)
         self.controller.subscribe(self.replicas.apply)
         self.controller.subscribe(self._reconfigure)
-        if {OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC} & self.image.topics.keys():
+        if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & self.image.topics.keys():
             _ = self.coordination
 
     def _open_directories(self) -> list[Path]:

@@ -58,7 +58,7 @@ class PartitionLog:
             producer_id = header.producer_id if header.is_transactional else -1
             if not header.is_control:
                 for record in records:
-                    yield Logged(record.key, record.value, producer_id)
+                    yield Logged(record.key, record.value, producer_id, None, record.offset)
             elif records:
                 kind = read_marker(records[0].key, records[0].value).type
                 if kind in (ABORT, COMMIT):

@@ -139,6 +139,7 @@ class Logged(NamedTuple):
     value: bytes | None
     producer_id: int = -1
     commit: bool | None = None
+    offset: int = -1
 
 
 class Ending(NamedTuple):
@@ -256,6 +257,7 @@ class Runtime(Generic[S]):
         alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
         commit_timeout_ms: Millis = 5000,
         send: Callable[[int, Any], None] = lambda partition, message: None,  # noqa: ARG005
+        locate: Callable[[S, int], None] | None = None,
     ) -> None:
         """
         partitions         how many the internal topic has
@@ -265,6 +267,7 @@ class Runtime(Generic[S]):
         alarm              called with a deadline that is earlier than all that `next_deadline` has named before
         send               called with (partition, message) for what results have outgoing
         commit_timeout_ms  how long an answer waits for its records to be committed (offsets.commit.timeout.ms)
+        locate             called with (state, offset) before a record is replayed, for a state that must know where it lies
         """
         self.partitions = partitions
         self._new_state = new_state
@@ -274,6 +277,7 @@ class Runtime(Generic[S]):
         self._clock = clock
         self._commit_timeout_ms = commit_timeout_ms
         self._send = send
+        self._locate = locate
         self._shards: dict[int, _Shard[S]] = {}
         self._heap: list[tuple[Millis, int, int, tuple[Any, ...]]] = []
         """(deadline, number, partition, timer); an entry whose number its timer does not name any more is void."""
@@ -310,6 +314,8 @@ class Runtime(Generic[S]):
             record = decode(logged.key, logged.value) if logged.key is not None else None
             if record is None:
                 continue
+            if self._locate is not None:
+                self._locate(shard.state, logged.offset)
             if logged.producer_id < 0:
                 replay(record)
             else:
@@ -498,7 +504,11 @@ class Runtime(Generic[S]):
         if appended.error_code != errors.NONE:
             return coordinator_error(appended.error_code)
         shard.written = appended.end_offset
-        if result.producer is None:
+        if self._locate is not None:
+            for offset, record in enumerate(result.records, appended.end_offset - len(result.records)):
+                self._locate(shard.state, offset)
+                shard.state.replay(record)
+        elif result.producer is None:
             replay = shard.state.replay
             for record in result.records:
                 replay(record)

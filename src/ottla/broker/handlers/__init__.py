@@ -75,4 +75,9 @@ SERVED: Final[dict[int, Served]] = {
     api.GET_TELEMETRY_SUBSCRIPTIONS: _served("get_telemetry_subscriptions", "0"),
     api.PUSH_TELEMETRY: _served("push_telemetry", "0"),
     api.DESCRIBE_TOPIC_PARTITIONS: _served("describe_topic_partitions", "0"),
+    api.INITIALIZE_SHARE_GROUP_STATE: _served("initialize_share_group_state", "0"),
+    api.READ_SHARE_GROUP_STATE: _served("read_share_group_state", "0"),
+    api.WRITE_SHARE_GROUP_STATE: _served("write_share_group_state", "0-1"),
+    api.DELETE_SHARE_GROUP_STATE: _served("delete_share_group_state", "0"),
+    api.READ_SHARE_GROUP_STATE_SUMMARY: _served("read_share_group_state_summary", "0-1"),
 }

@@ -1,0 +1,50 @@
+"""DeleteShareGroupState (KIP-932): forget where a share group stands in partitions. The group coordinator asks it of the
+share coordinator.
+
+Behaviour
+    a negative partition                   INVALID_REQUEST
+    no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
+    nothing known                          NONE
+    an empty group id, no topics, a topic without partitions   an empty answer
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.share_state import ask_each
+from ottla.coordinators.share import state
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteStateResult,
+    PartitionData,
+    PartitionResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(DeleteShareGroupStateRequest)
+def delete_share_group_state(
+    request: DeleteShareGroupStateRequest, broker: "Broker"
+) -> Answer[DeleteShareGroupStateResponse]:
+    group_id = request.group_id
+
+    def question(topic_id: bytes, each: PartitionData) -> state.DeleteState:
+        return state.DeleteState(group_id, topic_id, each.partition)
+
+    def response(answers: dict[bytes, list[tuple[int, state.StateOutcome]]]) -> DeleteShareGroupStateResponse:
+        results = [
+            DeleteStateResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
+            for topic_id, found in answers.items()
+        ]
+        return DeleteShareGroupStateResponse(results=results)
+
+    topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+    return ask_each(broker, group_id, topics, state.delete_state, question, response)
+
+
+def _result(index: int, answer: state.StateOutcome) -> PartitionResult:
+    return PartitionResult(partition=index, error_code=answer.error_code, error_message=answer.error_message)

@@ -1,0 +1,51 @@
+"""InitializeShareGroupState (KIP-932): where a share group begins in partitions. The group coordinator asks it of the
+share coordinator.
+
+Behaviour
+    a negative partition or state epoch    INVALID_REQUEST
+    a lower state epoch than the known     FENCED_STATE_EPOCH
+    no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
+    what was known of the share partition is forgotten, even if epoch and offset are the same
+    an empty group id, no topics, a topic without partitions   an empty answer
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.share_state import ask_each
+from ottla.coordinators.share import state
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionData,
+    PartitionResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(InitializeShareGroupStateRequest)
+def initialize_share_group_state(
+    request: InitializeShareGroupStateRequest, broker: "Broker"
+) -> Answer[InitializeShareGroupStateResponse]:
+    group_id = request.group_id
+
+    def question(topic_id: bytes, each: PartitionData) -> state.InitializeState:
+        return state.InitializeState(group_id, topic_id, each.partition, each.state_epoch, each.start_offset)
+
+    def response(answers: dict[bytes, list[tuple[int, state.StateOutcome]]]) -> InitializeShareGroupStateResponse:
+        results = [
+            InitializeStateResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
+            for topic_id, found in answers.items()
+        ]
+        return InitializeShareGroupStateResponse(results=results)
+
+    topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+    return ask_each(broker, group_id, topics, state.initialize_state, question, response)
+
+
+def _result(index: int, answer: state.StateOutcome) -> PartitionResult:
+    return PartitionResult(partition=index, error_code=answer.error_code, error_message=answer.error_message)

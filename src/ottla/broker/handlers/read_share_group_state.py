@@ -1,0 +1,62 @@
+"""ReadShareGroupState (KIP-932): where a share group stands in partitions, and what became of the records beyond. The leader
+of a partition asks it of the share coordinator.
+
+Behaviour
+    a negative partition or leader epoch   INVALID_REQUEST
+    a share partition that is not initialised   INVALID_REQUEST, with a message
+    a lower leader epoch than the known    FENCED_LEADER_EPOCH; a higher one is the known one from now on
+    no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
+    an empty group id, no topics, a topic without partitions   an empty answer
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.share_state import ask_each
+from ottla.coordinators.share import state
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.read_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    StateBatch,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(ReadShareGroupStateRequest)
+def read_share_group_state(
+    request: ReadShareGroupStateRequest, broker: "Broker"
+) -> Answer[ReadShareGroupStateResponse]:
+    group_id = request.group_id
+
+    def question(topic_id: bytes, each: PartitionData) -> state.ReadState:
+        return state.ReadState(group_id, topic_id, each.partition, each.leader_epoch)
+
+    def response(answers: dict[bytes, list[tuple[int, state.StateRead]]]) -> ReadShareGroupStateResponse:
+        results = [
+            ReadStateResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
+            for topic_id, found in answers.items()
+        ]
+        return ReadShareGroupStateResponse(results=results)
+
+    topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+    return ask_each(broker, group_id, topics, state.read_state, question, response)
+
+
+def _result(index: int, answer: state.StateRead) -> PartitionResult:
+    return PartitionResult(
+        partition=index,
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+        state_epoch=answer.state_epoch,
+        start_offset=answer.start_offset,
+        state_batches=[
+            StateBatch(first_offset=first, last_offset=last, delivery_state=delivery, delivery_count=count)
+            for first, last, delivery, count in answer.batches
+        ],
+    )

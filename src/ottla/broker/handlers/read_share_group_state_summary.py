@@ -1,0 +1,62 @@
+"""ReadShareGroupStateSummary (KIP-932): where a share group stands in partitions, without the states of single records. The
+group coordinator asks it of the share coordinator.
+
+Behaviour
+    a negative partition                   INVALID_REQUEST
+    no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
+    nothing known                          start offset -1, count -1
+    the leader epoch of the request is not looked at
+    an empty group id, no topics, a topic without partitions   an empty answer
+
+Versions
+    1  how many records beyond the start offset are through (KIP-1226)
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.share_state import ask_each
+from ottla.coordinators.share import state
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.read_share_group_state_summary import (
+    PartitionData,
+    PartitionResult,
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(ReadShareGroupStateSummaryRequest)
+def read_share_group_state_summary(
+    request: ReadShareGroupStateSummaryRequest, broker: "Broker"
+) -> Answer[ReadShareGroupStateSummaryResponse]:
+    group_id = request.group_id
+
+    def question(topic_id: bytes, each: PartitionData) -> state.SummarizeState:
+        return state.SummarizeState(group_id, topic_id, each.partition)
+
+    def response(answers: dict[bytes, list[tuple[int, state.StateSummary]]]) -> ReadShareGroupStateSummaryResponse:
+        results = [
+            ReadStateSummaryResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
+            for topic_id, found in answers.items()
+        ]
+        return ReadShareGroupStateSummaryResponse(results=results)
+
+    topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+    return ask_each(broker, group_id, topics, state.summarize_state, question, response)
+
+
+def _result(index: int, answer: state.StateSummary) -> PartitionResult:
+    return PartitionResult(
+        partition=index,
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+        state_epoch=answer.state_epoch,
+        leader_epoch=answer.leader_epoch,
+        start_offset=answer.start_offset,
+        delivery_complete_count=answer.delivery_complete_count,
+    )

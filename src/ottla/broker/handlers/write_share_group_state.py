@@ -1,0 +1,70 @@
+"""WriteShareGroupState (KIP-932): what became of records that a share group had. The leader of a partition tells it the share
+coordinator; the answer means that it is kept.
+
+Behaviour
+    a negative partition or epoch          INVALID_REQUEST
+    a share partition that is not initialised   INVALID_REQUEST, with a message
+    a lower leader epoch than the known    FENCED_LEADER_EPOCH
+    a lower state epoch than the known     FENCED_STATE_EPOCH
+    no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
+    a batch that ends before it begins     INVALID_REQUEST (Kafka 4.4 stumbles over it: UNKNOWN_SERVER_ERROR)
+    the start offset never goes back; of two states of a record that with more deliveries counts
+    an empty group id, no topics, a topic without partitions   an empty answer
+
+Versions
+    1  how many records beyond the start offset are through (KIP-1226)
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.share_state import ask_each
+from ottla.coordinators.share import state
+from ottla.coordinators.share.state_batches import StateBatch
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.write_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(WriteShareGroupStateRequest)
+def write_share_group_state(
+    request: WriteShareGroupStateRequest, broker: "Broker"
+) -> Answer[WriteShareGroupStateResponse]:
+    group_id = request.group_id
+
+    def question(topic_id: bytes, each: PartitionData) -> state.WriteState:
+        return state.WriteState(
+            group_id,
+            topic_id,
+            each.partition,
+            each.state_epoch,
+            each.leader_epoch,
+            each.start_offset,
+            each.delivery_complete_count,
+            [
+                StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+                for batch in each.state_batches
+            ],
+        )
+
+    def response(answers: dict[bytes, list[tuple[int, state.StateOutcome]]]) -> WriteShareGroupStateResponse:
+        results = [
+            WriteStateResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
+            for topic_id, found in answers.items()
+        ]
+        return WriteShareGroupStateResponse(results=results)
+
+    topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+    return ask_each(broker, group_id, topics, state.write_state, question, response)
+
+
+def _result(index: int, answer: state.StateOutcome) -> PartitionResult:
+    return PartitionResult(partition=index, error_code=answer.error_code, error_message=answer.error_message)

@@ -1,0 +1,57 @@
+"""The share coordinator: the runtime of __share_group_state."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.coordinators.groups.cluster import Cluster
+from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
+from ottla.coordinators.share.records import decode_record
+from ottla.coordinators.share.state import ShareSettings, ShareStates, prune, snapshot_cold
+from ottla.environment import Clock
+from ottla.metadata.configs import BrokerValues
+from ottla.metadata.image import SHARE_STATE_TOPIC
+
+TOPIC: Final = SHARE_STATE_TOPIC
+
+ShareCoordinator = Runtime[ShareStates]
+
+
+def share_coordinator(
+    values: BrokerValues,
+    clock: Clock,
+    cluster: Cluster,
+    send: Callable[[int, Any], None],
+    alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
+) -> ShareCoordinator:
+    """A coordinator that obeys a broker's configs and has no partition yet; `alarm` as for `Runtime`.
+
+    send  called with (partition, message): Prune for what of the log is no longer needed, StateReset for a share partition
+          whose state is another one now
+    """
+    settings = ShareSettings.of(values)
+    return Runtime(
+        partitions=values.integer("share.coordinator.state.topic.num.partitions"),
+        new_state=lambda partition: ShareStates(settings, cluster),  # noqa: ARG005
+        decode=decode_record,
+        loaded=loaded,
+        clock=clock,
+        alarm=alarm,
+        commit_timeout_ms=values.integer("share.coordinator.write.timeout.ms"),
+        send=send,
+        locate=locate,
+    )
+
+
+def locate(states: ShareStates, offset: int) -> None:
+    """The next record to replay is at `offset`."""
+    states.offset = offset
+
+
+def loaded(states: ShareStates, now: Millis) -> Result:  # noqa: ARG001
+    """Keep the log short from now on."""
+    return Result(
+        timers=[
+            Timer(snapshot_cold, (), states.settings.cold_snapshot_ms),
+            Timer(prune, (), states.settings.prune_ms),
+        ]
+    )

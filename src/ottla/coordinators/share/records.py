@@ -1,0 +1,105 @@
+"""Records of __share_group_state: bytes to records, and the ones that the share coordinator writes.
+
+    ShareSnapshot (0)   all of a share partition's state; a tombstone ends it
+    ShareUpdate (1)     what one write brought: batches, the start offset, the leader epoch
+
+Both have the same key but for its type.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.coordinators.runtime import Millis, Record
+from ottla.coordinators.share.state_batches import StateBatch
+from ottla.protocol.codec import decode
+from ottla.protocol.messages import share_snapshot_record, share_update_record
+from ottla.protocol.messages.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue
+from ottla.protocol.messages.share_update_record import ShareUpdateKey, ShareUpdateValue
+from ottla.protocol.schema import Message
+
+SharePartition = tuple[str, bytes, int]
+"""Group id, topic id, partition."""
+_MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
+    ShareSnapshotKey.API: (ShareSnapshotKey, ShareSnapshotValue),
+    ShareUpdateKey.API: (ShareUpdateKey, ShareUpdateValue),
+}
+
+
+def decode_record(key: bytes, value: bytes | None) -> Record | None:
+    """The record of (key, value); None for a type or version that a newer release wrote, which is left alone."""
+    messages = _MESSAGES.get(int.from_bytes(key[:2], "big", signed=True))
+    if messages is None:
+        return None
+    decoded_key, _ = decode(messages[0], 0, key, 2)
+    if value is None:
+        return Record(decoded_key, None)
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if version not in messages[1].VERSIONS:
+        return None
+    decoded_value, _ = decode(messages[1], version, value, 2)
+    return Record(decoded_key, decoded_value, version)
+
+
+def snapshot(
+    where: SharePartition,
+    *,
+    snapshot_epoch: int,
+    state_epoch: int,
+    leader_epoch: int,
+    start_offset: int,
+    delivery_complete_count: int,
+    batches: Sequence[StateBatch],
+    created: Millis,
+    now: Millis,
+) -> Record:
+    """All of a share partition's state. `created` is when the state was as it is, `now` when the record is written: they
+    differ for a partition that was quiet in between."""
+    group_id, topic_id, partition = where
+    value = ShareSnapshotValue(
+        snapshot_epoch=snapshot_epoch,
+        state_epoch=state_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=delivery_complete_count,
+        create_timestamp=created,
+        write_timestamp=now,
+        state_batches=[
+            share_snapshot_record.StateBatch(
+                first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
+            )
+            for first, last, state, count in batches
+        ],
+    )
+    return Record(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), value)
+
+
+def update(
+    where: SharePartition,
+    *,
+    snapshot_epoch: int,
+    leader_epoch: int,
+    start_offset: int,
+    delivery_complete_count: int,
+    batches: Sequence[StateBatch],
+) -> Record:
+    """What a write brings; offset, count and epoch are those that hold after it."""
+    group_id, topic_id, partition = where
+    value = ShareUpdateValue(
+        snapshot_epoch=snapshot_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=delivery_complete_count,
+        state_batches=[
+            share_update_record.StateBatch(
+                first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
+            )
+            for first, last, state, count in batches
+        ],
+    )
+    return Record(ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition), value)
+
+
+def tombstone(where: SharePartition) -> Record:
+    """The state of a share partition is gone."""
+    group_id, topic_id, partition = where
+    return Record(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), None)

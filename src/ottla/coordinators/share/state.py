@@ -1,0 +1,489 @@
+"""What a partition of __share_group_state adds up to, and the operations on it: one share partition each (KIP-932).
+
+    initialize_state   a fresh state: where the group begins; whatever was known of the share partition is gone
+    read_state         all of it, for the leader of the data partition, which thereby becomes the one that may write
+    write_state        what changed: batches, start offset, how many records are through
+    summarize_state    where the group stands, without batches
+    delete_state       nothing is known any more
+
+Epochs keep out who is late. The leader epoch is that of the data partition's leader; the state epoch is the group's, and
+grows when the group coordinator initialises anew. Neither ever goes back (Kafka: ShareCoordinatorShard).
+
+Most writes are small updates; after some hundreds of them the whole state is written once more, a snapshot, so that a reader
+needs nothing of what is older, which is pruned. A share partition that is quiet gets its snapshot by time, else its old one
+would keep the log from being pruned.
+"""
+# ruff: noqa: ARG001, ARG005 - operations and refusals have one signature each, whatever they need of it
+
+import base64
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from ottla.coordinators.groups.cluster import Cluster
+from ottla.coordinators.runtime import Millis, Record, Result, Timer, operation
+from ottla.coordinators.share import records
+from ottla.coordinators.share.records import SharePartition
+from ottla.coordinators.share.state_batches import StateBatch, merge, merged
+from ottla.metadata.configs import BrokerValues
+from ottla.protocol import errors
+from ottla.protocol.messages.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue
+from ottla.protocol.messages.share_update_record import ShareUpdateKey, ShareUpdateValue
+
+UNKNOWN: Final = -1
+"""A start offset or a count that nobody has said."""
+
+
+@lru_cache(maxsize=20_000)
+def share_key(group_id: str, topic_id: bytes, partition: int) -> str:
+    """The key that a share partition's coordinator is found by, as Kafka writes it."""
+    return f"{group_id}:{base64.urlsafe_b64encode(topic_id).rstrip(b'=').decode()}:{partition}"
+
+
+class ShareSettings(NamedTuple):
+    """The broker configs that the share coordinator obeys; times in ms."""
+
+    updates_per_snapshot: int = 500
+    cold_snapshot_ms: Millis = 300_000
+    prune_ms: Millis = 300_000
+
+    @classmethod
+    def of(cls, values: BrokerValues) -> "ShareSettings":
+        """From the configs under Kafka's names."""
+        return cls(
+            updates_per_snapshot=values.integer("share.coordinator.snapshot.update.records.per.snapshot"),
+            cold_snapshot_ms=values.integer("share.coordinator.cold.partition.snapshot.interval.ms"),
+            prune_ms=values.integer("share.coordinator.state.topic.prune.interval.ms"),
+        )
+
+
+# Requests and answers.
+
+
+class InitializeState(NamedTuple):
+    """The group begins at `start_offset` (inclusive); -1 where share.auto.offset.reset is to say it."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+    state_epoch: int
+    start_offset: int
+
+
+class ReadState(NamedTuple):
+    """The leader of a data partition wants to know where the group stands."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+
+
+class WriteState(NamedTuple):
+    """What changed; `start_offset` and `delivery_complete_count` -1 for what did not."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: list[StateBatch]
+
+
+class DeleteState(NamedTuple):
+    """The group, or the topic, is gone."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+
+class SummarizeState(NamedTuple):
+    """Where does the group stand?"""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+
+class StateOutcome(NamedTuple):
+    """How it went."""
+
+    error_code: int = errors.NONE
+    error_message: str | None = None
+
+
+class StateRead(NamedTuple):
+    """A share partition's state; `start_offset` is inclusive, -1 where share.auto.offset.reset is to say it."""
+
+    error_code: int
+    error_message: str | None
+    state_epoch: int = 0
+    start_offset: int = 0
+    delivery_complete_count: int = UNKNOWN
+    batches: list[StateBatch] = []  # noqa: RUF012  a tuple's default, which nobody changes
+
+
+class StateSummary(NamedTuple):
+    """A share partition's state without batches; offset and count are -1 for one that is not initialised."""
+
+    error_code: int
+    error_message: str | None
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = 0
+    delivery_complete_count: int = UNKNOWN
+
+
+class StateReset(NamedTuple):
+    """A share partition begins anew or is gone, for whoever holds its state: a message of the runtime's."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+
+class Prune(NamedTuple):
+    """Nothing below `offset` (exclusive) of the partition's log is needed any more: a message of the runtime's."""
+
+    offset: int
+
+
+class TopicIdsDeleted(NamedTuple):
+    """Topics went."""
+
+    topic_ids: frozenset[bytes]
+
+
+# The state.
+
+
+class SharePartitionState:
+    """One share partition, as its last snapshot and the updates since say."""
+
+    __slots__ = (
+        "batches",
+        "created",
+        "delivery_complete_count",
+        "fencing_epoch",
+        "leader_epoch",
+        "snapshot_at",
+        "snapshot_epoch",
+        "start_offset",
+        "state_epoch",
+        "updates",
+        "written",
+    )
+
+    def __init__(self) -> None:
+        self.snapshot_epoch = 0
+        self.state_epoch = 0
+        self.leader_epoch = 0
+        self.fencing_epoch = 0
+        """The highest leader epoch that ever was: a fresh state begins at 0 again, and old leaders stay out."""
+        self.start_offset = UNKNOWN
+        self.delivery_complete_count = UNKNOWN
+        self.batches: list[StateBatch] = []
+        self.updates = 0
+        """How many there are since the snapshot."""
+        self.snapshot_at = 0
+        """The offset of the snapshot in the coordinator's log."""
+        self.created = 0
+        self.written = 0
+        """When the state was as it is in the snapshot, and when the snapshot was written: ms since the epoch."""
+
+    def restore(self, value: ShareSnapshotValue, offset: int) -> None:
+        """The state is that of a snapshot at `offset`."""
+        self.snapshot_epoch = value.snapshot_epoch
+        self.state_epoch = value.state_epoch
+        self.leader_epoch = value.leader_epoch
+        self.fencing_epoch = max(self.fencing_epoch, value.leader_epoch)
+        self.start_offset = value.start_offset
+        self.delivery_complete_count = value.delivery_complete_count
+        self.batches = [
+            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+            for each in value.state_batches
+        ]
+        self.updates = 0
+        self.snapshot_at = offset
+        self.created, self.written = value.create_timestamp, value.write_timestamp
+
+    def update(self, value: ShareUpdateValue) -> None:
+        """Take in what a write brought."""
+        self.leader_epoch = value.leader_epoch
+        self.fencing_epoch = max(self.fencing_epoch, value.leader_epoch)
+        self.start_offset, self.delivery_complete_count = self.moved(value.start_offset, value.delivery_complete_count)
+        coming = [
+            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+            for each in value.state_batches
+        ]
+        merge(self.batches, coming, self.start_offset)
+        self.updates += 1
+
+    def moved(self, start_offset: int, delivery_complete_count: int) -> tuple[int, int]:
+        """Start offset and count after a write that says these. The offset never goes back; a count belongs to its offset."""
+        if start_offset > self.start_offset:
+            return start_offset, delivery_complete_count
+        if start_offset in (UNKNOWN, self.start_offset):
+            return self.start_offset, max(self.delivery_complete_count, delivery_complete_count)
+        return self.start_offset, self.delivery_complete_count
+
+
+class ShareStates:
+    """The share partitions of one partition of __share_group_state; `states` is changed by replay alone.
+
+    cluster  which topics there are
+    offset   where in the log the record is that is replayed next: the runtime says it
+    """
+
+    __slots__ = ("cluster", "offset", "settings", "states")
+
+    def __init__(self, settings: ShareSettings, cluster: Cluster) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.offset = 0
+        self.states: dict[SharePartition, SharePartitionState] = {}
+
+    def replay(self, record: Record) -> None:
+        """Take in a record."""
+        key, value = record.key, record.value
+        assert isinstance(key, (ShareSnapshotKey, ShareUpdateKey))
+        where = key.group_id, key.topic_id, key.partition
+        if value is None:
+            self.states.pop(where, None)
+            return
+        state = self.states.get(where)
+        if state is None:
+            state = self.states[where] = SharePartitionState()
+            state.snapshot_at = self.offset
+        if isinstance(value, ShareSnapshotValue):
+            state.restore(value, self.offset)
+        else:
+            assert isinstance(value, ShareUpdateValue)
+            state.update(value)
+
+    def replay_pending(self, record: Record, producer_id: int) -> None:  # noqa: ARG002
+        """No transaction writes into this topic; what somebody put there counts as it is."""
+        self.replay(record)
+
+    def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        """Nothing waits for a marker here."""
+
+    def hosts(self, topic_id: bytes, partition: int) -> bool:
+        """Whether there is such a partition."""
+        topic = self.cluster.image.topics_by_id.get(topic_id)
+        return topic is not None and partition < len(topic.partitions)
+
+
+# Operations. The checks stand in Kafka's order.
+
+_NO_SUCH_PARTITION: Final = errors.error(errors.UNKNOWN_TOPIC_OR_PARTITION).message
+_NEGATIVE: Final = "The {} cannot be a negative number."
+_UNINITIALIZED: Final = "{} operation on uninitialized share partition not allowed."
+
+
+def _refusal(code: int, message: str | None = None) -> tuple[int, str]:
+    return code, errors.error(code).message if message is None else message
+
+
+def _negative(partition: int, state_epoch: int, leader_epoch: int) -> tuple[int, str] | None:
+    for name, value in (("partition id", partition), ("state epoch", state_epoch), ("leader epoch", leader_epoch)):
+        if value < 0:
+            return _refusal(errors.INVALID_REQUEST, _NEGATIVE.format(name))
+    return None
+
+
+def _refuse_to(verb: str, code: int) -> StateOutcome:
+    return StateOutcome(code, f"Unable to {verb} share group state: {errors.error(code).message}")
+
+
+@operation(lambda request, code: _refuse_to("initialize", code))
+def initialize_state(states: ShareStates, request: InitializeState, now: Millis) -> Result:
+    """Begin anew, at a start offset."""
+    where = request.group_id, request.topic_id, request.partition
+    state = states.states.get(where)
+    refused = _negative(request.partition, request.state_epoch, 0)
+    if refused is None and state is not None and state.state_epoch > request.state_epoch:
+        refused = _refusal(errors.FENCED_STATE_EPOCH)
+    if refused is None and not states.hosts(request.topic_id, request.partition):
+        refused = _refusal(errors.UNKNOWN_TOPIC_OR_PARTITION)
+    if refused is not None:
+        return Result(answers=[(request, StateOutcome(*refused))])
+    record = records.snapshot(
+        where,
+        snapshot_epoch=0 if state is None else state.snapshot_epoch + 1,
+        state_epoch=request.state_epoch,
+        leader_epoch=0,
+        start_offset=request.start_offset,
+        delivery_complete_count=0,
+        batches=(),
+        created=now,
+        now=now,
+    )
+    return Result([record], [(request, StateOutcome())], outgoing=[StateReset(*where)])
+
+
+@operation(lambda request, code: StateRead(*_refuse_to("read", code)))
+def read_state(states: ShareStates, request: ReadState, now: Millis) -> Result:
+    """All of a share partition's state. Who reads it with the highest leader epoch so far is its leader from now on."""
+    where = request.group_id, request.topic_id, request.partition
+    state = states.states.get(where)
+    refused = _negative(request.partition, 0, request.leader_epoch)
+    if refused is None and state is None:
+        refused = _refusal(errors.INVALID_REQUEST, _UNINITIALIZED.format("Read"))
+    if refused is None and state is not None and state.fencing_epoch > request.leader_epoch:
+        refused = _refusal(errors.FENCED_LEADER_EPOCH)
+    if refused is None and not states.hosts(request.topic_id, request.partition):
+        refused = _refusal(errors.UNKNOWN_TOPIC_OR_PARTITION)
+    if refused is not None or state is None:
+        return Result(answers=[(request, StateRead(*(refused or _refusal(errors.INVALID_REQUEST))))])
+    answer = StateRead(
+        errors.NONE,
+        None,
+        state.state_epoch,
+        state.start_offset,
+        state.delivery_complete_count,
+        list(state.batches),
+    )
+    if state.fencing_epoch == request.leader_epoch:
+        return Result(answers=[(request, answer)])
+    written = WriteState(
+        *where, state.state_epoch, request.leader_epoch, state.start_offset, state.delivery_complete_count, []
+    )
+    return Result([_record_of(states, state, written, now)], [(request, answer)])
+
+
+@operation(lambda request, code: _refuse_to("write", code))
+def write_state(states: ShareStates, request: WriteState, now: Millis) -> Result:
+    """Take in what changed. The answer means that the log has it."""
+    where = request.group_id, request.topic_id, request.partition
+    state = states.states.get(where)
+    refused = _negative(request.partition, request.state_epoch, request.leader_epoch)
+    if refused is None and state is None:
+        refused = _refusal(errors.INVALID_REQUEST, _UNINITIALIZED.format("Write"))
+    if refused is None and state is not None:
+        if state.fencing_epoch > request.leader_epoch:
+            refused = _refusal(errors.FENCED_LEADER_EPOCH)
+        elif state.state_epoch > request.state_epoch:
+            refused = _refusal(errors.FENCED_STATE_EPOCH)
+    if refused is None and not states.hosts(request.topic_id, request.partition):
+        refused = _refusal(errors.UNKNOWN_TOPIC_OR_PARTITION)
+    if refused is None and any(each.first_offset > each.last_offset for each in request.batches):
+        refused = _refusal(errors.INVALID_REQUEST, "A state batch cannot end before it begins.")
+    if refused is not None or state is None:
+        return Result(answers=[(request, StateOutcome(*(refused or _refusal(errors.INVALID_REQUEST))))])
+    return Result([_record_of(states, state, request, now)], [(request, StateOutcome())])
+
+
+def _record_of(states: ShareStates, state: SharePartitionState, written: WriteState, now: Millis) -> Record:
+    """The record of a write: an update, or a snapshot when there were many updates, or when the state epoch is a new one,
+    which an update has no field for."""
+    where = written.group_id, written.topic_id, written.partition
+    start_offset, complete = state.moved(written.start_offset, written.delivery_complete_count)
+    if state.updates < states.settings.updates_per_snapshot and written.state_epoch == state.state_epoch:
+        return records.update(
+            where,
+            snapshot_epoch=state.snapshot_epoch,
+            leader_epoch=written.leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=complete,
+            batches=merged(written.batches, start_offset),
+        )
+    batches = list(state.batches)
+    merge(batches, written.batches, start_offset)
+    return records.snapshot(
+        where,
+        snapshot_epoch=state.snapshot_epoch + 1,
+        state_epoch=written.state_epoch,
+        leader_epoch=written.leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=complete,
+        batches=batches,
+        created=now,
+        now=now,
+    )
+
+
+@operation(lambda request, code: _refuse_to("delete", code))
+def delete_state(states: ShareStates, request: DeleteState, now: Millis) -> Result:
+    """Forget a share partition; one that is not known is as good as forgotten."""
+    where = request.group_id, request.topic_id, request.partition
+    refused = _negative(request.partition, 0, 0)
+    if refused is None and not states.hosts(request.topic_id, request.partition):
+        refused = _refusal(errors.UNKNOWN_TOPIC_OR_PARTITION)
+    if refused is not None:
+        return Result(answers=[(request, StateOutcome(*refused))])
+    if where not in states.states:
+        return Result(answers=[(request, StateOutcome())])
+    return Result([records.tombstone(where)], [(request, StateOutcome())], outgoing=[StateReset(*where)])
+
+
+def _refuse_summary(request: SummarizeState, code: int) -> StateSummary:
+    return StateSummary(code, f"Unable to read share group state summary: {errors.error(code).message}")
+
+
+@operation(_refuse_summary)
+def summarize_state(states: ShareStates, request: SummarizeState, now: Millis) -> Result:
+    """Where a group stands in a partition."""
+    refused = _negative(request.partition, 0, 0)
+    if refused is None and not states.hosts(request.topic_id, request.partition):
+        refused = _refusal(errors.UNKNOWN_TOPIC_OR_PARTITION)
+    if refused is not None:
+        return Result(answers=[(request, StateSummary(*refused))])
+    state = states.states.get((request.group_id, request.topic_id, request.partition))
+    if state is None:
+        answer = StateSummary(errors.NONE, None, start_offset=UNKNOWN)
+    else:
+        answer = StateSummary(
+            errors.NONE,
+            None,
+            state.state_epoch,
+            state.leader_epoch,
+            state.start_offset,
+            state.delivery_complete_count,
+        )
+    return Result(answers=[(request, answer)])
+
+
+@operation(lambda request, code: code)
+def forget_topic_ids(states: ShareStates, request: TopicIdsDeleted, now: Millis) -> Result:
+    """Topics were deleted: so is what groups read of them. The answer is an error code."""
+    gone = [where for where in states.states if where[1] in request.topic_ids]
+    return Result(
+        [records.tombstone(where) for where in gone],
+        [(request, errors.NONE)],
+        outgoing=[StateReset(*where) for where in gone],
+    )
+
+
+# Timers.
+
+
+def snapshot_cold(states: ShareStates, now: Millis) -> Result:
+    """Write snapshots of share partitions that have had none for long, unless all are as quiet: then nothing is won by it."""
+    timer = Timer(snapshot_cold, (), states.settings.cold_snapshot_ms)
+    if all(state.created != state.written for state in states.states.values()):
+        return Result(timers=[timer])
+    cold = [
+        records.snapshot(
+            where,
+            snapshot_epoch=state.snapshot_epoch + 1,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+            batches=state.batches,
+            created=state.created,
+            now=now,
+        )
+        for where, state in states.states.items()
+        if now - state.written >= states.settings.cold_snapshot_ms
+    ]
+    return Result(cold, timers=[timer], refused=lambda states, code, now: Result(timers=[timer]))
+
+
+def prune(states: ShareStates, now: Millis) -> Result:
+    """Say from where on the log is needed: from the oldest snapshot that is some share partition's newest."""
+    needed = min((state.snapshot_at for state in states.states.values()), default=states.offset)
+    return Result(timers=[Timer(prune, (), states.settings.prune_ms)], outgoing=[Prune(needed)])

@@ -1,0 +1,91 @@
+"""Ranges of offsets with their delivery states, as the share coordinator keeps them for a share partition.
+
+A list of batches is sorted, no two of them overlap, and neighbours that say the same are one:
+
+    kept        0........9 2/1        15...20 0/1
+    comes              7.........16 0/2
+    then        0....6 2/1   7...........16 0/2  17..20 0/1      state/count
+
+Where two batches speak of one offset, the higher delivery count wins, and of equal counts the higher state: a record is never
+delivered again because an older write came late (Kafka: PersisterStateBatchCombiner).
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class StateBatch(NamedTuple):
+    """Offsets `first_offset` to `last_offset`, both inclusive, in one state.
+
+    delivery_state  0 available, 2 acknowledged, 3 archiving, 4 archived, as they are persisted
+    delivery_count  how often the records were handed out
+    """
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Who wins an offset."""
+        return self.delivery_count, self.delivery_state
+
+
+def merge(batches: list[StateBatch], coming: Iterable[StateBatch], start_offset: int) -> None:
+    """Take `coming`, in any order, into the sorted `batches`, and cut what lies below `start_offset`; -1 cuts nothing."""
+    for batch in coming:
+        if batch.last_offset >= start_offset:
+            _take(batches, batch)
+    _cut(batches, start_offset)
+
+
+def merged(coming: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    """The list that `coming` make by themselves."""
+    batches: list[StateBatch] = []
+    merge(batches, coming, start_offset)
+    return batches
+
+
+def _take(batches: list[StateBatch], batch: StateBatch) -> None:
+    """Put one batch in. Only its neighbours are looked at: a window of thousands of batches costs two searches."""
+    first = bisect_left(batches, batch.first_offset - 1, key=lambda each: each.last_offset)
+    end = bisect_left(batches, batch.last_offset + 2, lo=first, key=lambda each: each.first_offset)
+    pieces: list[StateBatch] = []
+    reached = batch.first_offset
+    for kept in batches[first:end]:
+        if kept.rank >= batch.rank:
+            if reached < kept.first_offset:
+                _join(pieces, batch._replace(first_offset=reached, last_offset=kept.first_offset - 1))
+            _join(pieces, kept)
+        else:
+            if kept.first_offset < batch.first_offset:
+                _join(pieces, kept._replace(last_offset=min(kept.last_offset, batch.first_offset - 1)))
+            if kept.last_offset > batch.last_offset:
+                if reached <= batch.last_offset:
+                    _join(pieces, batch._replace(first_offset=reached))
+                    reached = batch.last_offset + 1
+                _join(pieces, kept._replace(first_offset=max(kept.first_offset, batch.last_offset + 1)))
+            continue
+        reached = max(reached, kept.last_offset + 1)
+    if reached <= batch.last_offset:
+        _join(pieces, batch._replace(first_offset=reached))
+    batches[first:end] = pieces
+
+
+def _join(pieces: list[StateBatch], batch: StateBatch) -> None:
+    """Append, as part of the last piece if both say the same."""
+    if pieces and pieces[-1].last_offset + 1 == batch.first_offset and pieces[-1].rank == batch.rank:
+        pieces[-1] = pieces[-1]._replace(last_offset=batch.last_offset)
+    else:
+        pieces.append(batch)
+
+
+def _cut(batches: list[StateBatch], start_offset: int) -> None:
+    """Drop everything below `start_offset`."""
+    gone = bisect_left(batches, start_offset, key=lambda each: each.last_offset)
+    if gone:
+        del batches[:gone]
+    if batches and batches[0].first_offset < start_offset:
+        batches[0] = batches[0]._replace(first_offset=start_offset)
