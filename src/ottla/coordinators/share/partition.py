@@ -1,0 +1,175 @@
+"""A share partition: a partition of a topic as a share group reads it.
+
+Its state is a window (`window.py`) that moves along the log. Four things happen to it:
+
+    acquire       a member is given records, whose locks end at a deadline        nothing is written
+    acknowledge   a member says what became of them                               written, then answered
+    release       a member is gone: what it had is free                           written
+    expire        locks end: what they held is free                               free at once, and written
+
+What is written goes to the share coordinator as states of ranges of offsets. A change is made at once, and nobody else may
+touch its records; `settle` says later whether it was written, and takes it back if not. What was acquired and not acknowledged
+when a broker dies is free when the next one reads the state: no record is lost, but its delivery does not count.
+
+Time is an argument, in ms of one clock. Nothing here knows a log, a socket or a coordinator. Source: KIP-932.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.coordinators.share.acknowledgement import Acknowledgement, Refused, Rules, acknowledge, release
+from ottla.coordinators.share.acquisition import Acquired, Acquisition, LogBatch, Wish
+from ottla.coordinators.share.state_batches import StateBatch
+from ottla.coordinators.share.window import (
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    Batch,
+    Change,
+    DeadLetters,
+    Span,
+    Window,
+)
+
+NEVER: Final = (1 << 63) - 1
+UNINITIALIZED: Final = -1
+"""The start offset of a share partition for which share.auto.offset.reset decides."""
+
+
+class SharePartition:
+    """One share partition, with the state that the share coordinator had of it.
+
+    start_offset  where it begins
+    batches       states of what is behind it, by offset; what lies between them was acquired by nobody who told
+    """
+
+    __slots__ = ("window",)
+
+    def __init__(self, start_offset: int, batches: Sequence[StateBatch] = ()) -> None:
+        self.window = window = Window(start_offset)
+        for first, last, state, delivery_count in batches:
+            first = max(first, window.end_offset)
+            if last < first:
+                continue
+            if first > window.end_offset:
+                self._add(window.end_offset, first - 1, AVAILABLE, 0)
+            self._add(first, last, state, delivery_count)
+        window.advance()
+
+    def _add(self, first: int, last: int, state: int, delivery_count: int) -> None:
+        self.window.add(Span(first, last, state, delivery_count, "", 0, Batch(last - first + 1)))
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is not done with."""
+        return self.window.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The first offset (exclusive end) that nobody was ever given."""
+        return self.window.end_offset
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """How many offsets from the start offset on are done with (KIP-1226)."""
+        return self.window.done
+
+    def next_offset(self, rules: Rules) -> int | None:
+        """Where the next member is to read, None when the window is full."""
+        offset = self.window.next_free()
+        if offset == self.window.end_offset and len(self.window) >= rules.max_locks:
+            return None
+        return offset
+
+    def enough(self, offset: int, max_records: int) -> int:
+        """The last offset that a member needs to see, who reads from `offset` and wants `max_records`."""
+        window = self.window
+        left = max_records
+        for span in window.overlapping(offset, window.end_offset):
+            if span.is_free:
+                left -= len(span)
+                if left <= 0:
+                    return span.last + left
+        return window.end_offset + left - 1
+
+    def acquire(
+        self, member: str, offset: int, batches: Sequence[LogBatch], wish: Wish, rules: Rules, now: int
+    ) -> list[Acquired]:
+        """Give a member what `batches`, read from `offset` on, hold for it."""
+        if not batches or wish.max_records <= 0:
+            return []
+        deadline = now + rules.lock_ms
+        acquisition = Acquisition(self.window, member, wish, deadline, rules.max_locks, rules.delivery_limit)
+        return acquisition.take(offset, batches)
+
+    def nothing_below(self, offset: int) -> None:
+        """The log begins at `offset`."""
+        if offset > self.window.start_offset:
+            self.window.begin_at(offset)
+
+    def nothing_between(self, offset: int, end: int) -> None:
+        """The log holds nothing from `offset` to `end` (exclusive) any more: what is free of it is done with."""
+        window = self.window
+        for span in list(window.overlapping(offset, end - 1)):
+            if span.is_free:
+                window.turn(window.cut(span, offset, end - 1), ARCHIVED)
+        window.advance()
+
+    def acknowledge(self, member: str, batches: Sequence[Acknowledgement], rules: Rules, now: int) -> Change | Refused:
+        """What a member says of its records: a change to be written, or why none of it is done."""
+        change = Change()
+        refused = acknowledge(self.window, member, batches, rules, now, change)
+        if refused is None:
+            return change
+        self.window.settle(change, written=False)
+        return refused
+
+    def release(self, member: str, rules: Rules) -> Change:
+        """A member is gone: a change that makes free what it has."""
+        window = self.window
+        change = Change()
+        for span in window.spans:
+            if span.state == ACQUIRED and span.member == member and span.change is None:
+                window.begin(span, change, release(span, rules, change))
+        return change
+
+    def expire(self, rules: Rules, now: int) -> Change:
+        """Locks that have ended by `now`: their records are free at once, whatever becomes of the change that says so."""
+        window = self.window
+        change = Change()
+        for span in window.spans:
+            if span.state == ACQUIRED and span.deadline <= now and span.change is None:
+                window.turn(span, release(span, rules, change))
+        return change
+
+    def next_deadline(self) -> int:
+        """When the next lock ends, NEVER when there is none."""
+        return min((span.deadline for span in self.window.spans if span.state == ACQUIRED), default=NEVER)
+
+    def buried(self, first: int, last: int) -> Change:
+        """Records are with the dead letters, or cannot be: they are archived, and a change says so."""
+        window = self.window
+        change = Change()
+        for span in list(window.overlapping(first, last)):
+            if span.state == ARCHIVING and span.change is None:
+                span = window.cut(span, first, last)
+                window.turn(span, ARCHIVED)
+                change.write(span, ARCHIVED)
+        return change
+
+    def unburied(self) -> list[DeadLetters]:
+        """What was on its way to the dead letters when the state was read."""
+        return [
+            DeadLetters(span.first, span.last, span.delivery_count, None)
+            for span in self.window.spans
+            if span.state == ARCHIVING
+        ]
+
+    def settle(self, change: Change, *, written: bool) -> list[DeadLetters]:
+        """A change was written, or will not be: then its records are as they were, but for locks that have ended. Returns what
+        is now to go to the dead letters.
+        """
+        self.window.settle(change, written=written)
+        self.window.advance()
+        return change.dead if written or not change.holds else []
