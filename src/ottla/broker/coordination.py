@@ -6,18 +6,21 @@ million committed offsets do not stop the broker; until then its requests answer
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from ottla.broker.markers import MarkerWriter
 from ottla.broker.partition_log import PartitionLog
+from ottla.broker.share_state import Place, ShareStateKeeper
 from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.coordinator import group_coordinator
+from ottla.coordinators.groups.share_heartbeat import Initialized, InitializeShares, initialized
+from ottla.coordinators.groups.share_offsets import ShareTopicsDeleted, forget_share_topics
 from ottla.coordinators.offsets import TopicsDeleted, forget_topics
 from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.share.coordinator import share_coordinator
-from ottla.coordinators.share.state import Prune, StateReset, TopicIdsDeleted, forget_topic_ids
+from ottla.coordinators.share.state import Prune, StateOutcome, StateReset, TopicIdsDeleted, forget_topic_ids
 from ottla.coordinators.transactions.coordinator import transaction_coordinator
 from ottla.coordinators.transactions.ending import completed
 from ottla.coordinators.transactions.state import Markers
@@ -25,7 +28,7 @@ from ottla.environment import Cancellable, Clock, Random, Timers
 from ottla.log.log import StorageError
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Delta, Image, TopicImage
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE
 from ottla.protocol.wire import PeerError
 from ottla.replication.replicas import Replicas
@@ -41,6 +44,7 @@ class Coordination:
     groups        the group coordinator: `groups.run(group_id, operation, request)`
     transactions  the transaction coordinator: `transactions.run(transactional_id, operation, request)`
     shares        the share coordinator: `shares.run(share_key(group_id, topic_id, partition), operation, request)`
+    share_states  the group coordinator's way to the share coordinator
     share_resets  called when a share partition's state is another one than it was, or gone
     """
 
@@ -54,6 +58,7 @@ class Coordination:
         replicas: Replicas,
         transaction_version: Callable[[], int],
         new_producer_id: Callable[[], int],
+        provide_topic: Callable[[str], object],
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -65,12 +70,13 @@ class Coordination:
         self._to_load: deque[tuple[str, int]] = deque()
         self._loading: Cancellable | None = None
         self._cluster = Cluster(node_id)
-        self.groups = group_coordinator(values, clock, random, self._cluster, self._ring_at)
+        self.groups = group_coordinator(values, clock, random, self._cluster, self._ring_at, self._heed_groups)
         self.markers = MarkerWriter(replicas, self.groups, clock, timers)
         self.transactions = transaction_coordinator(
             values, clock, transaction_version, new_producer_id, self._write_markers, self._ring_at
         )
         self.shares = share_coordinator(values, clock, self._cluster, self._heed_shares, self._ring_at)
+        self.share_states = ShareStateKeeper(self.shares, timers, partial(provide_topic, SHARE_STATE_TOPIC))
         self.share_resets: list[Callable[[StateReset], None]] = []
         self._runtimes: dict[str, Runtime[Any]] = {
             OFFSETS_TOPIC: self.groups,
@@ -98,6 +104,8 @@ class Coordination:
         for index in self.groups.active_partitions() if gone else ():
             self.groups.run_on(index, forget_topics, TopicsDeleted(gone))
         gone_ids = frozenset(topic.id for topic in delta.deleted)
+        for index in self.groups.active_partitions() if gone_ids else ():
+            self.groups.run_on(index, forget_share_topics, ShareTopicsDeleted(gone_ids))
         for index in self.shares.active_partitions() if gone_ids else ():
             self.shares.run_on(index, forget_topic_ids, TopicIdsDeleted(gone_ids))
         for topic in delta.changed:
@@ -125,6 +133,32 @@ class Coordination:
             return self.transactions.run_on(partition, completed, markers)
 
         self.markers.write(markers, log.leader_epoch, complete)
+
+    def _heed_groups(self, partition: int, message: InitializeShares) -> None:  # noqa: ARG002
+        """A share group wants a state for partitions. Its member is answered first."""
+        self._timers.call_later(0, partial(self._initialize_shares, message))
+
+    def _initialize_shares(self, message: InitializeShares) -> None:
+        offsets = {
+            (topic_id, index): offset
+            for topic_id, partitions in message.start_offsets.items()
+            for index, offset in partitions.items()
+        }
+        after(
+            self.share_states.initialize(message.group_id, message.state_epoch, offsets),
+            partial(self.settle_shares, message.group_id),
+        )
+
+    def settle_shares(self, group_id: str, outcomes: Mapping[Place, StateOutcome]) -> Answer[int]:
+        """Tell a share group of which partitions there is a state now. The answer is an error code."""
+        done: dict[bytes, tuple[str, frozenset[int]]] = {}
+        failed: dict[bytes, tuple[str, frozenset[int]]] = {}
+        for (topic_id, index), outcome in outcomes.items():
+            topic = self._cluster.image.topics_by_id.get(topic_id)
+            name = "" if topic is None else topic.name
+            found = done if outcome.error_code == NONE else failed
+            found[topic_id] = name, (found[topic_id][1] if topic_id in found else frozenset()) | {index}
+        return self.groups.run(group_id, initialized, Initialized(group_id, done, failed))
 
     def _heed_shares(self, partition: int, message: Any) -> None:
         """What the share coordinator has others do."""

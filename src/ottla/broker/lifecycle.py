@@ -106,6 +106,7 @@ class Broker:
         """The coordinators, imported and loaded when they are first needed: a broker without groups starts without them."""
         if self._coordination is None:
             from ottla.broker.coordination import Coordination
+            from ottla.broker.handlers.find_coordinator import provide_internal_topic
 
             self._coordination = Coordination(
                 self.node_id,
@@ -116,6 +117,7 @@ class Broker:
                 self.replicas,
                 lambda: feature_level(self.image.features, "transaction.version"),
                 self.new_producer_id,
+                lambda name: provide_internal_topic(name, self),
             )
             self._coordination.load(self.image)
             self.controller.subscribe(self._coordination.apply)

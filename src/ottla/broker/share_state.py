@@ -1,15 +1,29 @@
-"""Requests about share partitions, handed to the share coordinator one by one and answered together (APIs 83 to 87).
+"""The way to the share coordinator: for other brokers' requests (APIs 83 to 87), and for the group coordinator of this one.
 
-An empty group id, no topics, or any topic without partitions: an empty answer. A partition that is named twice is asked about
-twice and answered once, last word first.
+A group coordinator waits a while for a share coordinator that is not there yet, since its topic is made when it is first
+asked for, and read when the broker starts.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.coordinators.runtime import Operation, gather
-from ottla.coordinators.share.state import share_key
-from ottla.protocol.answer import Answer
+from ottla.coordinators.share.coordinator import ShareCoordinator
+from ottla.coordinators.share.state import (
+    DeleteState,
+    InitializeState,
+    StateOutcome,
+    StateSummary,
+    SummarizeState,
+    delete_state,
+    initialize_state,
+    share_key,
+    summarize_state,
+)
+from ottla.environment import Timers
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
@@ -28,7 +42,11 @@ def ask_each(
     combine: Callable[[dict[bytes, list[tuple[int, R]]]], W],
 ) -> Answer[W]:
     """Run `operation` with `question(topic id, partition's data)` for each partition; `combine` makes the response of
-    (partition, answer) by topic id."""
+    (partition, answer) by topic id.
+
+    An empty group id, no topics, or any topic without partitions: an empty answer. A partition that is named twice is asked
+    about twice and answered once, with the last word.
+    """
     wanted = list(topics)
     if not group_id or not all(partitions for _, partitions in wanted):
         return combine({})
@@ -46,3 +64,67 @@ def ask_each(
         return combine(by_topic)
 
     return gather(answers, combined)
+
+
+_PASSING: Final = (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS)
+_PATIENCE: Final = 50
+_PAUSE_MS: Final = 100
+
+Place = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class ShareStateKeeper:
+    """What the group coordinator asks of the share coordinator: all of it about one group, many partitions at once.
+
+    provide_topic  makes __share_group_state if it is not there
+    """
+
+    def __init__(self, coordinator: ShareCoordinator, timers: Timers, provide_topic: Callable[[], object]) -> None:
+        self._coordinator = coordinator
+        self._timers = timers
+        self._provide_topic = provide_topic
+
+    def initialize(
+        self, group_id: str, state_epoch: int, start_offsets: Mapping[Place, int]
+    ) -> Answer[dict[Place, StateOutcome]]:
+        """Begin a state in each of these partitions; what was known of them is gone."""
+        requests = [InitializeState(group_id, *place, state_epoch, offset) for place, offset in start_offsets.items()]
+        return self._ask(initialize_state, requests)
+
+    def delete(self, group_id: str, places: Iterable[Place]) -> Answer[dict[Place, StateOutcome]]:
+        """Forget these partitions."""
+        return self._ask(delete_state, [DeleteState(group_id, *place) for place in places])
+
+    def summarize(self, group_id: str, places: Iterable[Place]) -> Answer[dict[Place, StateSummary]]:
+        """Where the group stands in these partitions."""
+        return self._ask(summarize_state, [SummarizeState(group_id, *place) for place in places])
+
+    def _ask(self, operation: Operation[Any, Any], requests: Sequence[Any]) -> Answer[dict[Place, Any]]:
+        if requests:
+            self._provide_topic()
+
+        def combined(answers: list[Any]) -> dict[Place, Any]:
+            return {(each.topic_id, each.partition): answer for each, answer in zip(requests, answers, strict=True)}
+
+        return gather([self._patiently(operation, each, _PATIENCE) for each in requests], combined)
+
+    def _patiently(self, operation: Operation[Any, Any], request: Any, patience: int) -> Answer[Any]:
+        key = share_key(request.group_id, request.topic_id, request.partition)
+        answer = self._coordinator.run(key, operation, request)
+        whole: Pending[Any] = Pending()
+
+        def look(response: Any) -> None:
+            if response.error_code not in _PASSING or patience == 0:
+                whole.complete(response)
+            else:
+                again = partial(self._patiently, operation, request, patience - 1)
+                self._timers.call_later(_PAUSE_MS, lambda: whole.follow(again()))
+
+        if isinstance(answer, Pending):
+            answer.listen(look)
+        elif answer.error_code not in _PASSING or patience == 0:
+            return answer
+        else:
+            look(answer)
+        return whole

@@ -65,7 +65,10 @@ def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
     group_id = request.group_id
     group = groups.groups.get(group_id)
     consumer_group = None if group is not None else groups.consumer_groups.get(group_id)
-    code = _consumer_commit_error(consumer_group, request) if consumer_group else _commit_error(group, request)
+    if group is None and group_id in groups.share_groups:  # what those have read is not told by offsets
+        code = errors.GROUP_ID_NOT_FOUND
+    else:
+        code = _consumer_commit_error(consumer_group, request) if consumer_group else _commit_error(group, request)
     if code != errors.NONE:
         return Result(answers=((request, refuse_commit(request, code)),))
     records, response = _records_of(groups, request, now)
@@ -97,7 +100,9 @@ def commit_in_transaction(groups: Groups, commit: TransactionalCommit, now: Mill
     request = commit.request
     group = groups.groups.get(request.group_id)
     consumer_group = None if group is not None else groups.consumer_groups.get(request.group_id)
-    if consumer_group is not None:
+    if group is None and request.group_id in groups.share_groups:
+        code = errors.GROUP_ID_NOT_FOUND
+    elif consumer_group is not None:
         code = _transactional_consumer_commit_error(consumer_group, request)
     else:
         code = _transactional_commit_error(group, request)

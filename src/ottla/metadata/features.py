@@ -25,6 +25,8 @@ FEATURES: Final = (
     Feature("metadata.version", 7, 33, 33),
     # Consumer groups (KIP-848).
     Feature("group.version", 0, 1, 1),
+    # Share groups (KIP-932); 2 has dead letters (KIP-1191).
+    Feature("share.version", 0, 2, 2),
     # Transactions with an epoch of their own each (KIP-890); 1 lets records have tagged fields.
     Feature("transaction.version", 0, 2, 2),
 )

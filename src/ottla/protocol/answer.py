@@ -49,3 +49,13 @@ class Pending(Generic[R]):
 
 T = TypeVar("T")
 Answer: TypeAlias = T | Pending[T]
+U = TypeVar("U")
+
+
+def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]":
+    """What `follow` makes of `answer`, now or later: one question after the other."""
+    if not isinstance(answer, Pending):
+        return follow(answer)
+    whole = Pending[U]()
+    answer.listen(lambda response: whole.follow(follow(response)))
+    return whole

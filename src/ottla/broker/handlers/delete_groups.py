@@ -4,6 +4,7 @@ Behaviour
     a group with members     NON_EMPTY_GROUP
     unknown or empty id      GROUP_ID_NOT_FOUND
     one group twice          answered once
+    a share group            its state at the share coordinator goes first; if that fails, the group stays, with the error
 
 Versions
     1  throttled
@@ -13,9 +14,11 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
+from ottla.broker.handlers.delete_share_group_offsets import deleted_share_state
 from ottla.coordinators.groups import listing
+from ottla.coordinators.groups.share_offsets import Known, ShareGroupName, known_partitions
 from ottla.coordinators.runtime import gather
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -32,4 +35,16 @@ def delete_groups(request: DeleteGroupsRequest, broker: "Broker") -> Answer[Dele
         ]
         return DeleteGroupsResponse(results=results)
 
-    return gather([broker.groups.run(name, listing.delete, listing.GroupName(name)) for name in names], shaped)
+    return gather([_deleted(name, broker) for name in names], shaped)
+
+
+def _deleted(name: str, broker: "Broker") -> Answer[int]:
+    def delete() -> Answer[int]:
+        return broker.groups.run(name, listing.delete, listing.GroupName(name))
+
+    def delete_state_first(found: Known) -> Answer[int]:
+        if not found.is_share_group:
+            return delete()
+        return after(deleted_share_state(name, None, broker), lambda end: end.code or delete())
+
+    return after(broker.groups.run(name, known_partitions, ShareGroupName(name)), delete_state_first)

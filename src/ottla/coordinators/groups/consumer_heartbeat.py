@@ -165,7 +165,7 @@ def _group_of(groups: Groups, group_id: str, *, joins: bool) -> tuple[ConsumerGr
     if classic is not None and joins:
         upgrade = Upgrade(groups, classic)
         return upgrade.group, upgrade
-    if classic is not None:
+    if classic is not None or group_id in groups.share_groups:
         raise Refused(errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if not joins:
         raise Refused(errors.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
@@ -231,7 +231,7 @@ def _leave(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) 
     group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
     group = groups.consumer_groups.get(group_id)
     if group is None:
-        known = group_id in groups.groups
+        known = group_id in groups.groups or group_id in groups.share_groups
         text = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
         raise Refused(errors.GROUP_ID_NOT_FOUND, text)
     answer = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)

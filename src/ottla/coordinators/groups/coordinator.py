@@ -2,9 +2,9 @@
 # ruff: noqa: ARG001, ARG005 - `now` is part of the signature
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
-from ottla.coordinators.groups import consumer_timers
+from ottla.coordinators.groups import consumer_timers, share_heartbeat
 from ottla.coordinators.groups.classic import after_loading
 from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.records import decode_record
@@ -26,10 +26,13 @@ def group_coordinator(
     random: Random,
     cluster: Cluster,
     alarm: Callable[[Millis], None] = lambda deadline: None,
+    send: Callable[[int, Any], None] = lambda partition, message: None,
 ) -> GroupCoordinator:
     """A coordinator that obeys a broker's configs and has no partition yet; `alarm` as for `Runtime`.
 
     cluster  the metadata, which the caller keeps up to date
+    send     called with (partition, InitializeShares) for partitions that the share coordinator is to begin a state for;
+             whoever has asked it runs `share_heartbeat.initialized`
     """
     settings = GroupSettings.of(values)
     return Runtime(
@@ -40,6 +43,7 @@ def group_coordinator(
         clock=clock,
         alarm=alarm,
         commit_timeout_ms=values.integer("offsets.commit.timeout.ms"),
+        send=send,
     )
 
 
@@ -51,4 +55,6 @@ def loaded(groups: Groups, now: Millis) -> Result:
     for consumer_group in groups.consumer_groups.values():
         consumer_group.is_stale = True
         timers += consumer_timers.after_loading(groups, consumer_group)
+    for share_group in groups.share_groups.values():
+        timers += share_heartbeat.after_loading(groups, share_group)
     return Result(timers=timers)

@@ -3,14 +3,17 @@
 
 from collections.abc import Iterator
 
+from ottla.coordinators.groups import share_records
 from ottla.coordinators.groups.consumer_group import ConsumerGroup
 from ottla.coordinators.groups.consumer_member import ConsumerMember, Owned, Target
 from ottla.coordinators.groups.group import CONSUMER, ClassicGroup, State
 from ottla.coordinators.groups.records import group_tombstone
+from ottla.coordinators.groups.share_group import SHARE, ShareMember
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.offsets import all_offset_tombstones
 from ottla.coordinators.runtime import Millis, Result, operation
 from ottla.protocol import errors
+from ottla.protocol.messages import share_group_describe
 from ottla.protocol.messages.consumer_group_describe import (
     Assignment,
     Member,
@@ -21,6 +24,7 @@ from ottla.protocol.messages.consumer_group_describe import (
 )
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup
+from ottla.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
 
 CLASSIC = "classic"
 """The type of a classic group as ListGroups spells it (KIP-848)."""
@@ -43,12 +47,12 @@ def _refuse_describe(request: GroupName, code: int) -> DescribedGroup:
 def describe(groups: Groups, request: GroupName, now: Millis) -> Result:
     """The group's state and members; what they say of themselves, and have, only when it is stable.
 
-    An unknown group is Dead, with GROUP_ID_NOT_FOUND (which versions before 6 are not told); so is a consumer group, which
-    `describe_consumer` describes.
+    An unknown group is Dead, with GROUP_ID_NOT_FOUND (which versions before 6 are not told); so are groups of other types,
+    which `describe_consumer` and `describe_share` describe.
     """
     group = groups.get(request.group_id)
     if group is None:
-        is_other = request.group_id in groups.consumer_groups
+        is_other = request.group_id in groups.consumer_groups or request.group_id in groups.share_groups
         unknown = DescribedGroup(
             group_id=request.group_id,
             group_state="Dead",
@@ -91,7 +95,8 @@ def describe_consumer(groups: Groups, request: GroupName, now: Millis) -> Result
     group_id = request.group_id
     group = groups.consumer_groups.get(group_id)
     if group is None:
-        why = "is not a consumer group" if group_id in groups.groups else "not found"
+        is_other = group_id in groups.groups or group_id in groups.share_groups
+        why = "is not a consumer group" if is_other else "not found"
         unknown = DescribedConsumerGroup(
             group_id=group_id, error_code=errors.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} {why}."
         )
@@ -137,6 +142,54 @@ def _named(groups: Groups, partitions: Owned | Target) -> Assignment:
     )
 
 
+def _refuse_describe_share(request: GroupName, code: int) -> DescribedShareGroup:
+    return DescribedShareGroup(group_id=request.group_id, error_code=code, error_message=errors.error(code).message)
+
+
+@operation(_refuse_describe_share)
+def describe_share(groups: Groups, request: GroupName, now: Millis) -> Result:
+    """A share group with its epochs, and what each member has (KIP-932)."""
+    group_id = request.group_id
+    group = groups.share_groups.get(group_id)
+    if group is None:
+        is_other = group_id in groups.groups or group_id in groups.consumer_groups
+        why = "is not a share group" if is_other else "not found"
+        unknown = DescribedShareGroup(
+            group_id=group_id, error_code=errors.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} {why}."
+        )
+        return Result(answers=((request, unknown),))
+    described = DescribedShareGroup(
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name="simple",
+        members=[_described_share_member(groups, member) for member in group.members.values()],
+    )
+    return Result(answers=((request, described),))
+
+
+def _described_share_member(groups: Groups, member: ShareMember) -> share_group_describe.Member:
+    said, topics = member.description, groups.cluster.image.topics_by_id
+    return share_group_describe.Member(
+        member_id=member.member_id,
+        rack_id=said.rack_id,
+        member_epoch=member.epoch,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=sorted(said.topics),
+        assignment=share_group_describe.Assignment(
+            topic_partitions=[
+                share_group_describe.TopicPartitions(
+                    topic_id=topic_id, topic_name=topics[topic_id].name, partitions=sorted(numbers)
+                )
+                for topic_id, numbers in member.assigned.items()
+                if topic_id in topics
+            ]
+        ),
+    )
+
+
 def list_groups(groups: Groups, states: frozenset[str], types: frozenset[str]) -> Iterator[ListedGroup]:
     """The groups of a partition. `states` and `types` are names in lower case; empty means any."""
     if not types or CLASSIC in types:
@@ -155,12 +208,23 @@ def list_groups(groups: Groups, states: frozenset[str], types: frozenset[str]) -
                 yield ListedGroup(
                     group_id=consumer_group.group_id, protocol_type=CONSUMER, group_state=state, group_type=CONSUMER
                 )
+    if not types or SHARE in types:
+        for share_group in groups.share_groups.values():
+            state = share_group.state
+            if not states or state.lower() in states:
+                yield ListedGroup(
+                    group_id=share_group.group_id, protocol_type=SHARE, group_state=state, group_type=SHARE
+                )
 
 
 @operation(lambda request, code: code)
 def delete(groups: Groups, request: GroupName, now: Millis) -> Result:
     """Delete a group without members and all its offsets. Answers the error code."""
     group_id = request.group_id
+    if group_id in groups.share_groups:
+        empty = groups.share_groups[group_id].is_empty
+        answer = request, errors.NONE if empty else errors.NON_EMPTY_GROUP
+        return Result(share_records.group_tombstones(group_id) if empty else (), (answer,))
     group = groups.groups.get(group_id) or groups.consumer_groups.get(group_id)
     if group is None:
         return Result(answers=((request, errors.GROUP_ID_NOT_FOUND),))

@@ -1,12 +1,13 @@
 """Who serves a member: the group decides, not the request.
 
 A JoinGroup may come to a consumer group, and is served by it; to an empty one, which becomes a classic group again. The
-ConsumerGroupHeartbeat's way to a classic group is in consumer_heartbeat.py.
+ConsumerGroupHeartbeat's way to a classic group is in consumer_heartbeat.py. A share group takes none of these members.
 """
 
 from ottla.coordinators.groups import classic, consumer_classic
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Operation, Result
+from ottla.protocol import errors
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
@@ -15,6 +16,9 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 def _join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
     group = groups.consumer_groups.get(request.group_id)
+    if request.group_id in groups.share_groups:
+        refused = classic.join.refuse(request, errors.INCONSISTENT_GROUP_PROTOCOL)
+        return Result(answers=((request, refused),))
     if group is None:
         return classic.join(groups, request, now)
     if not group.is_empty:
@@ -24,6 +28,8 @@ def _join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
 
 def _sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
     group = groups.consumer_groups.get(request.group_id)
+    if request.group_id in groups.share_groups:
+        return Result(answers=((request, classic.sync.refuse(request, errors.INCONSISTENT_GROUP_PROTOCOL)),))
     if group is None:
         return classic.sync(groups, request, now)
     return consumer_classic.sync(groups, group, request, now)

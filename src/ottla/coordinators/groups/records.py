@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.coordinators.groups import consumer_records
+from ottla.coordinators.groups import consumer_records, share_records
 from ottla.coordinators.groups.group import ClassicGroup
 from ottla.coordinators.runtime import Record
 from ottla.protocol.codec import reader
@@ -25,6 +25,7 @@ _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     OffsetCommitKey.API: (OffsetCommitKey, OffsetCommitValue),
     GroupMetadataKey.API: (GroupMetadataKey, GroupMetadataValue),
     **consumer_records.MESSAGES,
+    **share_records.MESSAGES,
 }
 """Type of record -> key and value. Kafka reads the values of type 0 and type 1 alike."""
 

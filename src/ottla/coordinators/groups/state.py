@@ -6,12 +6,15 @@ from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.consumer_group import KEYS, ConsumerGroup
 from ottla.coordinators.groups.group import ClassicGroup
 from ottla.coordinators.groups.records import OffsetCommitValue
+from ottla.coordinators.groups.share_group import ShareGroup
+from ottla.coordinators.groups.share_records import KEYS as SHARE_KEYS
 from ottla.coordinators.runtime import Millis, Record
 from ottla.environment import Random
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol.messages.consumer_group_metadata_record import ConsumerGroupMetadataKey
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from ottla.protocol.messages.offset_commit_record import LegacyOffsetCommitKey, OffsetCommitKey
+from ottla.protocol.messages.share_group_metadata_record import ShareGroupMetadataKey
 
 
 class Bounded(NamedTuple):
@@ -24,6 +27,11 @@ class Bounded(NamedTuple):
     def held(self, value: int) -> int:
         """`value`, or the bound that it oversteps."""
         return min(max(value, self.lowest), self.highest)
+
+
+def _bounded(values: BrokerValues, name: str) -> Bounded:
+    """A config and its bounds, which are called alike."""
+    return Bounded(*(values.integer(name.format(each)) for each in ("", "min.", "max.")))
 
 
 class ConsumerSettings(NamedTuple):
@@ -43,20 +51,37 @@ class ConsumerSettings(NamedTuple):
     @classmethod
     def of(cls, values: BrokerValues) -> "ConsumerSettings":
         """The settings that a broker's configs say."""
-
-        def bounded(name: str) -> Bounded:
-            return Bounded(*(values.integer(f"group.consumer.{each}{name}") for each in ("", "min.", "max.")))
-
         policy = values.text("group.consumer.migration.policy")
         return cls(
-            session_timeout_ms=bounded("session.timeout.ms"),
-            heartbeat_interval_ms=bounded("heartbeat.interval.ms"),
-            assignment_interval_ms=bounded("assignment.interval.ms"),
+            session_timeout_ms=_bounded(values, "group.consumer.{}session.timeout.ms"),
+            heartbeat_interval_ms=_bounded(values, "group.consumer.{}heartbeat.interval.ms"),
+            assignment_interval_ms=_bounded(values, "group.consumer.{}assignment.interval.ms"),
             max_size=values.integer("group.consumer.max.size"),
             assignors=tuple(values.items_of("group.consumer.assignors")),
             may_upgrade=policy in ("bidirectional", "upgrade"),
             may_downgrade=policy in ("bidirectional", "downgrade"),
             regex_refresh_ms=values.integer("group.consumer.regex.refresh.interval.ms"),
+        )
+
+
+class ShareSettings(NamedTuple):
+    """The broker configs that share groups obey; times in ms."""
+
+    session_timeout_ms: Bounded = Bounded(45_000, 45_000, 60_000)
+    heartbeat_interval_ms: Bounded = Bounded(5_000, 5_000, 15_000)
+    assignment_interval_ms: Bounded = Bounded(1_000, 0, 15_000)
+    max_size: int = 200
+    initialize_retry_ms: int = 30_000
+
+    @classmethod
+    def of(cls, values: BrokerValues) -> "ShareSettings":
+        """The settings that a broker's configs say."""
+        return cls(
+            session_timeout_ms=_bounded(values, "group.share.{}session.timeout.ms"),
+            heartbeat_interval_ms=_bounded(values, "group.share.{}heartbeat.interval.ms"),
+            assignment_interval_ms=_bounded(values, "group.share.{}assignment.interval.ms"),
+            max_size=values.integer("group.share.max.size"),
+            initialize_retry_ms=values.integer("group.share.initialize.retry.interval.ms"),
         )
 
 
@@ -73,6 +98,7 @@ class GroupSettings(NamedTuple):
     new_member_join_timeout_ms: int = 300_000
     """How long a member without a member id of its own may stay parked; no config in Kafka either."""
     consumer: ConsumerSettings = ConsumerSettings()
+    share: ShareSettings = ShareSettings()
 
     @classmethod
     def of(cls, values: BrokerValues) -> "GroupSettings":
@@ -86,6 +112,7 @@ class GroupSettings(NamedTuple):
             offsets_retention_ms=values.integer("offsets.retention.minutes") * 60_000,
             offsets_retention_check_ms=values.integer("offsets.retention.check.interval.ms"),
             consumer=ConsumerSettings.of(values),
+            share=ShareSettings.of(values),
         )
 
 
@@ -96,7 +123,7 @@ Offsets = dict[str, dict[int, OffsetCommitValue]]
 class Groups:
     """The state of one partition of __consumer_offsets.
 
-    A group id names a classic group or a consumer group, never both: each is in the dictionary of its kind.
+    A group id names a classic group, a consumer group or a share group, never two: each is in the dictionary of its kind.
     """
 
     def __init__(self, settings: GroupSettings, random: Random, cluster: Cluster | None = None) -> None:
@@ -105,6 +132,7 @@ class Groups:
         self.cluster = Cluster() if cluster is None else cluster
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.share_groups: dict[str, ShareGroup] = {}
         self.offsets: dict[str, Offsets] = {}
         self.pending: dict[int, dict[tuple[str, str, int], tuple[int, Record]]] = {}
         """Producer id -> what its open transaction commits: (group, topic, partition) -> (when in the log, record)."""
@@ -116,34 +144,49 @@ class Groups:
         """The classic group, if there is one."""
         return self.groups.get(group_id)
 
-    # What a consumer group obeys: its own configs within the broker's bounds, else the broker's.
+    # What a group obeys: its own configs within the broker's bounds, else the broker's.
 
     def session_timeout_ms(self, group_id: str) -> int:
         """How long a member of a consumer group may be silent."""
-        return self._bounded(group_id, "session.timeout.ms", self.settings.consumer.session_timeout_ms)
+        return self._bounded(group_id, "consumer.session.timeout.ms", self.settings.consumer.session_timeout_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """How often a member of a consumer group is to send a heartbeat."""
-        return self._bounded(group_id, "heartbeat.interval.ms", self.settings.consumer.heartbeat_interval_ms)
+        return self._bounded(group_id, "consumer.heartbeat.interval.ms", self.settings.consumer.heartbeat_interval_ms)
 
     def may_assign(self, group: ConsumerGroup, now: Millis) -> bool:
         """Whether the targets are old enough to be computed anew (KIP-1263)."""
-        interval = self._bounded(
-            group.group_id, "assignment.interval.ms", self.settings.consumer.assignment_interval_ms
-        )
+        config = self.settings.consumer.assignment_interval_ms
+        interval = self._bounded(group.group_id, "consumer.assignment.interval.ms", config)
+        return group.target_timestamp == 0 or interval == 0 or now >= group.target_timestamp + interval
+
+    def share_session_timeout_ms(self, group_id: str) -> int:
+        """How long a member of a share group may be silent."""
+        return self._bounded(group_id, "share.session.timeout.ms", self.settings.share.session_timeout_ms)
+
+    def share_heartbeat_interval_ms(self, group_id: str) -> int:
+        """How often a member of a share group is to send a heartbeat."""
+        return self._bounded(group_id, "share.heartbeat.interval.ms", self.settings.share.heartbeat_interval_ms)
+
+    def may_assign_shares(self, group: ShareGroup, now: Millis) -> bool:
+        """The same for a share group."""
+        config = self.settings.share.assignment_interval_ms
+        interval = self._bounded(group.group_id, "share.assignment.interval.ms", config)
         return group.target_timestamp == 0 or interval == 0 or now >= group.target_timestamp + interval
 
     def _bounded(self, group_id: str, name: str, config: Bounded) -> int:
         if not self.cluster.image.configs:
             return config.default
-        value = self.cluster.integer(group_id, f"consumer.{name}", f"group.consumer.{name}", config.default)
-        return config.held(value)
+        return config.held(self.cluster.integer(group_id, name, f"group.{name}", config.default))
 
     def topics_changed(self, names: set[str]) -> None:
         """Topics came, changed or went: who reads them, or may, finds out at the next heartbeat."""
         for group in self.consumer_groups.values():
             if not group.is_stale and any(group.is_subscribed(name) for name in names):
                 group.is_stale = True
+        for share_group in self.share_groups.values():
+            if not share_group.is_stale and any(share_group.is_subscribed(name) for name in names):
+                share_group.is_stale = True
 
     # What the log says.
 
@@ -156,7 +199,7 @@ class Groups:
         self._replayed += 1
         at = key.group, key.topic, key.partition
         self.pending.setdefault(producer_id, {})[at] = self._replayed, record
-        if key.group not in self.consumer_groups:
+        if key.group not in self.consumer_groups and key.group not in self.share_groups:
             self._group(key.group)
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
@@ -203,6 +246,8 @@ class Groups:
                 self.groups.pop(key.group, None)
         elif isinstance(key, KEYS):
             self._replay_consumer(key.group_id, record)
+        elif isinstance(key, SHARE_KEYS):
+            self._replay_share(key.group_id, record)
 
     def _replay_consumer(self, group_id: str, record: Record) -> None:
         group = self.consumer_groups.get(group_id)
@@ -217,6 +262,16 @@ class Groups:
             del self.consumer_groups[group_id]
             if group_id in self.offsets:
                 self._group(group_id)
+
+    def _replay_share(self, group_id: str, record: Record) -> None:
+        group = self.share_groups.get(group_id)
+        if group is None:
+            if record.value is None:
+                return
+            group = self.share_groups[group_id] = ShareGroup(group_id)
+        group.replay(record)
+        if record.value is None and isinstance(record.key, ShareGroupMetadataKey):
+            del self.share_groups[group_id]
 
     def _group(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)

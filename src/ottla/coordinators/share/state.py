@@ -316,7 +316,7 @@ def initialize_state(states: ShareStates, request: InitializeState, now: Millis)
         state_epoch=request.state_epoch,
         leader_epoch=0,
         start_offset=request.start_offset,
-        delivery_complete_count=0,
+        delivery_complete_count=UNKNOWN if request.start_offset == UNKNOWN else 0,
         batches=(),
         created=now,
         now=now,

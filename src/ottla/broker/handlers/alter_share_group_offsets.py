@@ -1,0 +1,95 @@
+"""AlterShareGroupOffsets (KIP-932): put a share group without members elsewhere in partitions.
+
+Behaviour
+    feature share.version at 0           UNSUPPORTED_VERSION
+    an empty group id                    INVALID_GROUP_ID
+    a group of another type              GROUP_ID_NOT_FOUND
+    a group with members                 NON_EMPTY_GROUP, whatever the topics
+    a group that there is not            made, as soon as one of the partitions exists
+    an unknown topic or partition        UNKNOWN_TOPIC_OR_PARTITION, and the zero topic id for the topic; the others are altered
+    a negative partition                 the same (Kafka 4.4 fails as a whole, and can never delete the group again)
+    an offset outside of the log         taken as it is
+    a partition twice                    the last offset counts
+
+    What was known of the partitions, acquisitions and acknowledgements, is gone. The group epoch stays.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.broker.share_state import Place
+from ottla.coordinators.groups.share_offsets import Alteration, Begun, begin_alteration
+from ottla.coordinators.share.state import StateOutcome
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION, error
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(AlterShareGroupOffsetsRequest)
+def alter_share_group_offsets(
+    request: AlterShareGroupOffsetsRequest, broker: "Broker"
+) -> Answer[AlterShareGroupOffsetsResponse]:
+    group_id = request.group_id
+    if not serves_share_groups(broker):
+        return _refused(UNSUPPORTED_VERSION)
+    if not group_id:
+        return _refused(INVALID_GROUP_ID)
+    topics = broker.image.topics
+    offsets: dict[Place, int] = {}
+    named: dict[bytes, tuple[str, frozenset[int]]] = {}
+    for topic in request.topics:
+        known = topics.get(topic.topic_name)
+        for each in topic.partitions if known is not None else ():
+            if known is not None and 0 <= each.partition_index < len(known.partitions):
+                offsets[known.id, each.partition_index] = each.start_offset
+                partitions = named[known.id][1] if known.id in named else frozenset()
+                named[known.id] = known.name, partitions | {each.partition_index}
+
+    def initialize(begun: Begun) -> Answer[AlterShareGroupOffsetsResponse]:
+        if begun.error_code != NONE:
+            return _refused(begun.error_code, begun.error_message)
+        asked = broker.coordination.share_states.initialize(group_id, begun.state_epoch, offsets)
+        return after(asked, settle)
+
+    def settle(outcomes: dict[Place, StateOutcome]) -> Answer[AlterShareGroupOffsetsResponse]:
+        settled = broker.coordination.settle_shares(group_id, outcomes) if outcomes else NONE
+        return after(settled, lambda code: _refused(code) if code != NONE else _response(request, outcomes, broker))
+
+    return after(broker.groups.run(group_id, begin_alteration, Alteration(group_id, named)), initialize)
+
+
+def _refused(code: int, message: str | None = None) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=code, error_message=message or error(code).message)
+
+
+def _response(
+    request: AlterShareGroupOffsetsRequest, outcomes: dict[Place, StateOutcome], broker: "Broker"
+) -> AlterShareGroupOffsetsResponse:
+    unknown = StateOutcome(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
+    topics: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
+    for topic in request.topics:
+        known = broker.image.topics.get(topic.topic_name)
+        topic_id = bytes(16) if known is None else known.id
+        answer = topics.setdefault(
+            topic.topic_name,
+            AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id, partitions=[]),
+        )
+        for each in topic.partitions:
+            outcome = outcomes.get((topic_id, each.partition_index), unknown)
+            answer.partitions.append(
+                AlterShareGroupOffsetsResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=outcome.error_code,
+                    error_message=outcome.error_message,
+                )
+            )
+    return AlterShareGroupOffsetsResponse(responses=list(topics.values()))

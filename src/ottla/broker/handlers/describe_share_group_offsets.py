@@ -1,0 +1,123 @@
+"""DescribeShareGroupOffsets (KIP-932): where share groups stand, and how much they have before them.
+
+Behaviour
+    feature share.version at 0        UNSUPPORTED_VERSION, for each group
+    no topics named (null)            every partition that has a state; none for a group that there is not
+    a partition without a state, an unknown partition, a share coordinator that fails   start offset -1, no error
+    an unknown topic                  the same, with the zero topic id
+    an empty group id with topics     INVALID_GROUP_ID (Kafka 4.4 stumbles over it: UNKNOWN_SERVER_ERROR)
+    the coordinator elsewhere, or loading   its error, for the group
+
+    Lag is what lies behind the start offset but for what is through already; -1 where that is not known.
+
+Versions
+    1  lag (KIP-1226)
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.broker.share_state import Place
+from ottla.coordinators.groups.share_offsets import Known, ShareGroupName, known_partitions
+from ottla.coordinators.runtime import gather
+from ottla.coordinators.share.state import UNKNOWN, StateSummary
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION, error
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_NO_TOPIC: Final = bytes(16)
+
+
+@handles(DescribeShareGroupOffsetsRequest)
+def describe_share_group_offsets(
+    request: DescribeShareGroupOffsetsRequest, broker: "Broker"
+) -> Answer[DescribeShareGroupOffsetsResponse]:
+    if not serves_share_groups(broker):
+        refused = [
+            DescribeShareGroupOffsetsResponseGroup(group_id=each.group_id, error_code=UNSUPPORTED_VERSION)
+            for each in request.groups
+        ]
+        return DescribeShareGroupOffsetsResponse(groups=refused)
+    return gather(
+        [_described(group, broker) for group in request.groups],
+        lambda groups: DescribeShareGroupOffsetsResponse(groups=groups),
+    )
+
+
+def _described(
+    group: DescribeShareGroupOffsetsRequestGroup, broker: "Broker"
+) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+    group_id = group.group_id
+    if group.topics is None:
+
+        def all_known(known: Known) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+            if known.error_code != NONE:
+                return _failed(group_id, known.error_code)
+            names = ((name, sorted(partitions)) for name, partitions in known.initialized.values())
+            return _summarized(group_id, names, broker)
+
+        return after(broker.groups.run(group_id, known_partitions, ShareGroupName(group_id)), all_known)
+    code = broker.groups.availability(broker.groups.partition_of(group_id))
+    if group.topics and (code != NONE or not group_id):
+        return _failed(group_id, code or INVALID_GROUP_ID)
+    return _summarized(group_id, ((topic.topic_name, topic.partitions) for topic in group.topics), broker)
+
+
+def _failed(group_id: str, code: int) -> DescribeShareGroupOffsetsResponseGroup:
+    return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, error_code=code, error_message=error(code).message)
+
+
+def _summarized(
+    group_id: str, topics: Iterable[tuple[str, Iterable[int]]], broker: "Broker"
+) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+    """The group's place in each of these partitions; topics by name."""
+    wanted = [(name, list(partitions)) for name, partitions in topics]
+    known = {name: broker.image.topics[name].id for name, _ in wanted if name in broker.image.topics}
+    places = [(known[name], index) for name, partitions in wanted if name in known for index in partitions]
+
+    def response(found: dict[Place, StateSummary]) -> DescribeShareGroupOffsetsResponseGroup:
+        answers = [
+            DescribeShareGroupOffsetsResponseTopic(
+                topic_name=name,
+                topic_id=known.get(name, _NO_TOPIC),
+                partitions=[
+                    _partition(name, index, found.get((known.get(name, _NO_TOPIC), index)), broker)
+                    for index in partitions
+                ],
+            )
+            for name, partitions in wanted
+        ]
+        return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=answers)
+
+    return after(broker.coordination.share_states.summarize(group_id, places), response)
+
+
+def _partition(
+    topic: str, index: int, summary: StateSummary | None, broker: "Broker"
+) -> DescribeShareGroupOffsetsResponsePartition:
+    if summary is None or summary.error_code != NONE:
+        return DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN)
+    answer = DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, start_offset=summary.start_offset, leader_epoch=summary.leader_epoch
+    )
+    if UNKNOWN in (summary.start_offset, summary.delivery_complete_count):
+        return answer
+    partition = broker.replicas.find(topic, index)
+    if partition is None:
+        code = broker.replicas.absence(topic, index)
+        answer.start_offset, answer.error_code, answer.error_message = UNKNOWN, code, error(code).message
+    else:
+        answer.lag = partition.log.high_watermark - summary.start_offset - summary.delivery_complete_count
+    return answer

@@ -1,0 +1,46 @@
+"""ShareGroupHeartbeat (KIP-932): join, live in, change and leave a share group; the answer is what to fetch from.
+
+Behaviour
+    feature share.version at 0                     UNSUPPORTED_VERSION
+    an empty member id, or one of more than 36 characters   INVALID_REQUEST
+    other empty ids, a join without topics, an epoch that is none   INVALID_REQUEST, with a message
+    unknown group (but to join), or one of another type   GROUP_ID_NOT_FOUND
+    unknown member                                 UNKNOWN_MEMBER_ID
+    another epoch than the member's                FENCED_MEMBER_EPOCH
+    the group has group.share.max.size members     GROUP_MAX_SIZE_REACHED
+
+    The assignment is in the answer to a join, to a heartbeat that names topics, and when it changed. A partition is assigned
+    once the share coordinator has a state of it.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.coordinators.groups import share_heartbeat
+from ottla.metadata.features import feature_level
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_VERSION
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+MEMBER_ID_LENGTH: Final = 36
+"""Of a uuid with hyphens, which is what clients make."""
+
+
+@handles(ShareGroupHeartbeatRequest)
+def share_group_heartbeat(request: ShareGroupHeartbeatRequest, broker: "Broker") -> Answer[ShareGroupHeartbeatResponse]:
+    if not serves_share_groups(broker):
+        return ShareGroupHeartbeatResponse(error_code=UNSUPPORTED_VERSION)
+    if not 0 < len(request.member_id) <= MEMBER_ID_LENGTH:
+        return ShareGroupHeartbeatResponse(error_code=INVALID_REQUEST)
+    wrong = share_heartbeat.malformed(request)
+    if wrong is not None:
+        return ShareGroupHeartbeatResponse(error_code=INVALID_REQUEST, error_message=wrong)
+    return broker.groups.run(request.group_id, share_heartbeat.heartbeat, request)
+
+
+def serves_share_groups(broker: "Broker") -> bool:
+    """Whether share.version is not 0."""
+    return feature_level(broker.image.features, "share.version") > 0

@@ -1,0 +1,88 @@
+"""The simple assignor of share groups (KIP-932): who fetches from which partitions. A partition may go to many members.
+
+    partitions >= members    every partition to one member, member counts differ by one at most
+    members > partitions     every partition to the same number of members (rounded up), members to one or two partitions
+
+Whoever has a partition keeps it as long as that is balanced. Members that all read the same topics are balanced over all of
+them together; else every topic is balanced by itself, among those who read it. As in Kafka 4.4 racks are not looked at; which
+of equal members gets what follows the order of joining here, and the order of a hash table there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.coordinators.groups.assignors import Subscribers
+from ottla.coordinators.groups.consumer_member import Target
+
+_Place = tuple[bytes, int]
+"""Topic id and partition."""
+_Shares = Mapping[str, set[_Place]]
+
+
+def assign_simply(members: Subscribers, partitions: Mapping[bytes, Iterable[int]]) -> dict[str, Target]:
+    """Targets by member id; `partitions` are those that may be assigned, by topic id."""
+    shares: dict[str, set[_Place]] = {member_id: set() for member_id in members}
+    for member_id, member in members.items():
+        for topic_id, numbers in member.target.items():
+            if topic_id in member.topics:
+                shares[member_id] |= {
+                    (topic_id, number) for number in numbers if number in partitions.get(topic_id, ())
+                }
+    subscriptions = {member.topics for member in members.values()}
+    if len(subscriptions) == 1:
+        everything = [
+            (topic_id, number)
+            for topic_id in sorted(next(iter(subscriptions)))
+            for number in sorted(partitions.get(topic_id, ()))
+        ]
+        _balance(shares, everything)
+    else:
+        for topic_id in sorted(frozenset().union(*subscriptions)):
+            readers = [member_id for member_id, member in members.items() if topic_id in member.topics]
+            places = [(topic_id, number) for number in sorted(partitions.get(topic_id, ()))]
+            mine = {member_id: {place for place in shares[member_id] if place[0] == topic_id} for member_id in readers}
+            _balance(mine, places)
+            for member_id, share in mine.items():
+                shares[member_id] = {place for place in shares[member_id] if place[0] != topic_id} | share
+    return {member_id: _target(share) for member_id, share in shares.items()}
+
+
+def _target(share: set[_Place]) -> Target:
+    topics: dict[bytes, set[int]] = {}
+    for topic_id, number in share:
+        topics.setdefault(topic_id, set()).add(number)
+    return {topic_id: frozenset(topics[topic_id]) for topic_id in sorted(topics)}
+
+
+def _balance(shares: _Shares, places: Sequence[_Place]) -> None:
+    """Take from members that have too much, and from partitions that too many have; deal out what is missing.
+
+    Every partition is to have `sharing` members. That makes len(places) * sharing pieces, and each member's quota is its even
+    part of them: the sums of quotas are rounded, not the quotas, so that the pieces come out even.
+    """
+    if not places or not shares:
+        return
+    sharing = -(-len(shares) // len(places))
+    pieces = sharing * len(places)
+    upto = [-(-pieces * number // len(shares)) for number in range(len(shares) + 1)]
+    quotas = {member_id: upto[number + 1] - upto[number] for number, member_id in enumerate(shares)}
+    holders: dict[_Place, list[str]] = {place: [] for place in places}
+    for member_id, share in shares.items():
+        for place in sorted(share)[: max(0, len(share) - quotas[member_id])]:
+            share.discard(place)
+        for place in share:
+            holders[place].append(member_id)
+    for place, who in holders.items():
+        while len(who) > sharing:
+            shares[who.pop(0)].discard(place)
+    unfilled = [member_id for member_id, share in shares.items() if len(share) < quotas[member_id]]
+    for place in places:
+        _deal(place, sharing - len(holders[place]), shares, quotas, unfilled)
+
+
+def _deal(place: _Place, pieces: int, shares: _Shares, quotas: Mapping[str, int], unfilled: list[str]) -> None:
+    """Give `place` to as many as `pieces` of the unfilled members that do not have it; who got something goes to the end."""
+    for member_id in [each for each in unfilled if place not in shares[each]][:pieces]:
+        shares[member_id].add(place)
+        unfilled.remove(member_id)
+        if len(shares[member_id]) < quotas[member_id]:
+            unfilled.append(member_id)

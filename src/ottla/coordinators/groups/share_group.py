@@ -1,0 +1,216 @@
+"""A share group (KIP-932): members that fetch from partitions together, and the partitions whose state is kept for them.
+
+A partition goes through these before a member may have it:
+
+                     heartbeat                      the share coordinator says yes
+    (subscribed) ---------------> initializing ---------------------------------> initialized ---> assigned
+                                       |  it says no                                   |
+                                       +-----> (subscribed)                            +--> deleting --> (gone)
+
+What a record says is here by `replay`. There is no reconciliation as in a consumer group: partitions are shared, and a member
+has its target as soon as it hears of it.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.coordinators.groups.consumer_member import Target
+from ottla.coordinators.groups.share_records import Named
+from ottla.coordinators.runtime import Millis, Record
+from ottla.protocol.messages.share_group_current_member_assignment_record import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+)
+from ottla.protocol.messages.share_group_member_metadata_record import (
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+)
+from ottla.protocol.messages.share_group_metadata_record import ShareGroupMetadataValue
+from ottla.protocol.messages.share_group_state_partition_metadata_record import (
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    TopicPartitionsInfo,
+)
+from ottla.protocol.messages.share_group_target_assignment_member_record import (
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+)
+from ottla.protocol.messages.share_group_target_assignment_metadata_record import (
+    ShareGroupTargetAssignmentMetadataValue,
+)
+from ottla.protocol.schema import Message
+
+SHARE: Final = "share"
+"""The type of a share group as ListGroups spells it."""
+EMPTY: Final = "Empty"
+STABLE: Final = "Stable"
+
+
+class ShareDescription(NamedTuple):
+    """What a member says about itself."""
+
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+
+
+class ShareMember:
+    """One member; everything is replaced by replay.
+
+    epoch, previous_epoch  of the assignment it has, and the one before, which it may still send when an answer was lost
+    """
+
+    __slots__ = ("assigned", "description", "epoch", "member_id", "previous_epoch")
+
+    def __init__(self, member_id: str) -> None:
+        self.member_id = member_id
+        self.description = ShareDescription()
+        self.epoch = 0
+        self.previous_epoch = 0
+        self.assigned: Target = {}
+
+
+class StatePartitions(NamedTuple):
+    """Of which partitions the share coordinator has a state (initialized), may have one soon (initializing), or has one that
+    is to go (deleting: whole topics)."""
+
+    initializing: Named = {}  # noqa: RUF012 - nobody changes it
+    initialized: Named = {}  # noqa: RUF012
+    deleting: Mapping[bytes, str] = {}
+
+    @classmethod
+    def stored(cls, value: ShareGroupStatePartitionMetadataValue) -> "StatePartitions":
+        """As the log has it."""
+        return cls(
+            _named(value.initializing_topics),
+            _named(value.initialized_topics),
+            {each.topic_id: each.topic_name for each in value.deleting_topics},
+        )
+
+    def partitions(self, topic_id: bytes) -> frozenset[int]:
+        """The initialized partitions of a topic."""
+        return self.initialized[topic_id][1] if topic_id in self.initialized else frozenset()
+
+
+def _named(topics: list[TopicPartitionsInfo]) -> Named:
+    return {each.topic_id: (each.topic_name, frozenset(each.partitions)) for each in topics}
+
+
+def joined(one: Named, other: Named) -> Named:
+    """All partitions of both."""
+    result = dict(one)
+    for topic_id, (name, partitions) in other.items():
+        result[topic_id] = name, partitions | (result[topic_id][1] if topic_id in result else frozenset())
+    return result
+
+
+def without(one: Named, other: Named) -> Named:
+    """The partitions of `one` that are not in `other`; topics of which none is left go."""
+    result = {}
+    for topic_id, (name, partitions) in one.items():
+        left = partitions - (other[topic_id][1] if topic_id in other else frozenset())
+        if left:
+            result[topic_id] = name, left
+    return result
+
+
+class ShareGroup:
+    """The group, its members, and its state partitions."""
+
+    __slots__ = (
+        "asked_at",
+        "epoch",
+        "group_id",
+        "is_stale",
+        "members",
+        "metadata_hash",
+        "partitions",
+        "target_epoch",
+        "target_timestamp",
+        "targets",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 1
+        self.metadata_hash = 0
+        self.target_epoch = 1
+        self.target_timestamp = 0
+        """When the targets were computed, in ms since the epoch; 0: never."""
+        self.members: dict[str, ShareMember] = {}
+        """By member id, in the order of joining."""
+        self.targets: dict[str, Target] = {}
+        """By member id."""
+        self.partitions = StatePartitions()
+
+        # In memory only.
+        self.is_stale = True
+        """Something changed that a heartbeat may have to act upon: topics, targets, state partitions."""
+        self.asked_at: dict[bytes, Millis] = {}
+        """When the share coordinator was asked to initialise partitions of a topic: it is not asked again at once."""
+
+    # What the log says.
+
+    def replay(self, record: Record) -> None:
+        """Take in one record of this group."""
+        key, value = record.key, record.value
+        self.is_stale = True
+        if isinstance(key, ShareGroupCurrentMemberAssignmentKey):
+            self._set_current(key.member_id, value)
+        elif isinstance(key, ShareGroupMemberMetadataKey):
+            if isinstance(value, ShareGroupMemberMetadataValue):
+                self._member(key.member_id).description = ShareDescription(
+                    value.rack_id, value.client_id, value.client_host, frozenset(value.subscribed_topic_names)
+                )
+            else:
+                self.members.pop(key.member_id, None)
+        elif isinstance(key, ShareGroupTargetAssignmentMemberKey):
+            if isinstance(value, ShareGroupTargetAssignmentMemberValue):
+                self.targets[key.member_id] = {
+                    topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
+                }
+            else:
+                self.targets.pop(key.member_id, None)
+        elif isinstance(key, ShareGroupStatePartitionMetadataKey):
+            self.partitions = (
+                StatePartitions.stored(value)
+                if isinstance(value, ShareGroupStatePartitionMetadataValue)
+                else StatePartitions()
+            )
+            self.asked_at = {each: self.asked_at.get(each, 0) for each in self.partitions.initializing}
+        elif isinstance(value, ShareGroupMetadataValue):
+            self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+        elif isinstance(value, ShareGroupTargetAssignmentMetadataValue):
+            self.target_epoch, self.target_timestamp = value.assignment_epoch, value.assignment_timestamp
+
+    def _member(self, member_id: str) -> ShareMember:
+        member = self.members.get(member_id)
+        if member is None:
+            member = self.members[member_id] = ShareMember(member_id)
+        return member
+
+    def _set_current(self, member_id: str, value: Message | None) -> None:
+        if isinstance(value, ShareGroupCurrentMemberAssignmentValue):
+            # Compaction keeps the newest of each record: what a member has may come before what it says.
+            member = self._member(member_id)
+            member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
+            member.assigned = {each.topic_id: frozenset(each.partitions) for each in value.assigned_partitions}
+        elif member_id in self.members:
+            member = self.members[member_id]
+            member.epoch, member.previous_epoch, member.assigned = 0, 0, {}
+
+    # Questions.
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def state(self) -> str:
+        """Where the group stands; Kafka's name."""
+        return STABLE if self.members else EMPTY
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member reads `topic`."""
+        return any(topic in member.description.topics for member in self.members.values())

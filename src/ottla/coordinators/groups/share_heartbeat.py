@@ -1,0 +1,402 @@
+"""ShareGroupHeartbeat (KIP-932): a member of a share group joins, lives, changes and leaves by it.
+
+    1 describe      what the member says about itself; a new subscription makes a new group epoch, so does a change of its
+                    topics, and so do partitions that became ready to be assigned
+    2 retarget      a group epoch without targets gets them, not more often than share.assignment.interval.ms
+    3 follow        the member has its target at once
+    4 initialise    partitions that the share coordinator does not know yet: it is asked to begin a state for them, and
+                    until it has no member gets them
+
+Nothing changes here: all of it is records, which replay puts in force. Most heartbeats bring no news (`_is_quiet`).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ottla.coordinators.groups import share_records
+from ottla.coordinators.groups.assignors import Subscriber
+from ottla.coordinators.groups.consumer_member import JOINING, LEAVING, Target
+from ottla.coordinators.groups.share_assignor import assign_simply
+from ottla.coordinators.groups.share_group import ShareDescription, ShareGroup, ShareMember, joined, without
+from ottla.coordinators.groups.share_records import Named
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer, operation
+from ottla.metadata.refusal import Refused
+from ottla.protocol import errors
+from ottla.protocol.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+_RETRY_MS: Final = 1_000
+"""When the log refused what a timer wanted to write, the timer tries again so much later."""
+_BY_RESET: Final = -1
+_FROM_THE_START: Final = 0
+
+
+class InitializeShares(NamedTuple):
+    """Begin a state for these partitions: the runtime's outgoing message. Whoever has done it runs `initialized`.
+
+    start_offsets  topic id -> partition -> where the group begins, -1 for where share.auto.offset.reset says
+    """
+
+    group_id: str
+    state_epoch: int
+    start_offsets: Mapping[bytes, Mapping[int, int]]
+
+
+def refuse(
+    request: ShareGroupHeartbeatRequest,  # noqa: ARG001 - a refusal's signature
+    code: int,
+    message: str | None = None,
+) -> ShareGroupHeartbeatResponse:
+    """The answer that says only an error."""
+    return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def malformed(request: ShareGroupHeartbeatRequest) -> str | None:
+    """What makes a heartbeat INVALID_REQUEST whatever the group; None when it may be right."""
+    for name, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    if request.member_epoch == JOINING and not request.subscribed_topic_names:
+        return "SubscribedTopicNames must be set in first request."
+    return "MemberEpoch is invalid." if request.member_epoch < LEAVING else None
+
+
+@operation(refuse)
+def heartbeat(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) -> Result:
+    """A member of a share group speaks."""
+    group = groups.share_groups.get(request.group_id)
+    if group is not None:
+        member = group.members.get(request.member_id)
+        if member is not None and _is_quiet(group, member, request):
+            return Result(
+                answers=((request, _alive(groups, group, member.member_id, member.epoch)),),
+                timers=(_session(groups, group.group_id, member.member_id),),
+            )
+    try:
+        if request.member_epoch == LEAVING:
+            return _leave(groups, request)
+        return _update(groups, request, now)
+    except Refused as refused:
+        return Result(answers=((request, refuse(request, refused.code, refused.message)),))
+
+
+def _is_quiet(group: ShareGroup, member: ShareMember, request: ShareGroupHeartbeatRequest) -> bool:
+    """Whether the member says nothing new, has its target, and there is nothing that a heartbeat could set going."""
+    said, context = member.description, request.context
+    return (
+        request.member_epoch == member.epoch == group.target_epoch == group.epoch
+        and not group.is_stale
+        and request.subscribed_topic_names is None
+        and request.rack_id is None
+        and context.client_id == said.client_id
+        and context.client_host == said.client_host
+    )
+
+
+def _alive(groups: Groups, group: ShareGroup, member_id: str, epoch: int) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=epoch,
+        heartbeat_interval_ms=groups.share_heartbeat_interval_ms(group.group_id),
+    )
+
+
+def _session(groups: Groups, group_id: str, member_id: str) -> Timer:
+    return Timer(end_session, (group_id, member_id), groups.share_session_timeout_ms(group_id))
+
+
+def share_group_of(groups: Groups, group_id: str, missing: str = "Group {} not found.") -> ShareGroup:
+    """The share group. Raises Refused (GROUP_ID_NOT_FOUND) for none, and for a group of another type."""
+    group = groups.share_groups.get(group_id)
+    if group is None:
+        is_other = group_id in groups.groups or group_id in groups.consumer_groups
+        text = f"Group {group_id} is not a share group." if is_other else missing.format(group_id)
+        raise Refused(errors.GROUP_ID_NOT_FOUND, text)
+    return group
+
+
+def share_group_or_new(groups: Groups, group_id: str) -> ShareGroup:
+    """The share group, or a new one. Raises Refused (GROUP_ID_NOT_FOUND) for a group of another type."""
+    if group_id in groups.groups or group_id in groups.consumer_groups:
+        raise Refused(errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+    return groups.share_groups.get(group_id) or ShareGroup(group_id)
+
+
+def _update(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) -> Result:
+    group_id, member_id, joins = request.group_id, request.member_id, request.member_epoch == JOINING
+    missing = "Share group {} not found."
+    group = share_group_or_new(groups, group_id) if joins else share_group_of(groups, group_id, missing)
+    member = group.members.get(member_id)
+    _check_room(groups, group, member)
+    if member is None:
+        if not joins:
+            raise Refused(errors.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}.")
+        member = ShareMember(member_id)
+    _check_epoch(member, request.member_epoch)
+    step = _Step(groups, group, member, now)
+    step.describe(request)
+    step.retarget()
+    step.follow()
+    outgoing = step.initialize()
+    answer = _alive(groups, group, member_id, step.member_epoch)
+    if joins or request.subscribed_topic_names is not None or step.assigned != member.assigned:
+        answer.assignment = Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=sorted(parts))
+                for topic_id, parts in step.assigned.items()
+            ]
+        )
+    if not step.records and step.epoch == group.target_epoch and not group.partitions.initializing:
+        group.is_stale = False
+    session = _session(groups, group_id, member_id)
+    if not outgoing:
+        return Result(step.records, ((request, answer),), (session,))
+    asked = partial(_asked, group_id, frozenset(outgoing[0].start_offsets))
+    return Result(step.records, ((request, answer),), (session,), then=asked, outgoing=outgoing)
+
+
+def _asked(group_id: str, topic_ids: frozenset[bytes], groups: Groups, now: Millis) -> Result:
+    """The share coordinator is asked, from now on until it answers or has had its time."""
+    groups.share_groups[group_id].asked_at.update(dict.fromkeys(topic_ids, now))
+    return NOTHING
+
+
+def _check_room(groups: Groups, group: ShareGroup, member: ShareMember | None) -> None:
+    size = groups.settings.share.max_size
+    if member is None and len(group.members) >= size:
+        text = f"The share group has reached its maximum capacity of {size} members."
+        raise Refused(errors.GROUP_MAX_SIZE_REACHED, text)
+
+
+def _check_epoch(member: ShareMember, epoch: int) -> None:
+    """Raises Refused (FENCED_MEMBER_EPOCH), unless the epoch is the member's, or the one before it because an answer was
+    lost."""
+    if epoch in (JOINING, member.epoch) or (epoch < member.epoch and epoch == member.previous_epoch):
+        return
+    how, more = "greater", ""
+    if epoch < member.epoch:
+        how, more = "smaller", f", and it does not match the previous member epoch ({member.previous_epoch})"
+    raise Refused(
+        errors.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {how} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}){more}. The member must abandon all its partitions and rejoin.",
+    )
+
+
+class _Step:
+    """A member's heartbeat that may bring news, in the making.
+
+    member       as it was; a blank one if it is new
+    description  what it says about itself now
+    epoch        of the group from now on
+    assigned, member_epoch  what the member has from now on
+    records      what to append
+    """
+
+    __slots__ = (
+        "assigned",
+        "description",
+        "descriptions",
+        "epoch",
+        "group",
+        "groups",
+        "member",
+        "member_epoch",
+        "now",
+        "records",
+        "resubscribed",
+        "target",
+        "target_epoch",
+    )
+
+    def __init__(self, groups: Groups, group: ShareGroup, member: ShareMember, now: Millis) -> None:
+        self.groups = groups
+        self.group = group
+        self.member = member
+        self.now = now
+        self.description = member.description
+        self.descriptions: dict[str, ShareDescription] = {}
+        self.epoch = group.epoch
+        self.target_epoch = group.target_epoch
+        self.target: Target = group.targets.get(member.member_id, {})
+        self.assigned: Target = member.assigned
+        self.member_epoch = member.epoch
+        self.resubscribed = False
+        self.records: list[Record] = []
+
+    # 1
+
+    def describe(self, request: ShareGroupHeartbeatRequest) -> None:
+        """Take in what the member says."""
+        group, old, names = self.group, self.member.description, request.subscribed_topic_names
+        self.description = new = ShareDescription(
+            old.rack_id if request.rack_id is None else request.rack_id,
+            request.context.client_id or "",
+            request.context.client_host,
+            old.topics if names is None else frozenset(names),
+        )
+        self.descriptions = {each.member_id: each.description for each in group.members.values()}
+        self.descriptions[self.member.member_id] = new
+        if new != old:
+            self.records.append(share_records.member_description(group.group_id, self.member.member_id, new))
+        self.resubscribed = new.topics != old.topics
+        hash_now = self.groups.cluster.metadata_hash(self._names())
+        waits = group.epoch == group.target_epoch and self._has_unassigned()
+        if self.resubscribed or hash_now != group.metadata_hash or waits:
+            self.epoch += 1
+            self.records.append(share_records.group_epoch(group.group_id, self.epoch, hash_now))
+
+    def _names(self) -> set[str]:
+        return set().union(*(each.topics for each in self.descriptions.values()))
+
+    def _topic_ids(self) -> frozenset[bytes]:
+        return self.groups.cluster.topic_ids(self._names())
+
+    def _has_unassigned(self) -> bool:
+        """Whether partitions are initialised that nobody was assigned yet."""
+        assigned: dict[bytes, set[int]] = {}
+        for target in self.group.targets.values():
+            for topic_id, parts in target.items():
+                assigned.setdefault(topic_id, set()).update(parts)
+        partitions = self.group.partitions
+        return any(partitions.partitions(each) - assigned.get(each, set()) for each in self._topic_ids())
+
+    # 2
+
+    def retarget(self) -> None:
+        """Compute the targets of a new epoch. Within the interval since the last time the old ones stay in force, and a later
+        heartbeat comes here again (KIP-1263)."""
+        group, groups = self.group, self.groups
+        if self.epoch <= group.target_epoch or not groups.may_assign_shares(group, self.now):
+            return
+        cluster = groups.cluster
+        subscribers = {
+            member_id: Subscriber(cluster.topic_ids(said.topics), group.targets.get(member_id, {}))
+            for member_id, said in self.descriptions.items()
+        }
+        ready = {topic_id: group.partitions.partitions(topic_id) for topic_id in self._topic_ids()}
+        targets = assign_simply(subscribers, ready)
+        for member_id, target in targets.items():
+            if member_id not in group.targets or target != group.targets[member_id]:
+                self.records.append(share_records.member_target(group.group_id, member_id, target))
+        self.records.append(share_records.target_epoch(group.group_id, self.epoch, self.now))
+        self.target, self.target_epoch = targets[self.member.member_id], self.epoch
+
+    # 3
+
+    def follow(self) -> None:
+        """The member has its target, as far as it reads those topics still."""
+        member = self.member
+        if member.epoch == self.target_epoch and not self.resubscribed:
+            return
+        topics = self.groups.cluster.topic_ids(self.description.topics)
+        self.assigned = {topic_id: parts for topic_id, parts in self.target.items() if topic_id in topics}
+        self.member_epoch = self.target_epoch
+        if self.member_epoch == member.epoch and self.assigned == member.assigned:
+            return
+        previous = member.previous_epoch if self.member_epoch == member.epoch else member.epoch
+        group_id = self.group.group_id
+        self.records.append(
+            share_records.member_current(group_id, member.member_id, self.member_epoch, previous, self.assigned)
+        )
+
+    # 4
+
+    def initialize(self) -> Sequence[InitializeShares]:
+        """Ask for a state of the partitions that have none."""
+        group, retry_ms = self.group, self.groups.settings.share.initialize_retry_ms
+        topics = self.groups.cluster.image.topics_by_id
+        offsets: dict[bytes, dict[int, int]] = {}
+        asked: dict[bytes, tuple[str, frozenset[int]]] = {}
+        for topic_id in sorted(self._topic_ids()):
+            ready = group.partitions.partitions(topic_id)
+            missing = frozenset(range(len(topics[topic_id].partitions))) - ready
+            if not missing or self.now - group.asked_at.get(topic_id, 0) < retry_ms:
+                continue
+            # Who has read a topic reads what was added to it from its beginning: nothing is to be lost (KAFKA-20742).
+            offsets[topic_id] = dict.fromkeys(sorted(missing), _FROM_THE_START if ready else _BY_RESET)
+            asked[topic_id] = topics[topic_id].name, missing
+        if not asked:
+            return ()
+        before = group.partitions
+        initializing = joined(before.initializing, asked)
+        if initializing != before.initializing:
+            self.records.append(
+                share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)
+            )
+        return (InitializeShares(group.group_id, self.epoch, offsets),)
+
+
+# Going.
+
+
+def _leave(groups: Groups, request: ShareGroupHeartbeatRequest) -> Result:
+    group = share_group_of(groups, request.group_id)
+    if request.member_id not in group.members:
+        text = f"Member {request.member_id} is not a member of group {request.group_id}."
+        raise Refused(errors.UNKNOWN_MEMBER_ID, text)
+    answer = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING)
+    return _fence(groups, group, (request.member_id,), ((request, answer),))
+
+
+def _fence(
+    groups: Groups, group: ShareGroup, leaving: Collection[str], answers: Sequence[tuple[Any, Any]] = ()
+) -> Result:
+    """Members go, whether they want to or not; `answers` are said when they are gone."""
+    stays = [each.description for each in group.members.values() if each.member_id not in leaving]
+    records = [record for each in leaving for record in share_records.member_tombstones(group.group_id, each)]
+    names: set[str] = set().union(*(said.topics for said in stays))
+    records.append(share_records.group_epoch(group.group_id, group.epoch + 1, groups.cluster.metadata_hash(names)))
+    if not stays:  # an empty group waits for no targets, and whoever comes next does not either
+        records.append(share_records.target_epoch(group.group_id, group.epoch + 1, 0))
+    return Result(records, answers, [Timer(end_session, (group.group_id, each), None) for each in leaving])
+
+
+def end_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:  # noqa: ARG001
+    """A member was silent for too long."""
+    group = groups.share_groups.get(group_id)
+    if group is None or member_id not in group.members:
+        return NOTHING
+    retry = Timer(end_session, (group_id, member_id), _RETRY_MS)
+    result = _fence(groups, group, (member_id,))
+    return result._replace(refused=lambda groups, code, now: Result(timers=(retry,)))  # noqa: ARG005
+
+
+def after_loading(groups: Groups, group: ShareGroup) -> list[Timer]:
+    """The timers of a group that came from the log: every member has its session before it to say that it lives."""
+    return [_session(groups, group.group_id, member_id) for member_id in group.members]
+
+
+# What the share coordinator said.
+
+
+class Initialized(NamedTuple):
+    """How `InitializeShares` ended: what has a state now, and what has none."""
+
+    group_id: str
+    done: Named
+    failed: Named
+
+
+@operation(lambda request, code: code)  # noqa: ARG005
+def initialized(groups: Groups, request: Initialized, now: Millis) -> Result:  # noqa: ARG001
+    """Partitions have their state, and may be assigned; those that have none are asked for again by a later heartbeat."""
+    group = groups.share_groups.get(request.group_id)
+    if group is None:
+        return Result(answers=((request, errors.GROUP_ID_NOT_FOUND),))
+    before = group.partitions
+    topics = groups.cluster.image.topics_by_id
+    done = {topic_id: named for topic_id, named in request.done.items() if topic_id in topics}
+    record = share_records.state_partitions(
+        group.group_id,
+        without(without(before.initializing, request.done), request.failed),
+        joined(before.initialized, done),
+        before.deleting,
+    )
+    return Result([record], ((request, errors.NONE),))

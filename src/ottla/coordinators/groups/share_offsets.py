@@ -1,0 +1,184 @@
+"""Where share groups stand, as an operator sees and changes it: what the group coordinator has to say to each step.
+
+The state itself is the share coordinator's. A change goes three steps: `begin_*` here writes what is about to happen, the
+broker asks the share coordinator, `initialized` or `deleted` here writes what came of it. A broker that dies in between leaves
+partitions that are initializing or deleting: a later heartbeat asks for them again, or another deletion takes them along.
+"""
+# ruff: noqa: ARG001, ARG005 - operations and refusals have one signature each, whatever they need of it
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.coordinators.groups import share_records
+from ottla.coordinators.groups.share_group import joined
+from ottla.coordinators.groups.share_heartbeat import share_group_of, share_group_or_new
+from ottla.coordinators.groups.share_records import Named
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import Millis, Record, Result, operation
+from ottla.metadata.refusal import Refused
+from ottla.protocol import errors
+
+Partitions = Mapping[bytes, frozenset[int]]
+"""Topic id -> partitions."""
+NOTHING_TO_DELETE: Final = "There is no offset information to delete."
+
+
+class ShareGroupName(NamedTuple):
+    """A question about one share group."""
+
+    group_id: str
+
+
+class Known(NamedTuple):
+    """The partitions that have a state, by topic id; none for a group that there is not."""
+
+    error_code: int
+    is_share_group: bool = False
+    initialized: Named = {}  # noqa: RUF012 - nobody changes it
+
+
+@operation(lambda request, code: Known(code))
+def known_partitions(groups: Groups, request: ShareGroupName, now: Millis) -> Result:
+    """Where a group may stand somewhere."""
+    group = groups.share_groups.get(request.group_id)
+    known = Known(errors.NONE) if group is None else Known(errors.NONE, True, group.partitions.initialized)
+    return Result(answers=((request, known),))
+
+
+# AlterShareGroupOffsets
+
+
+class Alteration(NamedTuple):
+    """The group is to stand elsewhere in these partitions, which there are."""
+
+    group_id: str
+    partitions: Named
+
+
+class Begun(NamedTuple):
+    """Whether a change may be, and the state epoch for it."""
+
+    error_code: int
+    error_message: str | None = None
+    state_epoch: int = 0
+
+
+def _refused(code: int) -> Begun:
+    return Begun(code, errors.error(code).message)
+
+
+@operation(lambda request, code: _refused(code))
+def begin_alteration(groups: Groups, request: Alteration, now: Millis) -> Result:
+    """A group without members may be put elsewhere; one that there is not is made, if there is anything to put."""
+    try:
+        group = share_group_or_new(groups, request.group_id)
+    except Refused as refused:
+        return Result(answers=((request, Begun(refused.code, refused.message)),))
+    if not group.is_empty:
+        return Result(answers=((request, _refused(errors.NON_EMPTY_GROUP)),))
+    records: list[Record] = []
+    if request.partitions:
+        if request.group_id not in groups.share_groups:
+            records.append(share_records.group_epoch(group.group_id, group.epoch, 0))
+        before = group.partitions
+        initializing = joined(before.initializing, request.partitions)
+        records.append(
+            share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)
+        )
+    return Result(records, ((request, Begun(errors.NONE, None, group.epoch)),))
+
+
+# DeleteShareGroupOffsets, and the state of a group that is deleted
+
+
+class Deletion(NamedTuple):
+    """The group is to stand nowhere in these topics (id -> name); None for all topics, before the group itself goes."""
+
+    group_id: str
+    topics: Mapping[bytes, str] | None
+
+
+class Deleting(NamedTuple):
+    """Whether a deletion may be, and of which partitions."""
+
+    error_code: int
+    error_message: str | None = None
+    partitions: Partitions = {}  # noqa: RUF012 - nobody changes it
+
+
+@operation(lambda request, code: Deleting(code, errors.error(code).message))
+def begin_deletion(groups: Groups, request: Deletion, now: Millis) -> Result:
+    """A group without members may lose its state."""
+    try:
+        group = share_group_of(groups, request.group_id)
+    except Refused as refused:
+        return Result(answers=((request, Deleting(refused.code, refused.message)),))
+    if not group.is_empty:
+        refusal = Deleting(errors.NON_EMPTY_GROUP, errors.error(errors.NON_EMPTY_GROUP).message)
+        return Result(answers=((request, refusal),))
+    before = group.partitions
+    topics = groups.cluster.image.topics_by_id
+    stated = joined(before.initialized, before.initializing)
+    wanted = {**before.deleting, **{each: name for each, (name, _) in stated.items()}}
+    if request.topics is not None:
+        wanted = {topic_id: name for topic_id, name in request.topics.items() if topic_id in wanted}
+    partitions: dict[bytes, frozenset[int]] = {}
+    for topic_id in wanted:
+        if topic_id in topics:
+            # What an earlier deletion did not finish is not known by partition any more.
+            everything = frozenset(range(len(topics[topic_id].partitions)))
+            partitions[topic_id] = everything if topic_id in before.deleting else stated[topic_id][1]
+    if not wanted:
+        return Result(answers=((request, Deleting(errors.NONE)),))
+    record = share_records.state_partitions(
+        group.group_id,
+        {topic_id: named for topic_id, named in before.initializing.items() if topic_id not in wanted},
+        {topic_id: named for topic_id, named in before.initialized.items() if topic_id not in wanted},
+        {**before.deleting, **wanted},
+    )
+    return Result([record], ((request, Deleting(errors.NONE, None, partitions)),))
+
+
+class Deleted(NamedTuple):
+    """The share coordinator has no state any more of these topics (by id)."""
+
+    group_id: str
+    topic_ids: frozenset[bytes]
+
+
+@operation(lambda request, code: code)
+def deleted(groups: Groups, request: Deleted, now: Millis) -> Result:
+    """Topics of a group are through with being deleted. The answer is an error code."""
+    group = groups.share_groups.get(request.group_id)
+    if group is None:
+        return Result(answers=((request, errors.GROUP_ID_NOT_FOUND),))
+    before = group.partitions
+    left = {topic_id: name for topic_id, name in before.deleting.items() if topic_id not in request.topic_ids}
+    record = share_records.state_partitions(group.group_id, before.initializing, before.initialized, left)
+    return Result([record], ((request, errors.NONE),))
+
+
+# Topics that go
+
+
+class ShareTopicsDeleted(NamedTuple):
+    """Topics that are gone, by id."""
+
+    topic_ids: frozenset[bytes]
+
+
+@operation(lambda request, code: code)
+def forget_share_topics(groups: Groups, request: ShareTopicsDeleted, now: Millis) -> Result:
+    """Share groups stand nowhere in topics that were deleted; the share coordinator sees to the state itself."""
+    gone = request.topic_ids
+    records = [
+        share_records.state_partitions(
+            group.group_id,
+            {topic_id: named for topic_id, named in group.partitions.initializing.items() if topic_id not in gone},
+            {topic_id: named for topic_id, named in group.partitions.initialized.items() if topic_id not in gone},
+            {topic_id: name for topic_id, name in group.partitions.deleting.items() if topic_id not in gone},
+        )
+        for group in groups.share_groups.values()
+        if any(not gone.isdisjoint(topics) for topics in group.partitions)
+    ]
+    return Result(records, ((request, errors.NONE),))

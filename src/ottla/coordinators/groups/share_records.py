@@ -1,0 +1,140 @@
+"""The records that share groups write to __consumer_offsets, in Kafka's types: 10 to 15 (KIP-932)."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinators.groups.consumer_member import Target
+from ottla.coordinators.runtime import Record
+from ottla.protocol.messages.share_group_current_member_assignment_record import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
+from ottla.protocol.messages.share_group_member_metadata_record import (
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+)
+from ottla.protocol.messages.share_group_metadata_record import ShareGroupMetadataKey, ShareGroupMetadataValue
+from ottla.protocol.messages.share_group_state_partition_metadata_record import (
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    TopicInfo,
+    TopicPartitionsInfo,
+)
+from ottla.protocol.messages.share_group_target_assignment_member_record import (
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from ottla.protocol.messages.share_group_target_assignment_metadata_record import (
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.coordinators.groups.share_group import ShareDescription
+
+KEYS: Final = (
+    ShareGroupMetadataKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupStatePartitionMetadataKey,
+)
+"""The keys of the records that a share group is made of."""
+
+MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
+    key.API: (key, value)
+    for key, value in (
+        (ShareGroupMetadataKey, ShareGroupMetadataValue),
+        (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+        (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+        (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+        (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+        (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
+    )
+}
+"""Type of record -> key and value."""
+
+Named = Mapping[bytes, tuple[str, frozenset[int]]]
+"""Topic id -> its name and partitions."""
+
+
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
+    """The group has a new epoch: the target must be computed anew."""
+    value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return Record(ShareGroupMetadataKey(group_id=group_id), value)
+
+
+def member_description(group_id: str, member_id: str, said: "ShareDescription") -> Record:
+    """What a member says about itself."""
+    value = ShareGroupMemberMetadataValue(
+        rack_id=said.rack_id,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=sorted(said.topics),
+    )
+    return Record(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
+
+
+def target_epoch(group_id: str, epoch: int, timestamp: int) -> Record:
+    """The targets of all members are those of `epoch`, computed at `timestamp` (ms since the epoch)."""
+    value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp)
+    return Record(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+
+
+def member_target(group_id: str, member_id: str, target: Target) -> Record:
+    """What a member should have."""
+    partitions = [TopicPartition(topic_id=topic_id, partitions=sorted(parts)) for topic_id, parts in target.items()]
+    value = ShareGroupTargetAssignmentMemberValue(topic_partitions=partitions)
+    return Record(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+
+
+def member_current(group_id: str, member_id: str, epoch: int, previous_epoch: int, assigned: Target) -> Record:
+    """What a member has, and since which epoch."""
+    value = ShareGroupCurrentMemberAssignmentValue(
+        member_epoch=epoch,
+        previous_member_epoch=previous_epoch,
+        state=0,
+        assigned_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(parts)) for topic_id, parts in assigned.items()
+        ],
+    )
+    return Record(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
+
+
+def state_partitions(group_id: str, initializing: Named, initialized: Named, deleting: Mapping[bytes, str]) -> Record:
+    """Which partitions the share coordinator has a state of, or is about to get or to lose one."""
+    value = ShareGroupStatePartitionMetadataValue(
+        initializing_topics=_infos(initializing),
+        initialized_topics=_infos(initialized),
+        deleting_topics=[TopicInfo(topic_id=topic_id, topic_name=name) for topic_id, name in deleting.items()],
+    )
+    return Record(ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
+
+
+def _infos(topics: Named) -> list[TopicPartitionsInfo]:
+    return [
+        TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(partitions))
+        for topic_id, (name, partitions) in topics.items()
+    ]
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+    """A member goes."""
+    return [
+        Record(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        Record(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        Record(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    ]
+
+
+def group_tombstones(group_id: str) -> list[Record]:
+    """The end of a share group without members."""
+    return [
+        Record(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
+        Record(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        Record(ShareGroupMetadataKey(group_id=group_id), None),
+    ]
