@@ -51,6 +51,7 @@ from ottla.replication.replicas import Replicas
 
 if TYPE_CHECKING:
     from ottla.broker.coordination import Coordination
+    from ottla.broker.sharing import Sharing
     from ottla.broker.telemetry import Telemetry
     from ottla.coordinators.runtime import Runtime
 
@@ -90,6 +91,7 @@ class Broker:
         self._flusher = Flusher(loop, self.clock)
         self.throttling: Throttling | None = None
         self._telemetry: Telemetry | None = None
+        self._sharing: Sharing | None = None
         self._limits = ConnectionLimits(*_limits_of(config))
         request_bytes, idle_ms = (
             config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
@@ -122,6 +124,15 @@ class Broker:
             self._coordination.load(self.image)
             self.controller.subscribe(self._coordination.apply)
         return self._coordination
+
+    @property
+    def sharing(self) -> "Sharing":
+        """The share partitions, once somebody reads one."""
+        if self._sharing is None:
+            from ottla.broker.sharing import Sharing
+
+            self._sharing = Sharing(self)
+        return self._sharing
 
     @property
     def telemetry(self) -> "Telemetry":
@@ -266,6 +277,8 @@ class Broker:
     def stop(self) -> None:
         """Close the doors, then every log cleanly. The next start scans nothing."""
         self.server.close()
+        if self._sharing is not None:
+            self._sharing.close()
         if self._coordination is not None:
             self._coordination.close()
         self._maintenance.close()

@@ -305,6 +305,8 @@ class ServerConnection:
         self._out.clear()
         self._backlog.clear()
         self._server.forget(self)
+        if self._peer.gone is not None:
+            self._peer.gone(self._peer)
 
 
 class Server:

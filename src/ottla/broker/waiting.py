@@ -5,13 +5,27 @@ append, looks again, and answers or goes on waiting; nothing polls.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ottla.environment import Cancellable, Timers
 from ottla.protocol.answer import Answer, Pending
-from ottla.replication.partition import Partition
 
 R = TypeVar("R")
+
+
+class Watchers(Protocol):
+    """Who is called when something has changed."""
+
+    def add(self, watcher: Callable[[], None], /) -> None: ...
+
+    def discard(self, watcher: Callable[[], None], /) -> None: ...
+
+
+class Watched(Protocol):
+    """What a request may wait for: a partition, or a share partition."""
+
+    @property
+    def watchers(self) -> Watchers: ...
 
 
 class DelayedAnswer(Generic[R]):
@@ -22,7 +36,7 @@ class DelayedAnswer(Generic[R]):
 
     __slots__ = ("_attempt", "_partitions", "_pending", "_timer")
 
-    def __init__(self, attempt: Callable[[bool], R | None], partitions: Iterable[Partition]) -> None:
+    def __init__(self, attempt: Callable[[bool], R | None], partitions: Iterable[Watched]) -> None:
         self._attempt = attempt
         self._partitions = list(partitions)
         self._pending: Pending[R] = Pending()
@@ -35,6 +49,10 @@ class DelayedAnswer(Generic[R]):
         self._timer = timers.call_later(wait_ms, self._time_over)
         return self._pending
 
+    def abandon(self) -> None:
+        """Nobody waits for the answer any more: it is never given."""
+        self._stop()
+
     def _look_again(self) -> None:
         response = self._attempt(False)
         if response is not None:
@@ -46,9 +64,12 @@ class DelayedAnswer(Generic[R]):
         self._finish(response)
 
     def _finish(self, response: R) -> None:
+        self._stop()
+        if not self._pending.done:
+            self._pending.complete(response)
+
+    def _stop(self) -> None:
         for partition in self._partitions:
             partition.watchers.discard(self._look_again)
         if self._timer is not None:
             self._timer.cancel()
-        if not self._pending.done:
-            self._pending.complete(response)

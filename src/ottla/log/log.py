@@ -421,6 +421,23 @@ class Log:
         except OSError as cause:
             raise self._storage_error(cause) from cause
 
+    def headers(self, region: Region) -> Iterator[BatchHeader]:
+        """The headers of the batches in what `read` returned; start and end are positions in the file. Raises StorageError."""
+        end = region.position + region.length
+        try:
+            for segment in reversed(self._segments):
+                if segment.log is not region.file:
+                    continue
+                for header in segment.walk(region.position):
+                    if header.start >= end:
+                        return
+                    yield header
+                return
+        except DamagedLog as cause:
+            raise StorageError(str(cause)) from cause
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
+
     def aborted_in(self, region: Region, offset: int) -> list[Aborted]:
         """The aborted transactions that a reader of committed data must know of, who reads `region` from `offset` on. Raises
         StorageError. Source: KIP-98.

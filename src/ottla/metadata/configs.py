@@ -180,6 +180,15 @@ _REPLICAS: Final = re.compile(r"[0-9]+:[0-9]+")
 _DURATION: Final = re.compile(r"P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.IGNORECASE)
 
 
+def duration_ms(text: str) -> int:
+    """A duration (`PnDTnHnMn.nS`), in ms. Raises ValueError for other texts."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text} is no duration")
+    days, hours, minutes, seconds = (float((found[group] or "0_")[:-1]) for group in (1, 3, 4, 5))
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
 def _check(row: Config, value: Value) -> None:
     """Raise unless `value` is one that `row` accepts. The small language of `valid` is described in config_table.py."""
     valid = row.valid

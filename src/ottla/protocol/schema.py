@@ -211,12 +211,15 @@ def _make_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 class Peer:
-    """The other end of a connection: its port, and the software that it says it is (KIP-511)."""
+    """The other end of a connection: its port, and the software that it says it is (KIP-511). `gone` is called with it when the
+    connection is closed.
+    """
 
-    __slots__ = ("port", "software_name", "software_version")
+    __slots__ = ("gone", "port", "software_name", "software_version")
 
     def __init__(self, port: int = -1) -> None:
         self.port = port
+        self.gone: Callable[[Peer], None] | None = None
         self.software_name = self.software_version = "unknown"
 
 

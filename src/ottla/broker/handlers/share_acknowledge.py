@@ -1,0 +1,77 @@
+"""ShareAcknowledge: what a member of a share group has to say of records that it acquired (KIP-932).
+
+Behaviour
+    share.version 0                  UNSUPPORTED_VERSION
+    no group id; a member id that is missing, empty or longer than 36 characters
+                                     INVALID_REQUEST
+    sessions                         the session and the epochs of ShareFetch; epoch 0 INVALID_SHARE_SESSION_EPOCH
+    last epoch                       acknowledgements count, then what the member has left is released
+    batches that make no sense       INVALID_REQUEST for their partition: offsets or batches in the wrong order, no types, as
+                                     many types as offsets or one, a type that there is not, a renewal in a request that is none
+    offsets nobody was given         INVALID_REQUEST beyond what was acquired, INVALID_RECORD_STATE below
+    records that are not the member's, or not any more
+                                     INVALID_RECORD_STATE; batches wholly below the start offset are passed over
+    one batch that is refused        nothing of its partition is done
+    unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; the latter too for one nobody fetched from
+    the answer                       is given when the share coordinator has written what changed
+
+Versions
+    1  the first that is stable
+    2  renewals (KIP-1222), and how long locks last
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import handles
+from ottla.broker.sharing import Told
+from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import INVALID_SHARE_SESSION_EPOCH, NONE, SHARE_SESSION_NOT_FOUND
+from ottla.protocol.messages.share_acknowledge import (
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+
+@handles(ShareAcknowledgeRequest)
+def share_acknowledge(request: ShareAcknowledgeRequest, broker: "Broker") -> Answer[ShareAcknowledgeResponse]:
+    sharing = broker.sharing
+    code = sharing.refusal(request.group_id, request.member_id)
+    if code != NONE or request.group_id is None or request.member_id is None:
+        return ShareAcknowledgeResponse(error_code=code)
+    member = request.group_id, request.member_id
+    epoch = request.share_session_epoch
+    if epoch == INITIAL_EPOCH:
+        return ShareAcknowledgeResponse(error_code=INVALID_SHARE_SESSION_EPOCH)
+    if epoch == FINAL_EPOCH:
+        code = NONE if sharing.sessions.find(member) is not None else SHARE_SESSION_NOT_FOUND
+    else:
+        code, _ = sharing.sessions.resume(member, epoch)
+    if code != NONE:
+        return ShareAcknowledgeResponse(error_code=code)
+    acks = {
+        (topic.topic_id, each.partition_index): each.acknowledgement_batches
+        for topic in request.topics
+        for each in topic.partitions
+        if each.acknowledgement_batches
+    }
+    told = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
+    if epoch == FINAL_EPOCH:
+        sharing.leave(member)
+    lock_ms = sharing.rules(request.group_id).rules.lock_ms
+    return after(told, lambda told: _response(told, lock_ms))
+
+
+def _response(told: dict[Place, Told], lock_ms: int) -> ShareAcknowledgeResponse:
+    topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+    for (topic_id, index), (code, message) in told.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id)
+        topic.partitions.append(PartitionData(partition_index=index, error_code=code, error_message=message))
+    return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values()))

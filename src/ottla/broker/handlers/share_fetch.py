@@ -1,0 +1,263 @@
+"""ShareFetch: records for one member of a share group, which are its own for a while (KIP-932).
+
+Behaviour
+    share.version 0                  UNSUPPORTED_VERSION
+    no group id; a member id that is missing, empty or longer than 36 characters
+                                     INVALID_REQUEST
+    a renewal with anything to fetch INVALID_REQUEST (KIP-1222): limits and wait must be 0, and nothing is fetched
+    sessions                         coordinators/share/session.py; acknowledgements in the first request INVALID_REQUEST; no
+                                     session SHARE_SESSION_NOT_FOUND, another epoch INVALID_SHARE_SESSION_EPOCH; too many
+                                     sessions SHARE_SESSION_LIMIT_REACHED after max_wait_ms
+    acknowledgements                 taken before anything is fetched, answered once written; see ShareAcknowledge
+    last epoch                       acknowledgements count, what the member has left is released, nothing is fetched
+    fewer than min_bytes there       waits for appends and releases, at most max_wait_ms
+    many partitions                  share max_bytes equally; each request begins with another one
+    state not loaded yet             the request waits, no error; not initialised UNKNOWN_SERVER_ERROR
+    unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+    the answer                       records may hold more than was acquired: whole batches; a partition without news is left
+                                     out, but for the first answer of a session
+
+Versions
+    1  max_records and batch_size
+    2  acquire mode record_limit (KIP-1206), renewals (KIP-1222)
+"""
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.broker.sharing import Given, SharedPartition, Told
+from ottla.broker.waiting import DelayedAnswer
+from ottla.coordinators.share.acquisition import Wish
+from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
+from ottla.log.log import StorageError
+from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.errors import (
+    INVALID_REQUEST,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    SHARE_SESSION_LIMIT_REACHED,
+    SHARE_SESSION_NOT_FOUND,
+    UNKNOWN_SERVER_ERROR,
+)
+from ottla.protocol.messages.share_fetch import (
+    AcquiredRecords,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_logger = logging.getLogger("ottla.broker")
+_BATCH_OPTIMIZED: Final = 0
+_RECORD_LIMIT: Final = 1
+_Read = list[tuple[Place, PartitionData]]
+
+
+@handles(ShareFetchRequest)
+def share_fetch(request: ShareFetchRequest, broker: "Broker") -> Answer[ShareFetchResponse]:
+    sharing = broker.sharing
+    code = sharing.refusal(request.group_id, request.member_id)
+    if code == NONE and request.is_renew_ack and _wants_records(request):
+        code = INVALID_REQUEST
+    if code == NONE and request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
+        code = UNKNOWN_SERVER_ERROR
+    if code != NONE or request.group_id is None or request.member_id is None:
+        return ShareFetchResponse(error_code=code)
+    member = request.group_id, request.member_id
+    acks = {
+        (topic.topic_id, each.partition_index): each.acknowledgement_batches
+        for topic in request.topics
+        for each in topic.partitions
+        if each.acknowledgement_batches
+    }
+    epoch = request.share_session_epoch
+    answer = partial(_answer, broker, request.group_id)
+    if epoch == FINAL_EPOCH:
+        if sharing.sessions.find(member) is None:
+            return ShareFetchResponse(error_code=SHARE_SESSION_NOT_FOUND)
+        told = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
+        sharing.leave(member)
+        return after(told, lambda told: answer(told, []))
+    if epoch == INITIAL_EPOCH:
+        if acks:
+            return ShareFetchResponse(error_code=INVALID_REQUEST)
+        session = sharing.join(member, request.context.peer)
+        if session is None:
+            return _full(broker, request.max_wait_ms)
+    else:
+        code, resumed = sharing.sessions.resume(member, epoch)
+        if resumed is None:
+            return ShareFetchResponse(error_code=code)
+        session = resumed
+    session.update(
+        [(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions],
+        [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
+    )
+    told = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
+    if request.is_renew_ack or request.max_bytes <= 0:
+        return after(told, lambda told: answer(told, []))
+    found = _Reading(broker, request, session).begin(request.max_wait_ms)
+    return after(told, lambda told: after(found, lambda found: answer(told, found)))
+
+
+def _wants_records(request: ShareFetchRequest) -> bool:
+    return any((request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms))
+
+
+def _full(broker: "Broker", wait_ms: int) -> Answer[ShareFetchResponse]:
+    """No room for a session: the client hears of it when it would have heard of an empty partition."""
+    answer = Pending[ShareFetchResponse]()
+    refused = ShareFetchResponse(error_code=SHARE_SESSION_LIMIT_REACHED)
+    broker.timers.call_later(max(0, wait_ms), partial(answer.complete, refused))
+    return answer
+
+
+class _Reading:
+    """What one request fetches, tried as often as it takes."""
+
+    __slots__ = (
+        "_broker",
+        "_failed",
+        "_group_id",
+        "_is_first",
+        "_member_id",
+        "_request",
+        "_session",
+        "_shared",
+        "_wish",
+    )
+
+    def __init__(self, broker: "Broker", request: ShareFetchRequest, session: ShareSession) -> None:
+        self._broker = broker
+        self._request = request
+        self._session = session
+        self._group_id, self._member_id = session.member
+        self._is_first = request.share_session_epoch == INITIAL_EPOCH
+        is_exact = request.share_acquire_mode == _RECORD_LIMIT
+        self._wish = Wish(request.max_records, request.batch_size, is_exact)
+        self._failed: _Read = []
+        self._shared: list[tuple[Place, SharedPartition]] = []
+        for place in session.in_turn():
+            partition = broker.replicas.find_by_id(*place)
+            if partition is None:
+                self._failed.append((place, self._absent(place)))
+            else:
+                self._shared.append((place, broker.sharing.opened(self._group_id, partition)))
+
+    def begin(self, wait_ms: int) -> Answer[_Read]:
+        """What there is, at once or when there is enough of it."""
+        found = self.attempt(wait_ms <= 0 or not self._shared)
+        if found is not None:
+            return found
+        delayed = DelayedAnswer(self.attempt, [shared for _, shared in self._shared])
+        session = self._session
+        session.abandon = delayed.abandon
+        answer = delayed.begin(self._broker.timers, wait_ms)
+        return after(answer, self._arrived)
+
+    def _arrived(self, found: _Read) -> _Read:
+        self._session.abandon = None
+        return found
+
+    def attempt(self, last: bool) -> _Read | None:
+        """What there is for the member, whose it is then; None while it is too little, unless it is the `last` time."""
+        failed = list(self._failed)
+        ready: list[tuple[Place, SharedPartition]] = []
+        for place, shared in self._shared:
+            if self._broker.replicas.find_by_id(*place) is None:
+                failed.append((place, self._absent(place)))
+            elif shared.failure != NONE:
+                failed.append((place, _failure(place, shared.failure)))
+            elif shared.state is not None:
+                ready.append((place, shared))
+        done = last or len(failed) > len(self._failed) or (self._request.min_bytes <= 0 and bool(ready))
+        if not done and not self._is_enough(ready):
+            return None
+        found = self._take(ready)
+        if not done and not any(data.records or data.error_code for _, data in found):
+            return None
+        return failed + [each for each in found if self._is_first or each[1].records or each[1].error_code]
+
+    def _share(self, ready: list[tuple[Place, SharedPartition]]) -> int:
+        return max(1, self._request.max_bytes // max(1, len(ready)))
+
+    def _is_enough(self, ready: list[tuple[Place, SharedPartition]]) -> bool:
+        """Whether there are min_bytes, or something that must be told."""
+        group = self._broker.sharing.rules(self._group_id)
+        most = self._share(ready)
+        total = 0
+        for _, shared in ready:
+            try:
+                found = shared.readable(group, most, whole_first=total == 0)
+            except (StorageError, OSError):
+                return True
+            if found is not None:
+                total += len(found[1])
+                if total >= self._request.min_bytes:
+                    return True
+        return False
+
+    def _take(self, ready: list[tuple[Place, SharedPartition]]) -> _Read:
+        group = self._broker.sharing.rules(self._group_id)
+        most = self._share(ready)
+        wish = self._wish
+        found: _Read = []
+        has_some = False
+        for place, shared in ready:
+            given: Given | None = None
+            try:
+                while wish.max_records > 0:
+                    region = shared.readable(group, most, whole_first=not has_some)
+                    if region is None:
+                        break
+                    given = shared.give(self._member_id, *region, wish, group)
+                    if given is not None or not shared.went_on(region[0]):
+                        break
+            except (StorageError, OSError) as cause:
+                _logger.error("%s", cause)
+                found.append((place, _failure(place, KAFKA_STORAGE_ERROR)))
+                continue
+            data = PartitionData(partition_index=place[1], records=b"")
+            if given is not None:
+                has_some = True
+                acquired = given.acquired
+                wish = wish._replace(
+                    max_records=wish.max_records - sum(last - first + 1 for first, last, _ in acquired)
+                )
+                data.records = given.records  # type: ignore[assignment]
+                data.acquired_records = [
+                    AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                    for first, last, count in acquired
+                ]
+            found.append((place, data))
+        return found
+
+    def _absent(self, place: Place) -> PartitionData:
+        return _failure(place, self._broker.sharing.absence(place))
+
+
+def _failure(place: Place, code: int) -> PartitionData:
+    return PartitionData(partition_index=place[1], error_code=code, records=b"")
+
+
+def _answer(broker: "Broker", group_id: str, told: dict[Place, Told], found: _Read) -> ShareFetchResponse:
+    """The response, of what became of acknowledgements and of what was found."""
+    by_place = dict(found)
+    for place, outcome in told.items():
+        data = by_place.get(place)
+        if data is None:
+            data = by_place[place] = PartitionData(partition_index=place[1], records=b"")
+        data.acknowledge_error_code, data.acknowledge_error_message = outcome
+    topics: dict[bytes, ShareFetchableTopicResponse] = {}
+    for (topic_id, _), data in by_place.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id)
+        topic.partitions.append(data)
+    lock_ms = broker.sharing.rules(group_id).rules.lock_ms
+    return ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values()))

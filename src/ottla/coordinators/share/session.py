@@ -1,0 +1,104 @@
+"""Share sessions (KIP-932): a member names its partitions once, then what changed; ShareFetch and ShareAcknowledge count on.
+
+    epoch 0            a new session, instead of one that the member may have had
+    the one expected   the next request of the session
+    -1                 the last one: the session is over
+
+A session belongs to the connection on which it began: when that is gone, so is the session, and with it the locks of the
+member. Their number is bounded (group.share.max.share.sessions); nobody's session is taken for another's.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final
+
+from ottla.protocol.errors import INVALID_SHARE_SESSION_EPOCH, NONE, SHARE_SESSION_NOT_FOUND
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_MAX_EPOCH: Final = 0x7FFFFFFF
+Member = tuple[str, str]
+"""Group id and member id."""
+Place = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class ShareSession:
+    """The partitions of one member, in the order in which it named them. `epoch` is the one expected next; `abandon` is called
+    when the session ends while a fetch of it waits.
+    """
+
+    __slots__ = ("abandon", "connection", "epoch", "member", "partitions")
+
+    def __init__(self, member: Member, connection: Hashable) -> None:
+        self.member = member
+        self.connection = connection
+        self.epoch = 1
+        self.partitions: dict[Place, None] = {}
+        self.abandon: Callable[[], None] | None = None
+
+    def update(self, wanted: Iterable[Place], forgotten: Iterable[Place] = ()) -> None:
+        """Take in what a fetch adds and gives up."""
+        self.partitions.update(dict.fromkeys(wanted))
+        for place in forgotten:
+            self.partitions.pop(place, None)
+
+    def in_turn(self) -> list[Place]:
+        """The partitions, beginning with another one in each epoch, so that none is always last."""
+        places = list(self.partitions)
+        if not places:
+            return places
+        first = self.epoch % len(places)
+        return places[first:] + places[:first]
+
+
+class ShareSessions:
+    """The share sessions of a broker, at most `slots`."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._sessions: dict[Member, ShareSession] = {}
+        self._of_connection: dict[Hashable, set[Member]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, member: Member) -> ShareSession | None:
+        """The session of a member."""
+        return self._sessions.get(member)
+
+    def begin(self, member: Member, connection: Hashable) -> ShareSession | None:
+        """A new session, instead of the one that the member had; None when there is no room."""
+        self.end(member)
+        if len(self._sessions) >= self._slots:
+            return None
+        session = self._sessions[member] = ShareSession(member, connection)
+        self._of_connection.setdefault(connection, set()).add(member)
+        return session
+
+    def resume(self, member: Member, epoch: int) -> tuple[int, ShareSession | None]:
+        """The session that a request goes on with, or the error code of why not."""
+        session = self._sessions.get(member)
+        if session is None:
+            return SHARE_SESSION_NOT_FOUND, None
+        if epoch != session.epoch:
+            return INVALID_SHARE_SESSION_EPOCH, None
+        session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
+        return NONE, session
+
+    def end(self, member: Member) -> ShareSession | None:
+        """Close a session; None when there is none."""
+        session = self._sessions.pop(member, None)
+        if session is None:
+            return None
+        held = self._of_connection[session.connection]
+        held.discard(member)
+        if not held:
+            del self._of_connection[session.connection]
+        if session.abandon is not None:
+            session.abandon()
+        return session
+
+    def disconnected(self, connection: Hashable) -> list[ShareSession]:
+        """Close the sessions that began on a connection."""
+        ended = (self.end(member) for member in tuple(self._of_connection.get(connection, ())))
+        return [session for session in ended if session is not None]
