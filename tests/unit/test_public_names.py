@@ -13,9 +13,30 @@ from ottla.broker.handlers import SERVED
 SOURCES = Path(__file__).parents[2] / "src"
 
 PUBLIC = {
-    "ottla": {"__version__"},
-    "ottla.client.cluster": {"EARLIEST", "LATEST", "Cluster", "FoundOffset", "TopicInfo", "TopicPartition"},
-    "ottla.client.config": {"CONFIGS", "DEFAULT_PORT", "ClientConfig", "addresses"},
+    "ottla": {
+        "AcknowledgeType",
+        "Admin",
+        "EARLIEST",
+        "KafkaError",
+        "LATEST",
+        "NewTopic",
+        "Record",
+        "ShareConsumer",
+        "TopicPartition",
+        "__version__",
+    },
+    "ottla.aio": {"Admin", "ShareConsumer"},
+    "ottla.client.cluster": {"Cluster"},
+    "ottla.client.config": {
+        "BULK",
+        "CONFIGS",
+        "DEFAULT_PORT",
+        "PARTITIONERS",
+        "ClientConfig",
+        "addresses",
+        "dotted",
+        "duration_ms",
+    },
     "ottla.client.consumer.fetching": {
         "Fetched",
         "fetch_batches",
@@ -29,10 +50,12 @@ PUBLIC = {
         "ConnectionLost",
         "CorruptBatch",
         "FencedError",
+        "IllegalState",
         "InvalidClientConfig",
         "KafkaError",
         "NotAuthorized",
         "OffsetOutOfRange",
+        "RebootstrapRequired",
         "RecordTooLarge",
         "RequestTimedOut",
         "RetriableError",
@@ -76,7 +99,9 @@ def defined(tree: ast.Module) -> set[str]:
 
 
 def imported(tree: ast.Module) -> set[str]:
-    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    """The names that a module imports, those for type checkers alone among them."""
+    guarded = [line for node in tree.body if isinstance(node, ast.If) for line in node.body]
+    imports = [node for node in (*tree.body, *guarded) if isinstance(node, ast.Import | ast.ImportFrom)]
     return {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
 
 

@@ -7,7 +7,7 @@ UNKNOWN_TOPIC_OR_PARTITION, a broken connection). What may be repeated is repeat
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import (
@@ -19,43 +19,14 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.pool import Connection, Pool
+from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
 from ottla.environment import Clock, Random, SystemClock, SystemRandom
 from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.schema import ZERO_UUID, Request
 
-EARLIEST: Final = -2
-LATEST: Final = -1
-
 T = TypeVar("T")
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic; prints as Kafka writes it: t-0."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
-class TopicInfo(NamedTuple):
-    """leaders: partition -> node, -1 where there is none; id is ZERO_UUID before Kafka 2.8."""
-
-    name: str
-    id: bytes
-    internal: bool
-    leaders: dict[int, int]
-    fetched_ms: int
-
-
-class FoundOffset(NamedTuple):
-    """Answer of ListOffsets: offset -1 when no record has such a time; timestamp in ms, -1 for the two ends."""
-
-    offset: int
-    timestamp: int
 
 
 def _pause(milliseconds: int) -> None:

@@ -5,6 +5,7 @@ effect, as a name like that has none in Kafka either; any other unknown name is 
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +13,18 @@ from ottla.client.errors import InvalidClientConfig
 from ottla.records.compression import CODEC_NAMES
 
 DEFAULT_PORT: Final = 9092
+PARTITIONERS: Final = (
+    "murmur2_sticky",
+    "murmur2",
+    "murmur2_random",
+    "round_robin",
+    "consistent",
+    "consistent_random",
+    "fnv1a",
+    "fnv1a_random",
+    "random",
+)
+"""Where records go that name no partition: Kafka's own way (KIP-480, KIP-794), round robin, and librdkafka's."""
 
 
 class _Config(NamedTuple):
@@ -69,95 +82,178 @@ def addresses(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
+def _offset_reset(text: str) -> str:
+    if text in ("earliest", "latest", "none"):
+        return text
+    if not text.startswith("by_duration:"):
+        raise ValueError("must be earliest, latest, none or by_duration:PnDTnHnMn.nS")
+    duration_ms(text.removeprefix("by_duration:"))
+    return text
+
+
+_DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def duration_ms(text: str) -> int:
+    """An ISO-8601 duration of days and time ("P1DT2H3M4.5S") in ms. Raises ValueError."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groupdict().values()) or text[-1] in "Tt":
+        raise ValueError(f"{text!r} is no duration like P1DT2H30M")
+    parts = {name: float(value or 0) for name, value in found.groupdict().items()}
+    seconds = parts["days"] * 86_400 + parts["hours"] * 3600 + parts["minutes"] * 60 + parts["seconds"]
+    return round(seconds * 1000)
+
+
 def _plaintext(text: str) -> str:
     if text.upper() != "PLAINTEXT":
         raise ValueError(f"{text} is not supported by this client yet, only PLAINTEXT")
     return "PLAINTEXT"
 
 
+def _number(low: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        number = float(text)
+        if not low <= number < float("inf"):
+            raise ValueError(f"must be at least {low}")
+        return number
+
+    return parse
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _optional(text: str) -> str | None:
+    return text or None
+
+
 _INT32: Final = 2**31 - 1
 
 CONFIGS: Final[dict[str, _Config]] = {
+    # Every client.
     "bootstrap.servers": _Config((), addresses),
     "client.id": _Config("ottla", str),
     "security.protocol": _Config("PLAINTEXT", _plaintext),
     "request.timeout.ms": _Config(30_000, _integer(1, _INT32)),
     "default.api.timeout.ms": _Config(60_000, _integer(1, _INT32)),
     "socket.connection.setup.timeout.ms": _Config(10_000, _integer(1, _INT32)),
+    "socket.connection.setup.timeout.max.ms": _Config(30_000, _integer(1, _INT32)),
+    "reconnect.backoff.ms": _Config(50, _integer(0, _INT32)),
+    "reconnect.backoff.max.ms": _Config(1000, _integer(0, _INT32)),
     "connections.max.idle.ms": _Config(540_000, _integer(-1)),
     "retry.backoff.ms": _Config(100, _integer(0, _INT32)),
     "retry.backoff.max.ms": _Config(1000, _integer(0, _INT32)),
     "metadata.max.age.ms": _Config(300_000, _integer(0)),
+    "metadata.max.idle.ms": _Config(300_000, _integer(5000)),
+    "metadata.recovery.strategy": _Config("rebootstrap", _one_of("none", "rebootstrap")),
+    "metadata.recovery.rebootstrap.trigger.ms": _Config(300_000, _integer(0)),
     "send.buffer.bytes": _Config(-1, _integer(-1, _INT32)),
     "receive.buffer.bytes": _Config(-1, _integer(-1, _INT32)),
-    "allow.auto.create.topics": _Config(True, _boolean),
     "client.rack": _Config("", str),
+    # Reading.
+    "allow.auto.create.topics": _Config(True, _boolean),
+    "exclude.internal.topics": _Config(True, _boolean),
     "group.id": _Config("", str),
-    # Reading. The defaults of the two byte limits are larger than Kafka's: whole chunks of columns are read at once.
+    "group.instance.id": _Config(None, _optional),
+    "group.protocol": _Config("classic", _one_of("classic", "consumer")),
+    "group.remote.assignor": _Config(None, _optional),
+    "partition.assignment.strategy": _Config(("range", "cooperative-sticky"), _names),
+    "session.timeout.ms": _Config(45_000, _integer(0, _INT32)),
+    "heartbeat.interval.ms": _Config(3000, _integer(0, _INT32)),
+    "max.poll.interval.ms": _Config(300_000, _integer(1, _INT32)),
+    "max.poll.records": _Config(500, _integer(1, _INT32)),
+    "enable.auto.commit": _Config(True, _boolean),
+    "auto.commit.interval.ms": _Config(5000, _integer(0, _INT32)),
+    "auto.offset.reset": _Config("latest", _offset_reset),
     "fetch.min.bytes": _Config(1, _integer(0, _INT32)),
     "fetch.max.wait.ms": _Config(500, _integer(0, _INT32)),
     "fetch.max.bytes": _Config(50 << 20, _integer(0, _INT32)),
-    "max.partition.fetch.bytes": _Config(4 << 20, _integer(0, _INT32)),
+    "max.partition.fetch.bytes": _Config(1 << 20, _integer(0, _INT32)),
     "isolation.level": _Config("read_uncommitted", _one_of("read_uncommitted", "read_committed")),
     "check.crcs": _Config(True, _boolean),
-    # Writing. batch.size is larger than Kafka's 16384: rows are there already, nothing waits for them.
+    "share.acknowledgement.mode": _Config("implicit", _one_of("implicit", "explicit")),
+    "share.acquire.mode": _Config("batch_optimized", _one_of("batch_optimized", "record_limit")),
+    # Writing.
     "acks": _Config(-1, _acks),
     "enable.idempotence": _Config(True, _boolean),
     "max.in.flight.requests.per.connection": _Config(5, _integer(1, _INT32)),
+    "retries": _Config(_INT32, _integer(0, _INT32)),
     "compression.type": _Config("none", _one_of(*CODEC_NAMES)),
-    "batch.size": _Config(1_000_000, _integer(1, _INT32)),
-    "max.request.size": _Config(1 << 20, _integer(1, _INT32)),
+    "compression.gzip.level": _Config(-1, _integer(-1, 9)),
+    "compression.lz4.level": _Config(9, _integer(1, 17)),
+    "compression.zstd.level": _Config(3, _integer(-131072, 22)),
+    "linger.ms": _Config(5.0, _number(0)),
+    "batch.size": _Config(16_384, _integer(0, _INT32)),
+    "max.request.size": _Config(1 << 20, _integer(0, _INT32)),
     "buffer.memory": _Config(32 << 20, _integer(0)),
     "max.block.ms": _Config(60_000, _integer(0)),
     "delivery.timeout.ms": _Config(120_000, _integer(0, _INT32)),
+    "partitioner": _Config("murmur2_sticky", _one_of(*PARTITIONERS)),
+    "partitioner.ignore.keys": _Config(False, _boolean),
+    "transactional.id": _Config(None, _optional),
+    "transaction.timeout.ms": _Config(60_000, _integer(1, _INT32)),
+    "transaction.two.phase.commit.enable": _Config(False, _boolean),
 }
+
+BULK: Final[dict[str, Any]] = {"max.partition.fetch.bytes": 4 << 20, "batch.size": 1_000_000}
+"""Defaults for whoever moves whole batches of columns: nothing waits for them to fill, so they may be large."""
 
 # Known to Kafka's clients, without meaning here.
 _WITHOUT_EFFECT: Final = frozenset(
     [
-        "auto.commit.interval.ms",
         "auto.include.jmx.reporter",
         "client.dns.lookup",
+        "config.providers",
         "enable.metrics.push",
-        "exclude.internal.topics",
-        "group.instance.id",
-        "group.protocol",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",
-        "linger.ms",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "metadata.max.idle.ms",
-        "metadata.recovery.rebootstrap.trigger.ms",
-        "metadata.recovery.strategy",
+        "interceptor.classes",
+        "key.deserializer",
+        "key.serializer",
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
-        "partition.assignment.strategy",
         "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms",
         "partitioner.class",
-        "partitioner.ignore.keys",
-        "reconnect.backoff.max.ms",
-        "reconnect.backoff.ms",
-        "retries",
-        "session.timeout.ms",
-        "socket.connection.setup.timeout.max.ms",
-        "share.acknowledgement.mode",
+        "security.providers",
+        "value.deserializer",
+        "value.serializer",
     ]
 )
+
+
+def dotted(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments as configs: `group_id` is group.id, None is left out."""
+    return {name.replace("_", "."): value for name, value in options.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    """A value as it would stand in a properties file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value).strip()
 
 
 class ClientConfig:
     """Parsed configs. Two of the same values are equal and hash alike, so that connections can be kept by them.
 
-    Raises InvalidClientConfig for an unknown name or a bad value; `prefix` is what the user wrote before each name.
+    prefix    what the user wrote before each name
+    defaults  in place of Kafka's
+
+    Raises InvalidClientConfig for an unknown name or a bad value.
     """
 
-    def __init__(self, given: Mapping[str, str], *, prefix: str = "") -> None:
-        values = {name: config.default for name, config in CONFIGS.items()}
-        for name, text in given.items():
+    def __init__(
+        self, given: Mapping[str, Any], *, prefix: str = "", defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        values = {name: config.default for name, config in CONFIGS.items()} | dict(defaults or {})
+        for name, value in given.items():
             config = CONFIGS.get(name)
             if config is None:
                 if name in _WITHOUT_EFFECT:
@@ -166,21 +262,12 @@ class ClientConfig:
                 hint = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
                 raise InvalidClientConfig(f"{prefix}{name} is no client config{hint}")
             try:
-                values[name] = config.parse(str(text).strip())
+                values[name] = config.parse(_text(value))
             except ValueError as error:
-                raise InvalidClientConfig(f"{prefix}{name}={text}: {error}") from None
+                raise InvalidClientConfig(f"{prefix}{name}={value}: {error}") from None
         if not values["bootstrap.servers"]:
             raise InvalidClientConfig(f"{prefix}bootstrap.servers is missing: HOST:PORT of one broker or more")
-        if "enable.idempotence" not in given and (
-            values["acks"] != -1 or values["max.in.flight.requests.per.connection"] > 5
-        ):
-            values["enable.idempotence"] = False  # as Kafka's producer takes conflicting configs (KIP-679)
-        if values["enable.idempotence"] and values["acks"] != -1:
-            raise InvalidClientConfig(f"{prefix}enable.idempotence=true needs {prefix}acks=all")
-        if values["enable.idempotence"] and values["max.in.flight.requests.per.connection"] > 5:
-            raise InvalidClientConfig(
-                f"{prefix}enable.idempotence=true allows at most 5 {prefix}max.in.flight.requests.per.connection"
-            )
+        _settle_idempotence(values, given, prefix)
         self._values = values
         self._key = tuple(values.items())
 
@@ -203,3 +290,23 @@ class ClientConfig:
     def read_committed(self) -> bool:
         """Whether aborted and open transactions stay unseen."""
         return bool(self["isolation.level"] == "read_committed")
+
+
+def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Any], prefix: str) -> None:
+    """Idempotence and what it needs, as Kafka's producer takes conflicting configs (KIP-679)."""
+    in_flight = values["max.in.flight.requests.per.connection"]
+    conflicts = values["acks"] != -1 or in_flight > 5 or values["retries"] == 0
+    if "enable.idempotence" not in given and conflicts and values["transactional.id"] is None:
+        values["enable.idempotence"] = False
+    if not values["enable.idempotence"]:
+        if values["transactional.id"] is not None:
+            raise InvalidClientConfig(f"{prefix}transactional.id needs {prefix}enable.idempotence=true")
+        return
+    if values["acks"] != -1:
+        raise InvalidClientConfig(f"{prefix}enable.idempotence=true needs {prefix}acks=all")
+    if in_flight > 5:
+        raise InvalidClientConfig(
+            f"{prefix}enable.idempotence=true allows at most 5 {prefix}max.in.flight.requests.per.connection"
+        )
+    if values["retries"] == 0:
+        raise InvalidClientConfig(f"{prefix}enable.idempotence=true needs {prefix}retries above 0")

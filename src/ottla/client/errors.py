@@ -4,6 +4,7 @@ KafkaError                       code, name and `retriable` as in the table of p
 ├── RetriableError               the same request may succeed later
 │   ├── BrokersUnreachable
 │   ├── ConnectionLost
+│   ├── RebootstrapRequired
 │   ├── RequestTimedOut
 │   └── StaleMetadata
 ├── UnknownTopic
@@ -14,6 +15,7 @@ KafkaError                       code, name and `retriable` as in the table of p
 ├── UnsupportedVersion
 ├── FencedError
 ├── SequenceLost
+├── IllegalState                 the client is not in a state for this call
 └── InvalidClientConfig          also a ValueError
 """
 
@@ -58,6 +60,10 @@ class BrokersUnreachable(RetriableError):
 
 class ConnectionLost(RetriableError):
     """The broker went away before it answered."""
+
+
+class RebootstrapRequired(RetriableError):
+    """The address belongs to another broker or cluster than it did (KIP-1242): only the bootstrap addresses help."""
 
 
 class RequestTimedOut(RetriableError):
@@ -108,6 +114,10 @@ class FencedError(KafkaError):
 
 class SequenceLost(KafkaError):
     """The broker misses batches that it had acknowledged to this idempotent producer."""
+
+
+class IllegalState(KafkaError):
+    """The client is not in a state for this call: it is closed, not subscribed, or something must be done before."""
 
 
 class InvalidClientConfig(KafkaError, ValueError):

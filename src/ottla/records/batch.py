@@ -41,7 +41,7 @@ from mypy_extensions import i64
 
 from ottla.records.compression import compress, decompress
 from ottla.records.errors import CorruptRecords
-from ottla.records.record import Header, Record
+from ottla.records.record import NOWHERE, Header, Origin, Record
 from ottla.records.varints import read_varint, read_varlong, write_varint
 
 HEADER_SIZE: Final = 61
@@ -335,11 +335,19 @@ def records_of(data: bytes, start: int = 0, limit: int = UNPACK_LIMIT) -> list[R
     records: list[Record] = []
     for header in found.batches:
         section, begin, end = unpacked(data, header, limit)
-        _decode(section, begin, end, header, records)
+        _decode(section, begin, end, header, records, NOWHERE)
     return records
 
 
-def _decode(data: bytes, start: i64, end: i64, header: BatchHeader, records: list[Record]) -> None:
+def read_records(data: bytes, header: BatchHeader, origin: Origin, limit: int = UNPACK_LIMIT) -> list[Record]:
+    """The records of the one batch that `header` is of, each with this origin. Raises as `records_of`."""
+    section, begin, end = unpacked(data, header, limit)
+    records: list[Record] = []
+    _decode(section, begin, end, header, records, origin)
+    return records
+
+
+def _decode(data: bytes, start: i64, end: i64, header: BatchHeader, records: list[Record], origin: Origin) -> None:
     """Append the records between `start` and `end`.
 
     One piece of straight-line code: each field's end is the next one's start, and the loop is hot compiled and interpreted.
@@ -465,7 +473,7 @@ def _decode(data: bytes, start: i64, end: i64, header: BatchHeader, records: lis
             else:
                 timestamp = wrapped(base_timestamp, timestamp)
             delta = delta + base_offset if near else wrapped(base_offset, delta)
-            records.append(Record(delta, timestamp, key, value, headers))
+            records.append(Record(delta, timestamp, key, value, headers, origin))
     except IndexError:
         raise CorruptRecords("record cut short") from None
     if pos != end:

@@ -1,13 +1,36 @@
-"""One record, for the places where records are looked at one by one (tests, coordinators, command line).
+"""One record, for the places where records are looked at one by one (consumers, coordinators, command line).
 
-The hot paths never make these: produce validation walks bytes, the data source goes from bytes to columns.
+The broker's hot paths never make these: produce validation walks bytes, the data source goes from bytes to columns.
 """
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 Header = tuple[str, bytes | None]
+
+
+@final
+class Origin:
+    """Where a consumer's records came from, and what they share.
+
+    timestamp_type  0 CreateTime, 1 LogAppendTime
+    leader_epoch    of the batch, -1 for none
+    delivery_count  how often a share group has handed them out, this time included; 0 outside of share groups
+    """
+
+    def __init__(
+        self, topic: str, partition: i64, timestamp_type: i64 = 0, leader_epoch: i64 = -1, delivery_count: i64 = 0
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.timestamp_type = timestamp_type
+        self.leader_epoch = leader_epoch
+        self.delivery_count = delivery_count
+
+
+NOWHERE: Final = Origin("", -1)
+"""Of a record that no consumer has read."""
 
 
 @final
@@ -17,6 +40,7 @@ class Record:
     offset     absolute offset in the partition
     timestamp  ms since the epoch, -1 for none
     key, value None is null
+    origin     what it shares with those around it
     """
 
     def __init__(
@@ -26,12 +50,39 @@ class Record:
         key: bytes | None,
         value: bytes | None,
         headers: list[Header] | None = None,
+        origin: Origin = NOWHERE,
     ) -> None:
         self.offset = offset
         self.timestamp = timestamp
         self.key = key
         self.value = value
+        self.origin = origin
         self._headers = headers  # most records have none, and then no list is made
+
+    @property
+    def topic(self) -> str:
+        """ "" for a record that was not consumed."""
+        return self.origin.topic
+
+    @property
+    def partition(self) -> int:
+        """-1 for a record that was not consumed."""
+        return self.origin.partition
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime."""
+        return self.origin.timestamp_type
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the batch, -1 for none."""
+        return self.origin.leader_epoch
+
+    @property
+    def delivery_count(self) -> int:
+        """How often a share group has handed it out, this time included; 0 outside of share groups."""
+        return self.origin.delivery_count
 
     @property
     def headers(self) -> list[Header]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from ottla.client.cluster import EARLIEST, LATEST, FoundOffset, TopicPartition
+from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 
 Positions = dict[TopicPartition, int]
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ottla.client.cluster import TopicPartition
-from ottla.client.config import ClientConfig
+from ottla.client.config import BULK, ClientConfig
+from ottla.client.topics import TopicPartition
 from ottla.spark.offsets import (
     Boundary,
     InvalidOption,
@@ -123,7 +123,7 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
             raise InvalidOption(f"subscribePattern {options['subscribePattern']!r}: {error}") from None
     _flag(options.get("includeHeaders", "false"), "includeHeaders")
     return SourceOptions(
-        config=ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka."),
+        config=ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka.", defaults=BULK),
         assign=parse_assignment(options["assign"]) if "assign" in options else None,
         topics=topics,
         pattern=options.get("subscribePattern"),
@@ -142,7 +142,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise InvalidOption("the option topic is empty")
-    return SinkOptions(ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka."), topic)
+    return SinkOptions(ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka.", defaults=BULK), topic)
 
 
 def _flag(text: str, option: str) -> bool:

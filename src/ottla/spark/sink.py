@@ -23,8 +23,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
-from ottla.client.cluster import TopicPartition
 from ottla.client.producer.batches import BatchProducer
+from ottla.client.topics import TopicPartition
 from ottla.records import arrow
 from ottla.records.columns import encode_columns
 from ottla.records.compression import CODEC_NAMES

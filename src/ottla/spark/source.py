@@ -36,9 +36,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.client.cluster import EARLIEST, LATEST, Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.consumer.fetching import fetch_batches, wait_for_records
 from ottla.client.errors import OffsetOutOfRange, UnknownTopic
+from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 from ottla.records.arrow import TYPES, column_flags, record_batch
 from ottla.records.columns import ColumnReader
 from ottla.spark.connections import cluster_of

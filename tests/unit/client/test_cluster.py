@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from ottla.client.cluster import LATEST, TopicPartition
 from ottla.client.errors import KafkaError, OffsetOutOfRange, RequestTimedOut, StaleMetadata, UnknownTopic, error_for
+from ottla.client.topics import LATEST, TopicPartition
 from ottla.protocol import errors
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.client.cluster import TopicPartition
 from ottla.client.consumer.fetching import Fetched, fetch_batches, without_aborted
 from ottla.client.errors import CorruptBatch, OffsetOutOfRange, RequestTimedOut
+from ottla.client.topics import TopicPartition
 from ottla.protocol import errors
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,

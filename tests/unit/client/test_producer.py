@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.client.cluster import TopicPartition
 from ottla.client.errors import NotAuthorized, RecordTooLarge, RequestTimedOut, SequenceLost
 from ottla.client.producer.batches import BatchProducer
+from ottla.client.topics import TopicPartition
 from ottla.protocol import errors
 from ottla.protocol.messages.produce import (
     PartitionProduceResponse,

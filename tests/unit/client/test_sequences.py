@@ -1,7 +1,7 @@
 """What may be sent next, and what an answer means."""
 
-from ottla.client.cluster import TopicPartition
 from ottla.client.producer.sequences import Batch, PartitionQueue, Verdict
+from ottla.client.topics import TopicPartition
 from ottla.protocol import errors
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.cluster import EARLIEST, LATEST, FoundOffset, TopicPartition
+from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.spark.offsets import (
     Boundary,
     InvalidOption,

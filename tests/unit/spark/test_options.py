@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.client.cluster import EARLIEST, LATEST, TopicPartition
 from ottla.client.errors import InvalidClientConfig
+from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 from ottla.spark.offsets import Boundary, InvalidOption
 from ottla.spark.options import has_headers, sink_options, source_options
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import NamedTuple
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import (
     CorruptBatch,
     KafkaError,
@@ -24,6 +24,7 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.pool import Connection
+from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import CORRUPT_MESSAGE, NONE, OFFSET_OUT_OF_RANGE
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,

@@ -8,10 +8,11 @@ The first batch that is refused ends the producer: what came after it cannot be 
 
 from collections import deque
 
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.errors import KafkaError, RecordTooLarge, RequestTimedOut, SequenceLost, error_for
 from ottla.client.pool import Connection
 from ottla.client.producer.sequences import Batch, PartitionQueue, Verdict
+from ottla.client.topics import TopicPartition
 from ottla.protocol import errors as table
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import (

@@ -12,7 +12,7 @@ from collections import deque
 from enum import Enum
 from typing import Final
 
-from ottla.client.cluster import TopicPartition
+from ottla.client.topics import TopicPartition
 from ottla.protocol import errors as table
 
 MOST_IN_FLIGHT: Final = 5

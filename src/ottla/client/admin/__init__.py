@@ -1,0 +1,1 @@
+"""Administration of a cluster from the client's side."""

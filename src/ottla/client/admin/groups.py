@@ -1,0 +1,70 @@
+"""Groups of every kind: listed and deleted."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.client.admin.requests import Requests
+from ottla.client.admin.results import Results
+from ottla.client.errors import error_for
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+class ListedGroup(NamedTuple):
+    """state, type  "" where the broker does not say (before Kafka 2.6, and before 3.8)."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class Groups(Requests):
+    """Requests about groups, whatever their kind."""
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+    ) -> dict[str, ListedGroup]:
+        """The groups of all coordinators, by id; of these states ("Stable") and types ("share") if any are given.
+
+        Raises the first coordinator's error.
+        """
+        request = ListGroupsRequest()
+        wanted_states, wanted_types = list(states), list(types)
+
+        async def of_node(node: int) -> ListGroupsResponse:
+            link = await self.metadata.network.ready(node)
+            version = link.version(ListGroupsRequest)
+            if version >= 4:
+                request.states_filter = wanted_states
+            if version >= 5:
+                request.types_filter = wanted_types
+            answer: ListGroupsResponse = await link.request(request, version)
+            if answer.error_code != NONE:
+                raise error_for(answer.error_code, f"list groups of node {node}")
+            return answer
+
+        async def attempt() -> list[ListGroupsResponse]:
+            await self.metadata.fetch([])
+            return await self.core.scheduler.every([of_node(node) for node in self.metadata.network.brokers])
+
+        answers = await self.metadata.retrying("list groups", attempt, self.limit_ms(timeout))
+        found = {}
+        for answer in answers:
+            for each in answer.groups:
+                if wanted_states and each.group_state and each.group_state.lower() not in map(str.lower, wanted_states):
+                    continue
+                found[each.group_id] = ListedGroup(each.group_id, each.protocol_type, each.group_state, each.group_type)
+        return found
+
+    async def delete_groups(self, groups: Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
+        """Delete groups that have no members, with all their offsets."""
+
+        async def one(group_id: str) -> None:
+            def code_of(answer: DeleteGroupsResponse) -> tuple[int, str | None]:
+                return answer.results[0].error_code, answer.results[0].error_message
+
+            await self.at_coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]), timeout, code_of)
+
+        return await self.each(groups, one)

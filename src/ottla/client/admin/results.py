@@ -1,0 +1,59 @@
+"""What an administrative request did, for each thing that it was about."""
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from ottla.client.errors import KafkaError
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Results(Mapping[K, V], Generic[K, V]):
+    """By topic, group, partition, ...: `results[key]` is what was done or found, or raises why not.
+
+    errors  those that failed, and why
+    """
+
+    def __init__(self, values: Mapping[K, V] | None = None, errors: Mapping[K, KafkaError] | None = None) -> None:
+        self._values: dict[K, V] = dict(values or {})
+        self.errors: dict[K, KafkaError] = dict(errors or {})
+
+    def put(self, key: K, value: V, error: KafkaError | None = None) -> None:
+        """How it went."""
+        if error is None:
+            self._values[key] = value
+            self.errors.pop(key, None)
+        else:
+            self.errors[key] = error
+            self._values.pop(key, None)
+
+    def __getitem__(self, key: K) -> V:
+        error = self.errors.get(key)
+        if error is not None:
+            raise error
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self._values
+        yield from self.errors
+
+    def __len__(self) -> int:
+        return len(self._values) + len(self.errors)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values or key in self.errors
+
+    @property
+    def successes(self) -> dict[K, V]:
+        """Those that did not fail."""
+        return dict(self._values)
+
+    def check(self) -> "Results[K, V]":
+        """Itself. Raises the first error, if there is any."""
+        for error in self.errors.values():
+            raise error
+        return self
+
+    def __repr__(self) -> str:
+        return f"Results({self._values!r}, errors={self.errors!r})"

@@ -1,0 +1,370 @@
+"""What a client knows of its cluster: brokers, topics, leaders, coordinators; and how a request is repeated.
+
+Strategy. Topics are asked for when somebody needs them, and again when they are metadata.max.age.ms old or an answer shows
+that they are stale (NOT_LEADER_OR_FOLLOWER, a broken connection); those who ask at the same time share one request. Any broker
+can answer: one with an open link, then those of the last metadata, then the bootstrap addresses. When no broker of the
+metadata can be reached the client begins anew from the bootstrap addresses (KIP-899), likewise when a broker turns out to be
+another than it was (KIP-1242) or when metadata could not be had for metadata.recovery.rebootstrap.trigger.ms (KIP-1102).
+
+What may be repeated is repeated with exponential backoff and jitter (KIP-580) until the caller's time is over; the error
+then says what the last attempt met.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from ottla.client.config import ClientConfig
+from ottla.client.errors import (
+    BrokersUnreachable,
+    ConnectionLost,
+    KafkaError,
+    RebootstrapRequired,
+    RequestTimedOut,
+    StaleMetadata,
+    UnknownTopic,
+    error_for,
+)
+from ottla.client.network import Address, Link, Network
+from ottla.client.scheduler import Promise, Scheduler, Task
+from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.environment import Random
+from ottla.protocol.errors import (
+    COORDINATOR_NOT_AVAILABLE,
+    NONE,
+    NOT_COORDINATOR,
+    REBOOTSTRAP_REQUIRED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.schema import ZERO_UUID, Request
+
+T = TypeVar("T")
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SHARE: Final = 2
+COORDINATOR_LINK: Final = "coordinator"
+"""Groups' requests go over links of their own: a JoinGroup waits for minutes."""
+
+
+class Metadata:
+    """The cluster as one client sees it.
+
+    controller  node that leads the cluster, -1 before anybody said
+    version     changes with every answer that taught something
+    """
+
+    def __init__(self, config: ClientConfig, network: Network, scheduler: Scheduler, random: Random) -> None:
+        self.config = config
+        self.network = network
+        self.scheduler = scheduler
+        self.controller = -1
+        self.version = 0
+        self.racks: dict[int, str | None] = {}
+        self._random = random
+        self._topics: dict[str, TopicInfo] = {}
+        self._names: dict[bytes, str] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
+        self._learned_ms = scheduler.clock.now_ms()
+
+    # -- repeating --
+
+    def backoff_ms(self, failures: int) -> int:
+        """How long to wait after so many failures: doubling, within ±20 % (KIP-580)."""
+        base = self.config["retry.backoff.ms"]
+        ceiling = max(self.config["retry.backoff.max.ms"], base)
+        milliseconds = min(base << min(max(failures, 1) - 1, 20), ceiling)
+        return int(milliseconds * (80 + self._random.below(41)) // 100)
+
+    async def retrying(self, about: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
+        """`attempt()` until it raises nothing retriable. Raises RequestTimedOut after `timeout_ms`
+        (default.api.timeout.ms)."""
+        limit: int = self.config["default.api.timeout.ms"] if timeout_ms is None else timeout_ms
+        clock = self.scheduler.clock
+        deadline = clock.now_ms() + limit
+        failures = 0
+        last: KafkaError | None = None
+        while True:
+            begun = self.scheduler.spawn(_awaited(attempt()), about)
+            try:
+                ended = await self.scheduler.within(begun, max(deadline - clock.now_ms(), 0))
+            finally:
+                begun.cancel()
+            if not ended:
+                met = f"; last: {last}" if last is not None else ""
+                raise RequestTimedOut(f"{about}: no success within {limit} ms{met}", last.code if last else -1)
+            try:
+                return begun.result()
+            except BrokersUnreachable:
+                raise
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                last = error
+                failures += 1
+                if isinstance(error, StaleMetadata | ConnectionLost):
+                    self.forget()
+                left = deadline - clock.now_ms()
+                if left <= 0:
+                    raise RequestTimedOut(f"{about}: no success within {limit} ms; last: {error}", error.code) from None
+                await self.scheduler.sleep(min(self.backoff_ms(failures), left))
+
+    # -- asking --
+
+    async def any_link(self) -> Link:
+        """A link to whichever broker answers. Raises BrokersUnreachable, naming every address and what it said, after
+        socket.connection.setup.timeout.ms, and what else keeps brokers from answering."""
+        open_now = self.network.open_links()
+        if open_now:
+            return open_now[0]
+        limit = self.config["socket.connection.setup.timeout.ms"]
+        clock = self.scheduler.clock
+        deadline = clock.now_ms() + limit
+        while True:
+            wanted = self._addresses()
+            said: list[str] = []
+            for number, (address, node) in enumerate(wanted):
+                # One address that drops packets must leave time for the others.
+                share = max((deadline - clock.now_ms()) // (len(wanted) - number), 1)
+                try:
+                    return await self._reach(address, node, share)
+                except RebootstrapRequired:
+                    self.rebootstrap()
+                    said.append(f"{address[0]}:{address[1]}: another broker than it was")
+                except KafkaError as error:
+                    if not isinstance(error, ConnectionLost | RequestTimedOut):
+                        raise
+                    said.append(str(error))
+            if clock.now_ms() + self.config["reconnect.backoff.ms"] >= deadline:
+                raise BrokersUnreachable(f"no broker answered within {limit} ms: {'; '.join(said)}")
+            await self.scheduler.sleep(max(min(self.config["reconnect.backoff.ms"], deadline - clock.now_ms()), 1))
+
+    async def _reach(self, address: Address, node: int, patience_ms: int) -> Link:
+        attempt = self.scheduler.spawn(self.network.ready_at(address, "", node), "connect")
+        if not await self.scheduler.within(attempt, patience_ms):
+            attempt.cancel()
+            self.network.give_up(address)
+            raise ConnectionLost(f"{address[0]}:{address[1]}: no connection in time")
+        return attempt.result()
+
+    def _addresses(self) -> list[tuple[Address, int]]:
+        """Where to ask: the brokers of the metadata in random order, then those that the user named."""
+        known = [(address, node) for node, address in self.network.brokers.items()]
+        for last in range(len(known) - 1, 0, -1):
+            other = self._random.below(last + 1)
+            known[last], known[other] = known[other], known[last]
+        if known and self.config["metadata.recovery.strategy"] == "none":
+            return known
+        named = {address for address, _ in known}
+        return known + [(address, -1) for address in self.config.bootstrap_servers if address not in named]
+
+    def rebootstrap(self) -> None:
+        """Begin anew from the bootstrap addresses (KIP-899)."""
+        self.network.brokers = {}
+        self.network.cluster_id = None
+        self._coordinators.clear()
+        self.forget()
+
+    async def ask(
+        self, node: int, request: Request, *, newest: int = 32767, timeout_ms: int | None = None, purpose: str = ""
+    ) -> Any:
+        """Send to a node, -1 for whichever, in the newest version that both sides know; the response."""
+        link = await (self.any_link() if node < 0 else self.network.ready(node, purpose))
+        return await link.request(request, link.version(type(request), newest), timeout_ms=timeout_ms)
+
+    # -- topics --
+
+    def forget(self, topic: str | None = None) -> None:
+        """Metadata of a topic, or of all, is stale."""
+        if topic is None:
+            self._topics.clear()
+        else:
+            self._topics.pop(topic, None)
+
+    def known(self, topic: str) -> TopicInfo | None:
+        """A topic as it is known, if it is and is not stale."""
+        info = self._topics.get(topic)
+        if info is not None and self.scheduler.clock.now_ms() - info.fetched_ms < self.config["metadata.max.age.ms"]:
+            return info
+        return None
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name that goes with an id, as far as it was ever seen."""
+        return self._names.get(topic_id)
+
+    async def topic(self, name: str, *, create: bool = False, timeout_ms: int | None = None) -> TopicInfo:
+        """A topic from the cache, or asked for. `create` lets the broker make it (auto.create.topics.enable).
+
+        Raises UnknownTopic at once, unless `create`: then after `timeout_ms` (max.block.ms).
+        """
+        known = self.known(name)
+        if known is not None:
+            return known
+        if not create:
+            return await self.retrying(f"metadata of topic {name}", lambda: self._one_topic(name), timeout_ms)
+        limit = self.config["max.block.ms"] if timeout_ms is None else timeout_ms
+        try:
+            return await self.retrying(f"topic {name}", lambda: self._one_topic(name, create=True), limit)
+        except RequestTimedOut as error:
+            if error.code != UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise UnknownTopic(f"topic {name} does not exist and the broker does not create it", error.code) from None
+
+    async def _one_topic(self, name: str, *, create: bool = False) -> TopicInfo:
+        answer = await self.fetch([name], create=create)
+        for found in answer.topics:
+            if found.name == name:
+                if found.error_code == UNKNOWN_TOPIC_OR_PARTITION and not create:
+                    raise UnknownTopic(f"topic {name} does not exist", found.error_code)
+                if found.error_code != NONE:
+                    raise error_for(found.error_code, f"topic {name}")
+                return self._topics[name]
+        raise StaleMetadata(f"the metadata does not speak of topic {name}")
+
+    async def all_topics(self) -> list[TopicInfo]:
+        """Every topic of the cluster, by name."""
+        await self.retrying("list topics", lambda: self.fetch(None))
+        return sorted(self._topics.values())
+
+    async def fetch(self, names: Iterable[str] | None, *, create: bool = False) -> MetadataResponse:
+        """Ask now, for topics by name or (None) for all."""
+        wanted = None if names is None else tuple(sorted(set(names)))
+        key = (wanted, create)
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = self.scheduler.spawn(self._fetch(wanted, create=create), "metadata")
+            task.listen(lambda _: self._asking.pop(key, None))
+        return await _shared(task)
+
+    async def _fetch(self, names: tuple[str, ...] | None, *, create: bool) -> MetadataResponse:
+        limit = self.config["metadata.recovery.rebootstrap.trigger.ms"]
+        now = self.scheduler.clock.now_ms()
+        if self.config["metadata.recovery.strategy"] == "rebootstrap" and now - self._learned_ms > limit:
+            self.rebootstrap()
+            self._learned_ms = now
+        link = await self.any_link()
+        version = link.version(MetadataRequest)
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        if version == 0 and topics is None:
+            topics = []  # how version 0 asks for all
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < 4)
+        answer: MetadataResponse = await link.request(request, version)
+        if answer.error_code == REBOOTSTRAP_REQUIRED:
+            self.rebootstrap()
+        if answer.error_code != NONE:
+            raise error_for(answer.error_code, "metadata")
+        self._learn(answer, everything=names is None)
+        return answer
+
+    def _learn(self, answer: MetadataResponse, *, everything: bool) -> None:
+        now = self.scheduler.clock.now_ms()
+        self._learned_ms = now
+        self.version += 1
+        if answer.brokers:
+            self.network.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+            self.racks = {broker.node_id: broker.rack for broker in answer.brokers}
+        if answer.cluster_id is not None:
+            self.network.cluster_id = answer.cluster_id
+        self.controller = answer.controller_id
+        if everything:
+            self._topics.clear()
+        for topic in answer.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code != NONE:
+                self._topics.pop(topic.name, None)
+                continue
+            leaders = {part.partition_index: part.leader_id for part in topic.partitions}
+            epochs = {part.partition_index: part.leader_epoch for part in topic.partitions}
+            self._topics[topic.name] = TopicInfo(topic.name, topic.topic_id, topic.is_internal, leaders, now, epochs)
+            if topic.topic_id != ZERO_UUID:
+                self._names[topic.topic_id] = topic.name
+
+    # -- leaders --
+
+    async def partitions(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic, in order. Raises UnknownTopic."""
+        return [TopicPartition(topic, number) for number in sorted((await self.topic(topic)).leaders)]
+
+    async def leader(self, partition: TopicPartition) -> int:
+        """The node that leads. Raises StaleMetadata while nobody does, UnknownTopic for a partition that is none."""
+        return self.leader_in(await self.topic(partition.topic), partition)
+
+    def leader_in(self, info: TopicInfo, partition: TopicPartition) -> int:
+        """The node that leads, as `info` has it. Raises as `leader`."""
+        if partition.partition not in info.leaders:
+            self.forget(partition.topic)
+            raise UnknownTopic(f"topic {partition.topic} has no partition {partition.partition}")
+        node = info.leaders[partition.partition]
+        if node < 0:
+            self.forget(partition.topic)
+            raise StaleMetadata(f"{partition} has no leader")
+        return node
+
+    async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions of each leader."""
+        groups: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            groups.setdefault(await self.leader(partition), []).append(partition)
+        return groups
+
+    # -- coordinators --
+
+    async def coordinator(self, kind: int, key: str) -> int:
+        """The node that coordinates a group, a transactional id or a share partition. Raises KafkaError."""
+        node = self._coordinators.get((kind, key))
+        if node is not None and node in self.network.brokers:
+            return node
+        link = await self.any_link()
+        version = link.version(FindCoordinatorRequest)
+        request = FindCoordinatorRequest(key_type=kind)
+        if version >= 4:
+            request.coordinator_keys = [key]
+        else:
+            request.key = key
+        answer = await link.request(request, version)
+        row = answer.coordinators[0] if version >= 4 else answer
+        if row.error_code != NONE:
+            raise error_for(row.error_code, f"the coordinator of {key}", row.error_message)
+        self.network.brokers = {**self.network.brokers, row.node_id: (row.host, row.port)}
+        self._coordinators[kind, key] = row.node_id
+        return int(row.node_id)
+
+    async def ask_coordinator(
+        self, kind: int, key: str, request: Request, *, newest: int = 32767, timeout_ms: int | None = None
+    ) -> Any:
+        """Send to the coordinator of a key; the response, whose errors the caller looks at (`elsewhere`)."""
+        node = await self.coordinator(kind, key)
+        try:
+            return await self.ask(node, request, newest=newest, timeout_ms=timeout_ms, purpose=COORDINATOR_LINK)
+        except ConnectionLost:
+            self.lost_coordinator(kind, key)
+            raise
+
+    def elsewhere(self, kind: int, key: str, code: int) -> None:
+        """An answer had this code: if it says that the coordinator is another one, it is looked for again."""
+        if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
+            self.lost_coordinator(kind, key)
+
+    def lost_coordinator(self, kind: int, key: str) -> None:
+        """Somebody else coordinates now, or nobody."""
+        self._coordinators.pop((kind, key), None)
+
+
+async def _awaited(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+async def _shared(task: Task[T]) -> T:
+    """Wait for a task that others wait for too: to be cancelled does not end it."""
+    promise = Promise[T]()
+
+    def told(done: Promise[T]) -> None:
+        if done.error is not None:
+            promise.fail(done.error)
+        else:
+            promise.keep(done.result())
+
+    task.listen(told)
+    return await promise

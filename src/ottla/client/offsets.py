@@ -1,0 +1,103 @@
+"""Offsets by time: the ends of partitions, and the first record at or after a moment (ListOffsets)."""
+
+from collections.abc import Mapping
+
+from ottla.client.core import Core
+from ottla.client.errors import KafkaError, error_for
+from ottla.client.topics import FoundOffset, TopicPartition
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+
+async def list_offsets(
+    core: Core,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    committed: bool | None = None,
+    timeout_ms: int | None = None,
+) -> dict[TopicPartition, FoundOffset]:
+    """Offsets by time: EARLIEST, LATEST, the other special values of the protocol, or ms since the epoch.
+
+    committed  LATEST is the last stable offset; the config's isolation.level unless given
+
+    Raises the first error that time does not mend: UnknownTopic, NotAuthorized; RequestTimedOut.
+    """
+    lookup = Lookup(core, wanted, core.config.read_committed if committed is None else committed)
+    await core.metadata.retrying("list offsets", lookup.attempt, timeout_ms)
+    for error in lookup.errors.values():
+        raise error
+    return lookup.found
+
+
+class Lookup:
+    """A look-up that is repeated for what is not found yet.
+
+    found   what the leaders said
+    errors  what will not be found, and why
+    """
+
+    def __init__(self, core: Core, wanted: Mapping[TopicPartition, int], committed: bool) -> None:
+        self.found: dict[TopicPartition, FoundOffset] = {}
+        self.errors: dict[TopicPartition, KafkaError] = {}
+        self._core = core
+        self._left = dict(wanted)
+        self._committed = committed
+
+    async def attempt(self) -> None:
+        """Ask the leaders of all that is left. Raises the last error that time may mend."""
+        groups: dict[int, list[TopicPartition]] = {}
+        for partition in list(self._left):
+            try:
+                groups.setdefault(await self._core.metadata.leader(partition), []).append(partition)
+            except KafkaError as error:
+                if error.retriable:
+                    raise
+                self._settle(partition, error)
+        failures = await self._core.scheduler.every([self._ask(node, parts) for node, parts in groups.items()])
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def _settle(self, partition: TopicPartition, error: KafkaError) -> None:
+        self.errors[partition] = error
+        self._left.pop(partition, None)
+
+    async def _ask(self, node: int, partitions: list[TopicPartition]) -> KafkaError | None:
+        metadata = self._core.metadata
+        try:
+            link = await metadata.network.ready(node)
+            version = link.version(ListOffsetsRequest)
+            topics: dict[str, ListOffsetsTopic] = {}
+            for part in partitions:
+                topic = topics.setdefault(part.topic, ListOffsetsTopic(name=part.topic))
+                topic.partitions.append(
+                    ListOffsetsPartition(partition_index=part.partition, timestamp=self._left[part])
+                )
+            request = ListOffsetsRequest(
+                replica_id=-1, topics=list(topics.values()), timeout_ms=self._core.config["request.timeout.ms"]
+            )
+            if version >= 2:
+                request.isolation_level = int(self._committed)
+            answer = await link.request(request, version)
+        except KafkaError as error:
+            if error.retriable:
+                return error
+            for part in partitions:
+                self._settle(part, error)
+            return None
+        again: KafkaError | None = None
+        for topic_answer in answer.topics:
+            for row in topic_answer.partitions:
+                part = TopicPartition(topic_answer.name, row.partition_index)
+                if row.error_code == NONE:
+                    offset = row.old_style_offsets[0] if version == 0 and row.old_style_offsets else row.offset
+                    self.found[part] = FoundOffset(offset, row.timestamp, row.leader_epoch)
+                    self._left.pop(part, None)
+                    continue
+                refused = error_for(row.error_code, f"list offsets of {part}")
+                if refused.retriable:
+                    metadata.forget(part.topic)
+                    again = refused
+                else:
+                    self._settle(part, refused)
+        return again

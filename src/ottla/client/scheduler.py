@@ -1,0 +1,260 @@
+"""Coroutines without an event loop: the client's core waits with `await`, and knows no asyncio.
+
+Strategy. Whatever comes later is a `Promise`. A coroutine that awaits one hands it to the scheduler, which goes on with the
+coroutine when the promise is kept. Nothing here waits by itself: promises are kept by a socket that became readable, or by a
+timer, and both belong to who drives the core (`loop.py`), or to a test with a clock of its own.
+
+    caller --- spawn(coroutine) ---> Task ---- await promise ----> listens
+                                      ^                              |
+                                      +---- ready, in order <--------+
+
+Everything runs on one thread. A task that becomes ready while another runs waits for its turn, so no code is entered while
+it is in the middle of something, and the stack stays flat. A task ends by returning, by raising, or by `cancel`, which
+raises Cancelled where it waits. Whoever spawns a task looks after it; what a background task raises goes to `unheard`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import Any, Generic, TypeVar
+
+from ottla.environment import Cancellable, Clock, Timers
+
+T = TypeVar("T")
+
+
+class Cancelled(BaseException):
+    """Raised inside a task that is cancelled, where it waits."""
+
+
+class Promise(Generic[T]):
+    """A value that comes later, or the error that came instead."""
+
+    __slots__ = ("_error", "_listeners", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._listeners: list[Callable[[Promise[T]], object]] | None = None
+
+    def keep(self, value: T) -> None:
+        """This is the value. Only the first outcome counts."""
+        if not self.done:
+            self.done = True
+            self._value = value
+            self._tell()
+
+    def fail(self, error: BaseException) -> None:
+        """It will never come. Only the first outcome counts."""
+        if not self.done:
+            self.done = True
+            self._error = error
+            self._tell()
+
+    def _tell(self) -> None:
+        listeners, self._listeners = self._listeners, None
+        for listener in listeners or ():
+            listener(self)
+
+    def listen(self, listener: Callable[["Promise[T]"], object]) -> None:
+        """Call `listener(promise)` once there is an outcome; at once if there is."""
+        if self.done:
+            listener(self)
+        elif self._listeners is None:
+            self._listeners = [listener]
+        else:
+            self._listeners.append(listener)
+
+    def ignore(self, listener: Callable[["Promise[T]"], object]) -> None:
+        """Do not call `listener` any more."""
+        if self._listeners is not None and listener in self._listeners:
+            self._listeners.remove(listener)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What came instead of a value; None while nothing has come."""
+        return self._error
+
+    def result(self) -> T:
+        """The value. Raises what came instead; only for a promise that is done."""
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    def __await__(self) -> Generator["Promise[Any]", None, T]:
+        if not self.done:
+            yield self
+        return self.result()
+
+
+def kept(value: T) -> Promise[T]:
+    """A promise that is kept already."""
+    promise = Promise[T]()
+    promise.keep(value)
+    return promise
+
+
+class Task(Promise[T]):
+    """A coroutine under way; its promise is what it returns."""
+
+    __slots__ = ("_coroutine", "_scheduler", "_waits_for", "name")
+
+    def __init__(self, scheduler: "Scheduler", coroutine: Coroutine[Promise[Any], None, T], name: str) -> None:
+        super().__init__()
+        self.name = name
+        self._scheduler = scheduler
+        self._coroutine = coroutine
+        self._waits_for: Promise[Any] | None = None
+
+    def cancel(self) -> None:
+        """End it: Cancelled is raised where it waits, in its turn."""
+        if self.done:
+            return
+        if self._waits_for is not None:
+            self._waits_for.ignore(self._wake)
+            self._waits_for = None
+        self._scheduler.ready(self, Cancelled(self.name))
+
+    def _wake(self, promise: Promise[Any]) -> None:
+        del promise
+        self._waits_for = None
+        self._scheduler.ready(self, None)
+
+    def step(self, interrupt: BaseException | None) -> None:
+        """Go on to the next wait, or to the end."""
+        if self.done:
+            return
+        try:
+            waits_for = self._coroutine.send(None) if interrupt is None else self._coroutine.throw(interrupt)
+        except StopIteration as end:
+            self.keep(end.value)
+        except Cancelled as cancelled:
+            self.fail(cancelled)
+        except Exception as error:  # noqa: BLE001  (it is handed to whoever waits for the task)
+            self.fail(error)
+        else:
+            self._waits_for = waits_for
+            waits_for.listen(self._wake)
+
+
+class Scheduler:
+    """Runs tasks, and wakes them by time. One thread only.
+
+    unheard  called with (name, error) when a background task raised
+    """
+
+    def __init__(
+        self, clock: Clock, timers: Timers, unheard: Callable[[str, BaseException], None] | None = None
+    ) -> None:
+        self.clock = clock
+        self.unheard = unheard or _pass_over
+        self._timers = timers
+        self._ready: deque[tuple[Task[Any], BaseException | None]] = deque()
+        self._running = False
+
+    def spawn(self, coroutine: Coroutine[Promise[Any], None, T], name: str = "") -> Task[T]:
+        """Start a coroutine; it runs at once up to its first wait, unless another is running."""
+        task = Task(self, coroutine, name)
+        self.ready(task, None)
+        return task
+
+    def background(self, coroutine: Coroutine[Promise[Any], None, Any], name: str) -> Task[Any]:
+        """Start a coroutine that nobody waits for."""
+
+        def ended(promise: Promise[Any]) -> None:
+            if isinstance(promise.error, Exception):
+                self.unheard(name, promise.error)
+
+        task = Task(self, coroutine, name)
+        task.listen(ended)
+        self.ready(task, None)
+        return task
+
+    def ready(self, task: Task[Any], interrupt: BaseException | None) -> None:
+        """Let a task go on in its turn."""
+        self._ready.append((task, interrupt))
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._ready:
+                following, raised = self._ready.popleft()
+                following.step(raised)
+        finally:
+            self._running = False
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
+        """Call back once, after `delay_ms`."""
+        return self._timers.call_later(max(delay_ms, 0), callback)
+
+    async def sleep(self, delay_ms: int) -> None:
+        """Wait."""
+        promise = Promise[None]()
+        timer = self._timers.call_later(max(delay_ms, 0), lambda: promise.keep(None))
+        try:
+            await promise
+        finally:
+            timer.cancel()
+
+    async def within(self, promise: Promise[Any], delay_ms: int, *others: Promise[Any]) -> bool:
+        """Wait for an outcome of this or of others, but not longer than this; whether this one has one."""
+        either = Promise[None]()
+
+        def arrived(_: Promise[Any]) -> None:
+            either.keep(None)
+
+        awaited = (promise, *others)
+        if any(each.done for each in awaited):
+            return promise.done
+        for each in awaited:
+            each.listen(arrived)
+        timer = self._timers.call_later(max(delay_ms, 0), lambda: either.keep(None))
+        try:
+            await either
+        finally:
+            timer.cancel()
+            for each in awaited:
+                each.ignore(arrived)
+        return promise.done
+
+    async def every(self, coroutines: Iterable[Coroutine[Promise[Any], None, T]]) -> list[T]:
+        """Run them side by side; what they return, in order. Raises the first error once all have ended."""
+        tasks = [self.spawn(each) for each in coroutines]
+        try:
+            for task in tasks:
+                if not task.done:
+                    await _outcome(task)
+        except Cancelled:
+            for task in tasks:
+                task.cancel()
+            raise
+        return [task.result() for task in tasks]
+
+
+def _pass_over(name: str, error: BaseException) -> None:
+    """Nobody wants to know."""
+
+
+async def _outcome(promise: Promise[Any]) -> None:
+    """Wait for an outcome of any kind."""
+    done = Promise[None]()
+    promise.listen(lambda _: done.keep(None))
+    await done
+
+
+class Signal:
+    """Something that happens again and again; who waits, waits for the next time."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self) -> None:
+        self._next = Promise[None]()
+
+    def wait(self) -> Promise[None]:
+        """Kept when it next happens."""
+        return self._next
+
+    def happen(self) -> None:
+        """Now."""
+        happened, self._next = self._next, Promise[None]()
+        happened.keep(None)

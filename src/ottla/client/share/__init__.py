@@ -1,0 +1,1 @@
+"""Share groups (KIP-932) from the consumer's side."""

@@ -1,0 +1,301 @@
+"""A share consumer (KIP-932): records that a group's members share, each acknowledged by itself.
+
+Strategy. `poll` fetches: it asks every node that leads some of the assigned partitions, takes what comes first, and keeps the
+rest for the next call. In implicit mode a poll accepts what the one before it returned; in explicit mode the application says
+of every record what becomes of it before it polls again. What it says travels with the next fetch of the same node, or in a
+request of its own when `commit` is called. Results are told to whoever called `commit`, and to the callback.
+
+The locks of acquired records run while the application works; so nothing is fetched that nobody has asked for yet.
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from ottla.client.core import Core
+from ottla.client.errors import IllegalState, InvalidClientConfig, KafkaError, RequestTimedOut, UnknownTopic
+from ottla.client.scheduler import Signal
+from ottla.client.share.delivery import AcknowledgeType, Acquired, Delivered, Home, Run
+from ottla.client.share.membership import ShareMembership
+from ottla.client.share.session import Brought, Limits, ShareSession
+from ottla.client.topics import TopicPartition
+from ottla.records.record import Record
+
+CommitCallback = Callable[[Mapping[TopicPartition, set[int]], KafkaError | None], None]
+CommitResults = dict[TopicPartition, KafkaError | None]
+_SHORTEST_WAIT_MS: Final = 1
+
+
+class ShareConsumerCore:
+    """One share consumer; everything but `acknowledge` runs on the core's thread.
+
+    callback  called with {partition: offsets} and an error or None, for every partition whose acknowledgements were answered
+    """
+
+    def __init__(self, core: Core) -> None:
+        if not core.config["group.id"]:
+            raise InvalidClientConfig("group.id is missing: a share consumer is a member of a share group")
+        self.core = core
+        self.callback: CommitCallback | None = None
+        self._explicit: bool = core.config["share.acknowledgement.mode"] == "explicit"
+        self._member = ShareMembership(core)
+        self._topics: frozenset[str] = frozenset()
+        self._sessions: dict[int, ShareSession] = {}
+        self._acquired: deque[Acquired] = deque()
+        self._delivered: list[Delivered] = []
+        self._trouble: KafkaError | None = None
+        self._arrived = Signal()
+        self._results: CommitResults | None = None
+        self._closed = False
+
+    # -- what is shared --
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics."""
+        return self._topics
+
+    @property
+    def member_id(self) -> str:
+        """As the group knows this consumer."""
+        return self._member.member_id
+
+    @property
+    def lock_ms(self) -> int | None:
+        """How long records are ours after a poll; None before a broker said."""
+        return max((session.lock_ms for session in self._sessions.values()), default=0) or None
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Share these topics, in place of those before."""
+        self._check_open()
+        self._topics = frozenset(topics)
+        self._member.subscribe(sorted(self._topics))
+
+    async def unsubscribe(self) -> None:
+        """Leave the group; what is not acknowledged is released."""
+        self._check_open()
+        self._topics = frozenset()
+        await self._leave()
+
+    # -- records --
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Up to max.poll.records records, or none when none came in time. Raises KafkaError."""
+        self._check_open()
+        if not self._topics:
+            raise IllegalState("a share consumer polls after it has subscribed to topics")
+        self._settle_last_poll()
+        clock = self.core.clock
+        deadline = clock.now_ms() + timeout_ms
+        while True:
+            self._raise_trouble()
+            records = self._take()
+            if records:
+                return records
+            left = deadline - clock.now_ms()
+            arrived, changed = self._arrived.wait(), self._member.changed.wait()
+            if left <= 0:
+                return []
+            await self._fetch(left)
+            if not self._acquired and self._trouble is None:
+                await self.core.scheduler.within(arrived, left, changed)
+
+    def _settle_last_poll(self) -> None:
+        """Implicit mode: what the poll before returned was processed. Explicit: it must have been spoken of."""
+        if not self._explicit:
+            for each in self._delivered:
+                each.acknowledge_all(AcknowledgeType.ACCEPT)
+        elif not all(each.settled for each in self._delivered):
+            raise IllegalState("explicit mode: acknowledge every record of the last poll before the next one")
+        self._tell()
+
+    def _tell(self) -> None:
+        """Hand what was said to the sessions; forget what needs no further word."""
+        for each in self._delivered:
+            news = each.collect()
+            if news:
+                self._session(each.home.node).tell(each.home, news)
+        self._delivered = [each for each in self._delivered if not each.settled]
+
+    def _raise_trouble(self) -> None:
+        trouble, self._trouble = self._trouble, None
+        if trouble is None:
+            trouble = self._member.error
+        if trouble is not None:
+            raise trouble
+
+    def _take(self) -> list[Record]:
+        """What is there, up to max.poll.records."""
+        most: int = self.core.config["max.poll.records"]
+        records: list[Record] = []
+        while self._acquired and len(records) < most:
+            first = self._acquired[0]
+            taken, delivered = first.take(most - len(records))
+            self._delivered.append(delivered)
+            records += taken
+            if not len(first):
+                self._acquired.popleft()
+        return records
+
+    def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Say what becomes of a record of the last poll. Any thread, but not while `poll` or `commit` runs.
+
+        Raises IllegalState.
+        """
+        if not self._explicit:
+            raise IllegalState("implicit mode acknowledges by itself: share.acknowledgement.mode=explicit is for this")
+        where = (record.topic, record.partition)
+        for each in self._delivered:
+            if each.home.partition == where and each.acknowledge(record.offset, kind):
+                return
+        raise IllegalState(f"the record {record.topic}-{record.partition}@{record.offset} waits for no acknowledgement")
+
+    # -- fetching --
+
+    async def _wanted(self) -> dict[int, dict[tuple[bytes, int], TopicPartition]]:
+        """The assigned partitions by the node that leads them."""
+        metadata = self.core.metadata
+        for name in self._topics:
+            if metadata.known(name) is None:
+                try:
+                    await metadata.topic(name)
+                except UnknownTopic:
+                    continue  # it may come
+        found: dict[int, dict[tuple[bytes, int], TopicPartition]] = {}
+        for topic_id, index in self._member.assigned:
+            name_of = metadata.name_of(topic_id)
+            info = metadata.known(name_of) if name_of is not None else None
+            if name_of is None or info is None or info.id != topic_id:
+                continue
+            node = info.leaders.get(index, -1)
+            if node >= 0:
+                found.setdefault(node, {})[topic_id, index] = TopicPartition(name_of, index)
+        return found
+
+    async def _fetch(self, left_ms: int) -> None:
+        """Ask every node that is not asked already."""
+        if not self._member.assigned:
+            return
+        wanted = await self._wanted()
+        config = self.core.config
+        limits = Limits(config["max.poll.records"], max(min(config["fetch.max.wait.ms"], left_ms), _SHORTEST_WAIT_MS))
+        for node, partitions in wanted.items():
+            session = self._session(node)
+            if not session.busy:
+                session.busy = True
+                self.core.scheduler.background(self._fetch_from(session, partitions, limits), "share fetch")
+        for node, session in self._sessions.items():
+            if node not in wanted:
+                self._acknowledge_to(session)
+
+    async def _fetch_from(
+        self, session: ShareSession, partitions: dict[tuple[bytes, int], TopicPartition], limits: Limits
+    ) -> None:
+        try:
+            brought: Brought = await session.fetch(partitions, limits)
+        except KafkaError as error:
+            if error.retriable:
+                self.core.metadata.forget()
+                await self.core.scheduler.sleep(self.core.metadata.backoff_ms(1))
+            else:
+                self._trouble = error
+        else:
+            self._acquired.extend(brought.acquired)
+            self._trouble = brought.trouble or self._trouble
+        self._arrived.happen()
+
+    def _acknowledge_to(self, session: ShareSession) -> None:
+        """Tell a node what there is to tell, unless something is on its way there: who waits for that comes back."""
+        if session.has_news and not session.busy:
+            session.busy = True
+            self.core.scheduler.background(self._acknowledged(session), "share acknowledge")
+
+    async def _acknowledged(self, session: ShareSession) -> None:
+        with contextlib.suppress(KafkaError):  # whoever asked was told
+            await session.acknowledge()
+        self._arrived.happen()
+
+    def _session(self, node: int) -> ShareSession:
+        session = self._sessions.get(node)
+        if session is None:
+            session = ShareSession(self.core, self._member.group_id, self._member.member_id, node, self._told)
+            self._sessions[node] = session
+        return session
+
+    def _told(self, home: Home, news: list[Run], error: KafkaError | None) -> None:
+        """The outcome of acknowledgements."""
+        if self._results is not None and (error is not None or home.partition not in self._results):
+            self._results[home.partition] = error
+        if self.callback is not None:
+            offsets = {offset for first, last, kind in news if kind for offset in range(first, last + 1)}
+            if offsets:
+                self.callback({home.partition: offsets}, error)
+
+    # -- committing --
+
+    async def commit(self, timeout_ms: int) -> CommitResults:
+        """Tell the brokers what was said of records, and wait; partition -> None or why not. Raises RequestTimedOut."""
+        self._check_open()
+        if not self._explicit:
+            for each in self._delivered:
+                each.acknowledge_all(AcknowledgeType.ACCEPT)
+        results: CommitResults = {}
+        self._results = results
+        try:
+            self._tell()
+            deadline = self.core.clock.now_ms() + timeout_ms
+            while any(session.has_news or session.busy for session in self._sessions.values()):
+                arrived = self._arrived.wait()
+                for session in self._sessions.values():
+                    self._acknowledge_to(session)
+                left = deadline - self.core.clock.now_ms()
+                if left <= 0:
+                    raise RequestTimedOut(f"not every acknowledgement was answered within {timeout_ms} ms")
+                await self.core.scheduler.within(arrived, left)
+            return results
+        finally:
+            self._results = None
+
+    def commit_soon(self) -> None:
+        """Tell the brokers what was said of records; the callback hears the outcome."""
+        self._check_open()
+        if not self._explicit:
+            for each in self._delivered:
+                each.acknowledge_all(AcknowledgeType.ACCEPT)
+        self._tell()
+        for session in self._sessions.values():
+            self._acknowledge_to(session)
+
+    # -- the end --
+
+    async def close(self, timeout_ms: int) -> None:
+        """Accept (implicit mode) or tell what was said, release the rest, leave the group."""
+        if self._closed:
+            return
+        try:
+            leaving = self.core.scheduler.spawn(self._leave(), "leave")
+            if not await self.core.scheduler.within(leaving, timeout_ms):
+                leaving.cancel()
+        finally:
+            self._closed = True
+            self.core.close()
+
+    async def _leave(self) -> None:
+        if not self._explicit:
+            for each in self._delivered:
+                each.acknowledge_all(AcknowledgeType.ACCEPT)
+        self._tell()
+        self._delivered.clear()
+        self._acquired.clear()
+        for session in self._sessions.values():
+            while session.busy:
+                await self._arrived.wait()
+            with contextlib.suppress(KafkaError):  # the session ends with its connection
+                await session.end()
+        self._sessions.clear()
+        await self._member.leave()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalState("the share consumer is closed")

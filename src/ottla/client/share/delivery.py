@@ -1,0 +1,148 @@
+"""Records that a share group has handed to this consumer, and what has become of them.
+
+    fetch answer: acquired 10-19 (count 1), 30-39 (count 2); records 10 11 12 14 ... 19, 30 ... 39
+                                                                    ^ 13 was compacted away: a gap
+    Acquired.take(5)  ->  the records 10 11 12 14 15, and a Delivered of the offsets 10-15
+    acknowledgements  ->  runs: 10-12 accept, 13 gap, 14-15 accept
+
+Offsets are inclusive on both ends, as in the protocol.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from ottla.client.topics import TopicPartition
+from ottla.records.record import Record
+
+GAP: Final = 0
+
+
+class AcknowledgeType(IntEnum):
+    """What becomes of a record.
+
+    ACCEPT   it was processed
+    RELEASE  somebody else may have it, or we again
+    REJECT   nobody can process it
+    RENEW    we still work on it: the lock starts anew (KIP-1222)
+    """
+
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class Run(NamedTuple):
+    """Offsets in a row with one acknowledgement: both ends inclusive, `kind` as in the protocol, 0 for a gap."""
+
+    first: int
+    last: int
+    kind: int
+
+
+class Home(NamedTuple):
+    """Where records were acquired: they can be acknowledged in this session of this node only."""
+
+    node: int
+    session: int
+    topic_id: bytes
+    partition: TopicPartition
+
+
+class Delivered:
+    """Records in the hands of the application, and what it has said of each."""
+
+    __slots__ = ("_kinds", "_ranges", "home", "offsets")
+
+    def __init__(self, home: Home, ranges: Sequence[tuple[int, int]], offsets: Sequence[int]) -> None:
+        self.home = home
+        self.offsets = set(offsets)
+        """Without an answer yet."""
+        self._ranges = ranges
+        self._kinds: dict[int, int] = {}
+
+    def acknowledge(self, offset: int, kind: int) -> bool:
+        """What becomes of a record; whether it is one of these."""
+        if offset not in self.offsets and offset not in self._kinds:
+            return False
+        self._kinds[offset] = kind
+        self.offsets.discard(offset)
+        return True
+
+    def acknowledge_all(self, kind: int) -> None:
+        """What becomes of all that have no answer yet."""
+        self._kinds.update(dict.fromkeys(self.offsets, kind))
+        self.offsets.clear()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the application has said something of every record."""
+        return not self.offsets
+
+    def collect(self) -> list[Run]:
+        """What is to be told, which is then told: runs in order. Gaps go out with the first of them. Records that are renewed
+        stay in the hands of the application."""
+        if not self._kinds and self.offsets:
+            return []
+        told = self._kinds
+        self._kinds = {}
+        renewed = [offset for offset, kind in told.items() if kind == AcknowledgeType.RENEW]
+        told.update(dict.fromkeys(self._gaps(told), GAP))
+        self._ranges = ()
+        self.offsets.update(renewed)
+        return list(runs(sorted(told.items())))
+
+    def _gaps(self, told: dict[int, int]) -> list[int]:
+        """Acquired offsets that have no record."""
+        if sum(last - first + 1 for first, last in self._ranges) == len(self.offsets) + len(told):
+            return []
+        return [
+            offset
+            for first, last in self._ranges
+            for offset in range(first, last + 1)
+            if offset not in self.offsets and offset not in told
+        ]
+
+
+def runs(kinds: Iterable[tuple[int, int]]) -> Iterator[Run]:
+    """(offset, kind) in order, as runs."""
+    first = last = kind = -1
+    for offset, its in kinds:
+        if its == kind and offset == last + 1:
+            last = offset
+            continue
+        if first >= 0:
+            yield Run(first, last, kind)
+        first, last, kind = offset, offset, its
+    if first >= 0:
+        yield Run(first, last, kind)
+
+
+class Acquired:
+    """What one fetch brought of one partition, handed out piece by piece."""
+
+    def __init__(self, home: Home, ranges: Sequence[tuple[int, int]], records: list[Record]) -> None:
+        self.home = home
+        self._ranges = list(ranges)
+        self._records = records
+        self._position = 0
+
+    def __len__(self) -> int:
+        return len(self._records) - self._position
+
+    def take(self, most: int) -> tuple[list[Record], Delivered]:
+        """Up to `most` records, and the offsets that they stand for: those up to the last of them, or all that are left."""
+        taken = self._records[self._position : self._position + most]
+        self._position += len(taken)
+        if self._position == len(self._records):
+            ranges, self._ranges = self._ranges, []
+        else:
+            ranges = self._cut(taken[-1].offset)
+        return taken, Delivered(self.home, ranges, [record.offset for record in taken])
+
+    def _cut(self, last: int) -> list[tuple[int, int]]:
+        """The ranges up to an offset; what is behind it stays."""
+        before = [(first, min(end, last)) for first, end in self._ranges if first <= last]
+        self._ranges = [(max(first, last + 1), end) for first, end in self._ranges if end > last]
+        return before

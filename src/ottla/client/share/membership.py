@@ -1,0 +1,123 @@
+"""A member of a share group: it says that it lives, and is told which partitions it shares.
+
+Heartbeats go out as often as the coordinator wants. The member chose its own id; an epoch that the coordinator does not
+agree with makes it join again, with the same id. What cannot be mended ends the membership, and `error` says why.
+"""
+
+import base64
+import contextlib
+from typing import Any, Final
+
+from ottla.client.core import Core
+from ottla.client.errors import KafkaError, error_for
+from ottla.client.metadata import GROUP
+from ottla.client.scheduler import Cancelled, Signal, Task
+from ottla.protocol import errors as table
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+_JOIN: Final = 0
+_LEAVE: Final = -1
+_DEFAULT_INTERVAL_MS: Final = 5000
+_AGAIN: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_EPOCH})
+
+TopicIdPartition = tuple[bytes, int]
+
+
+class ShareMembership:
+    """One member.
+
+    assigned  the partitions that it shares, as (topic id, number)
+    changed   happens when `assigned` or `error` does
+    error     why it is no member any more
+    """
+
+    def __init__(self, core: Core) -> None:
+        self.group_id: str = core.config["group.id"]
+        self.member_id = base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
+        self.assigned: frozenset[TopicIdPartition] = frozenset()
+        self.epoch = _JOIN
+        self.changed = Signal()
+        self.error: KafkaError | None = None
+        self._core = core
+        self._topics: list[str] = []
+        self._task: Task[Any] | None = None
+        self._now = Signal()
+        self._subscribed = False
+
+    def subscribe(self, topics: list[str]) -> None:
+        """Share these topics, in place of those before."""
+        self._topics = sorted(set(topics))
+        self._subscribed = True
+        self.error = None
+        if self._task is None:
+            self._task = self._core.scheduler.background(self._live(), "heartbeats of a share group")
+        self._now.happen()
+
+    async def leave(self) -> None:
+        """Tell the coordinator that the member is gone, without caring what it says."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        self._task = None
+        self.assigned = frozenset()
+        if self.epoch != _JOIN:
+            self.epoch = _LEAVE
+            with contextlib.suppress(KafkaError):  # its session times out instead
+                await self._beat()
+        self.epoch = _JOIN
+
+    async def _live(self) -> None:
+        failures = 0
+        interval_ms = _DEFAULT_INTERVAL_MS
+        while True:
+            again = self._now.wait()
+            try:
+                answer = await self._beat()
+                failures = 0
+                interval_ms = answer.heartbeat_interval_ms
+                self._take(answer)
+                await self._core.scheduler.within(again, interval_ms)
+            except Cancelled:
+                raise
+            except KafkaError as error:
+                if error.code in _AGAIN:
+                    self.epoch = _JOIN
+                    self._assign(frozenset())
+                elif not error.retriable:
+                    self.error = error
+                    self._task = None
+                    self.changed.happen()
+                    return
+                failures += 1
+                await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
+
+    async def _beat(self) -> ShareGroupHeartbeatResponse:
+        request = ShareGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
+        rack: str = self._core.config["client.rack"]
+        subscribes = self._subscribed or self.epoch == _JOIN
+        if subscribes and self.epoch != _LEAVE:
+            request.subscribed_topic_names = self._topics
+            request.rack_id = rack or None
+        answer: ShareGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(GROUP, self.group_id, request)
+        if answer.error_code != table.NONE:
+            self._core.metadata.elsewhere(GROUP, self.group_id, answer.error_code)
+            raise error_for(answer.error_code, f"share group {self.group_id}", answer.error_message)
+        if subscribes:
+            self._subscribed = request.subscribed_topic_names != self._topics
+        return answer
+
+    def _take(self, answer: ShareGroupHeartbeatResponse) -> None:
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self._assign(
+                frozenset(
+                    (topic.topic_id, index)
+                    for topic in answer.assignment.topic_partitions
+                    for index in topic.partitions
+                )
+            )
+
+    def _assign(self, partitions: frozenset[TopicIdPartition]) -> None:
+        if partitions != self.assigned:
+            self.assigned = partitions
+            self.changed.happen()

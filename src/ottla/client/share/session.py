@@ -1,0 +1,349 @@
+"""The share session with one node: what it is asked to fetch, and what it is told of records (KIP-932).
+
+A session belongs to one connection. It opens with epoch 0; each request raises the epoch by one, fetches and acknowledgements
+alike, so only one request is on its way at a time. Requests name only what has changed: partitions that join or leave the
+session. When the session is lost, by an error or with its connection, the records acquired in it are no longer ours: what was
+to be told of them fails, and the next fetch opens a new one.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from ottla.client.core import Core
+from ottla.client.errors import ConnectionLost, CorruptBatch, KafkaError, RequestTimedOut, error_for
+from ottla.client.network import Link
+from ottla.client.share.delivery import AcknowledgeType, Acquired, Home, Run
+from ottla.client.topics import TopicPartition
+from ottla.protocol import errors as table
+from ottla.protocol.messages.share_acknowledge import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
+from ottla.protocol.messages.share_fetch import AcknowledgementBatch as FetchedBatch
+from ottla.protocol.messages.share_fetch import (
+    AcquiredRecords,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from ottla.records.batch import crc_ok, read_records, scan
+from ottla.records.errors import CorruptRecords
+from ottla.records.record import Origin, Record
+
+_FINAL: Final = -1
+_LONGEST_EPOCH: Final = 2**31 - 1
+PURPOSE: Final = "share"
+_LOST: Final = frozenset({table.SHARE_SESSION_NOT_FOUND, table.INVALID_SHARE_SESSION_EPOCH})
+
+Told = Callable[[Home, list[Run], KafkaError | None], None]
+"""Called with what was told and how it went."""
+TopicIdPartition = tuple[bytes, int]
+
+
+class Limits(NamedTuple):
+    """Of one fetch: how many records, and how long the broker may wait for the first."""
+
+    records: int
+    wait_ms: int
+
+
+class Brought(NamedTuple):
+    """What a fetch brought; `trouble` is what the application should hear of, besides."""
+
+    acquired: list[Acquired]
+    trouble: KafkaError | None
+
+
+class ShareSession:
+    """One session.
+
+    busy      a request is on its way, or about to be: whoever calls `fetch` or `acknowledge` sets it first
+    number    grows with every session that is opened to the node
+    lock_ms   how long acquired records are ours, 0 before the broker said
+    """
+
+    def __init__(self, core: Core, group_id: str, member_id: str, node: int, told: Told) -> None:
+        self.node = node
+        self.number = 0
+        self.busy = False
+        self.lock_ms = 0
+        self._core = core
+        self._group_id = group_id
+        self._member_id = member_id
+        self._told = told
+        self._epoch = 0
+        self._link: Link | None = None
+        self._included: set[TopicIdPartition] = set()
+        self._to_tell: dict[Home, list[Run]] = {}
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to tell."""
+        return bool(self._to_tell)
+
+    def tell(self, home: Home, what: Iterable[Run]) -> None:
+        """Something to tell with the next request; of a session that is lost it fails."""
+        news = list(what)
+        if not news:
+            return
+        if home.session != self.number or self._epoch == 0:
+            lost = error_for(table.SHARE_SESSION_NOT_FOUND, f"acknowledge records of {home.partition}")
+            self._told(home, news, lost)
+            return
+        self._to_tell.setdefault(home, []).extend(news)
+
+    # -- requests --
+
+    async def fetch(self, wanted: dict[TopicIdPartition, TopicPartition], limits: Limits) -> Brought:
+        """One ShareFetch of these partitions, with what there is to tell. Raises KafkaError; what was to be told has then
+        failed."""
+        telling: dict[Home, list[Run]] = {}
+        try:
+            link = await self._connected()
+            if self._epoch != 0 and _renews(self._to_tell):
+                await self._acknowledge(link, _LONGEST_EPOCH)
+            version = link.version(ShareFetchRequest)
+            request = self._request(wanted, limits)
+            telling = self._news_into(request)
+            timeout_ms = request.max_wait_ms + self._core.config["request.timeout.ms"]
+            answer: ShareFetchResponse = await link.request(request, version, timeout_ms=timeout_ms)
+            if answer.error_code != table.NONE:
+                raise error_for(answer.error_code, f"share fetch of node {self.node}", answer.error_message)
+            self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
+            self._next_epoch()
+            self._included = set(wanted)
+            return self._taken(answer, wanted, telling)
+        except KafkaError as error:
+            self._failed(error, telling)
+            raise
+        finally:
+            self.busy = False
+
+    async def acknowledge(self) -> None:
+        """Tell what there is to tell, in a request of its own. Raises KafkaError."""
+        try:
+            link = await self._connected()
+            if self._to_tell:
+                await self._acknowledge(link, _LONGEST_EPOCH)
+        except KafkaError as error:
+            self._failed(error, {})
+            raise
+        finally:
+            self.busy = False
+
+    async def end(self) -> None:
+        """Tell what there is to tell, and let go of everything else. Raises KafkaError."""
+        if self._epoch == 0 or self._link is None or not self._link.usable:
+            self._lose(error_for(table.SHARE_SESSION_NOT_FOUND, f"share session with node {self.node}"))
+            return
+        self.busy = True
+        try:
+            await self._acknowledge(self._link, _FINAL)
+        except KafkaError as error:
+            self._failed(error, {})
+            raise
+        finally:
+            self.busy = False
+            self._epoch = 0
+
+    async def _connected(self) -> Link:
+        """The session's link; another one than before means that the session is gone."""
+        link = await self._core.network.ready(self.node, PURPOSE)
+        if link is not self._link:
+            self._lose(ConnectionLost(f"the share session with node {self.node} went with its connection"))
+            self._link = link
+        if self._epoch == 0:
+            self.number += 1
+        return link
+
+    def _request(self, wanted: dict[TopicIdPartition, TopicPartition], limits: Limits) -> ShareFetchRequest:
+        config = self._core.config
+        request = ShareFetchRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            share_session_epoch=self._epoch,
+            max_wait_ms=limits.wait_ms,
+            min_bytes=config["fetch.min.bytes"],
+            max_bytes=config["fetch.max.bytes"],
+            max_records=limits.records,
+            batch_size=limits.records,
+            share_acquire_mode=int(config["share.acquire.mode"] == "record_limit"),
+        )
+        topics: dict[bytes, FetchTopic] = {}
+        for topic_id, index in wanted:
+            if self._epoch == 0 or (topic_id, index) not in self._included:
+                topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
+                topic.partitions.append(FetchPartition(partition_index=index))
+        request.topics = list(topics.values())
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in self._included - wanted.keys() if self._epoch else ():
+            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
+        request.forgotten_topics_data = list(forgotten.values())
+        return request
+
+    def _news_into(self, request: ShareFetchRequest) -> dict[Home, list[Run]]:
+        """Put what there is to tell into a fetch; what it was."""
+        if self._epoch == 0:
+            return {}
+        telling, self._to_tell = self._to_tell, {}
+        topics = {topic.topic_id: topic for topic in request.topics}
+        for home, news in telling.items():
+            batches = [
+                FetchedBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+                for first, last, kind in news
+            ]
+            topic = topics.setdefault(home.topic_id, FetchTopic(topic_id=home.topic_id))
+            for partition in topic.partitions:
+                if partition.partition_index == home.partition.partition:
+                    partition.acknowledgement_batches += batches
+                    break
+            else:
+                topic.partitions.append(
+                    FetchPartition(partition_index=home.partition.partition, acknowledgement_batches=batches)
+                )
+        request.topics = list(topics.values())
+        return telling
+
+    async def _acknowledge(self, link: Link, final: int) -> None:
+        """One ShareAcknowledge of all there is to tell; `final` is the epoch that ends the session, if it is to end."""
+        telling, self._to_tell = self._to_tell, {}
+        topics: dict[bytes, AcknowledgeTopic] = {}
+        for home, news in telling.items():
+            batches = [
+                AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+                for first, last, kind in sorted(news)
+            ]
+            topics.setdefault(home.topic_id, AcknowledgeTopic(topic_id=home.topic_id)).partitions.append(
+                AcknowledgePartition(partition_index=home.partition.partition, acknowledgement_batches=batches)
+            )
+        request = ShareAcknowledgeRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            share_session_epoch=_FINAL if final == _FINAL else self._epoch,
+            topics=list(topics.values()),
+        )
+        version = link.version(ShareAcknowledgeRequest)
+        if version >= 2:
+            request.is_renew_ack = _renews(telling)
+        try:
+            answer: ShareAcknowledgeResponse = await link.request(request, version)
+            if answer.error_code != table.NONE:
+                raise error_for(answer.error_code, f"acknowledge records to node {self.node}", answer.error_message)
+        except KafkaError as error:
+            self._say(telling, error)
+            raise
+        self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
+        self._next_epoch()
+        refused = {
+            (topic.topic_id, row.partition_index): (row.error_code, row.error_message)
+            for topic in answer.responses
+            for row in topic.partitions
+        }
+        self._say_each(telling, refused)
+
+    def _next_epoch(self) -> None:
+        self._epoch = 1 if self._epoch == _LONGEST_EPOCH else self._epoch + 1
+
+    # -- what came of it --
+
+    def _say(self, telling: dict[Home, list[Run]], error: KafkaError | None) -> None:
+        for home, news in telling.items():
+            self._told(home, news, error)
+
+    def _say_each(self, telling: dict[Home, list[Run]], codes: dict[TopicIdPartition, tuple[int, str | None]]) -> None:
+        for home, news in telling.items():
+            code, message = codes.get((home.topic_id, home.partition.partition), (table.NONE, None))
+            about = f"acknowledge records of {home.partition}"
+            self._told(home, news, None if code == table.NONE else error_for(code, about, message))
+
+    def _failed(self, error: KafkaError, telling: dict[Home, list[Run]]) -> None:
+        self._say(telling, error)
+        if error.code in _LOST or isinstance(error, ConnectionLost | RequestTimedOut):
+            self._lose(error)
+
+    def _lose(self, error: KafkaError) -> None:
+        """The session is gone, and with it what was acquired in it."""
+        self._epoch = 0
+        self._included.clear()
+        telling, self._to_tell = self._to_tell, {}
+        self._say(telling, error)
+
+    def _taken(
+        self,
+        answer: ShareFetchResponse,
+        wanted: dict[TopicIdPartition, TopicPartition],
+        telling: dict[Home, list[Run]],
+    ) -> Brought:
+        """What the answer brought, and what it says of what was told."""
+        codes: dict[TopicIdPartition, tuple[int, str | None]] = {}
+        found = []
+        trouble: KafkaError | None = None
+        for topic in answer.responses:
+            for row in topic.partitions:
+                where = (topic.topic_id, row.partition_index)
+                codes[where] = (row.acknowledge_error_code, row.acknowledge_error_message)
+                partition = wanted.get(where)
+                if partition is None:
+                    continue
+                if row.error_code != table.NONE:
+                    error = error_for(row.error_code, f"share fetch of {partition}", row.error_message)
+                    self._core.metadata.forget(partition.topic)
+                    trouble = trouble if error.retriable else error
+                elif row.acquired_records:
+                    home = Home(self.node, self.number, topic.topic_id, partition)
+                    try:
+                        found.append(Acquired(home, _ranges(row), self._records(partition, row)))
+                    except CorruptRecords as damage:
+                        # Nobody can process these: who tried again would not get further.
+                        self.tell(home, [Run(first, last, AcknowledgeType.REJECT) for first, last in _ranges(row)])
+                        trouble = CorruptBatch(f"{partition}: {damage}", table.CORRUPT_MESSAGE)
+        self._say_each(telling, codes)
+        return Brought(found, trouble)
+
+    def _records(self, partition: TopicPartition, row: PartitionData) -> list[Record]:
+        """Those of the records that are ours. Raises CorruptRecords."""
+        data = bytes(row.records or b"")
+        records: list[Record] = []
+        for header in scan(data).batches:
+            ours = [
+                each
+                for each in row.acquired_records
+                if each.first_offset <= header.last_offset and header.base_offset <= each.last_offset
+            ]
+            if header.is_control or not ours:
+                continue
+            if self._core.config["check.crcs"] and not crc_ok(data, header):
+                raise CorruptRecords(f"the batch at offset {header.base_offset} fails its CRC")
+            origins = [
+                Origin(*partition, header.timestamp_type, header.leader_epoch, each.delivery_count) for each in ours
+            ]
+            read = read_records(data, header, origins[0])
+            if len(ours) > 1 or header.base_offset < ours[0].first_offset or header.last_offset > ours[0].last_offset:
+                read = _those_of(read, ours, origins)
+            records += read
+        return records
+
+
+def _renews(telling: dict[Home, list[Run]]) -> bool:
+    return any(run.kind == AcknowledgeType.RENEW for news in telling.values() for run in news)
+
+
+def _ranges(row: PartitionData) -> list[tuple[int, int]]:
+    return [(each.first_offset, each.last_offset) for each in row.acquired_records]
+
+
+def _those_of(records: list[Record], ours: list[AcquiredRecords], origins: list[Origin]) -> list[Record]:
+    """The records within our ranges, each with the delivery count of its range."""
+    kept = []
+    for each, origin in zip(ours, origins, strict=True):
+        for record in records:
+            if each.first_offset <= record.offset <= each.last_offset:
+                record.origin = origin
+                kept.append(record)
+    return kept
