@@ -1,0 +1,503 @@
+"""ShareFetch over a socket: sessions, what is acquired and for how long, what waits, what is left out."""
+
+import time
+
+import pytest
+
+from ottla.protocol.errors import name_of
+from ottla.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.protocol.messages.share_fetch import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ShareFetchRequest,
+)
+from ottla.records.batch import build
+from ottla.records.record import Record
+
+from .conftest import Topic, TopicFactory, Wire, versions
+from .shares import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    ShareMember,
+    configure,
+    group_name,
+    initialize,
+    ranges,
+    summary,
+)
+from .transactions import TransactionalProducer
+
+API = ShareFetchRequest
+
+
+@pytest.fixture
+def group(broker: Wire, topic: Topic) -> str:
+    """A share group that begins at the topic's first record."""
+    name = group_name()
+    initialize(broker, name, topic)
+    return name
+
+
+@pytest.fixture
+def member(broker: Wire, group: str) -> ShareMember:
+    return ShareMember(broker, group)
+
+
+@pytest.mark.parametrize("version", versions(ShareFetchRequest))
+def test_records_are_acquired_once(broker: Wire, topic: Topic, group: str, version: int) -> None:
+    topic.append(10)
+    one, other = ShareMember(broker, group, version=version), ShareMember(broker, group, version=version)
+    assert one.take(topic, 10) == [(0, 9, 1)]
+    assert other.fetch(topic)[0].acquired == []
+    topic.append(5)
+    assert other.take(topic, 5) == [(10, 14, 1)]
+
+
+@pytest.mark.parametrize("version", versions(ShareFetchRequest))
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"group_id": None}, "INVALID_REQUEST"),
+        ({"member_id": None}, "INVALID_REQUEST"),
+        ({"member_id": ""}, "INVALID_REQUEST"),
+        ({"member_id": "x" * 37}, "INVALID_REQUEST"),
+        ({"share_session_epoch": 5}, "SHARE_SESSION_NOT_FOUND"),
+        ({"share_session_epoch": -1}, "SHARE_SESSION_NOT_FOUND"),
+        ({"share_session_epoch": -2}, "SHARE_SESSION_NOT_FOUND"),
+    ],
+)
+def test_requests_that_are_none(member: ShareMember, version: int, fields: dict[str, object], expected: str) -> None:
+    member.version = version
+    answer = member.ask_fetch(**fields)
+    assert name_of(answer.error_code) == expected
+    assert (answer.responses, answer.acquisition_lock_timeout_ms) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"is_renew_ack": True}, "INVALID_REQUEST"),
+        ({"is_renew_ack": True, "max_bytes": 0, "max_records": 0, "max_wait_ms": 1}, "INVALID_REQUEST"),
+    ],
+)
+def test_requests_of_version_2_that_are_none(member: ShareMember, fields: dict[str, object], expected: str) -> None:
+    assert name_of(member.ask_fetch(**fields).error_code) == expected
+
+
+def test_a_way_to_acquire_that_there_is_not(member: ShareMember, topic: Topic) -> None:
+    wanted = FetchTopic(topic_id=topic.id, partitions=[FetchPartition(partition_index=0)])
+    assert name_of(member.ask_fetch(wanted, share_acquire_mode=2).error_code) == "UNKNOWN_SERVER_ERROR"
+
+
+def test_a_session_counts_its_requests(member: ShareMember, topic: Topic) -> None:
+    member.fetch(topic)
+    member.epoch = 2
+    assert name_of(member.ask_fetch().error_code) == "INVALID_SHARE_SESSION_EPOCH"
+    member.epoch = -2
+    assert name_of(member.ask_fetch().error_code) == "INVALID_SHARE_SESSION_EPOCH"
+    member.epoch = 1
+    assert member.fetch(topic) == {}
+    member.epoch = 0
+    assert member.fetch(topic)[0].acquired == []
+    assert member.epoch == 1
+
+
+def test_the_first_request_of_a_session_acknowledges_nothing(member: ShareMember, topic: Topic) -> None:
+    batch = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])
+    partition = FetchPartition(partition_index=0, acknowledgement_batches=[batch])
+    answer = member.ask_fetch(FetchTopic(topic_id=topic.id, partitions=[partition]))
+    assert name_of(answer.error_code) == "INVALID_REQUEST"
+
+
+def test_a_new_session_leaves_to_the_member_what_it_had(member: ShareMember, topic: Topic) -> None:
+    topic.append(10)
+    member.take(topic, 10)
+    member.epoch = 0
+    assert member.fetch(topic)[0].acquired == []
+    assert member.acknowledge(topic, (0, 9, ACCEPT)) == "NONE"
+
+
+def test_partitions_are_remembered_and_forgotten(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, group = make_topic(2), group_name()
+    initialize(broker, group, topic, 0, 1)
+    member = ShareMember(broker, group)
+    member.fetch(topic, 0)
+    member.fetch(topic, 1)
+    topic.append(3, partition=0)
+    topic.append(3, partition=1)
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    while len(found) < 2:
+        found |= {index: each.acquired for index, each in member.fetch(topic, max_wait_ms=500, min_bytes=1).items()}
+    assert found == {0: [(0, 2, 1)], 1: [(0, 2, 1)]}
+    topic.append(3, partition=0)
+    topic.append(3, partition=1)
+    assert member.fetch(topic, forget=[0], max_wait_ms=500, min_bytes=1)[1].acquired == [(3, 5, 1)]
+    assert member.fetch(topic) == {}
+
+
+def test_partitions_that_are_not_there(member: ShareMember, topic: Topic, make_topic: TopicFactory) -> None:
+    unknown = FetchTopic(topic_id=b"\1" * 16, partitions=[FetchPartition(partition_index=0)])
+    known = FetchTopic(topic_id=topic.id, partitions=[FetchPartition(partition_index=9)])
+    answer = member.ask_fetch(unknown, known)
+    assert {
+        (each.topic_id, part.partition_index): name_of(part.error_code)
+        for each in answer.responses
+        for part in each.partitions
+    } == {
+        (b"\1" * 16, 0): "UNKNOWN_TOPIC_ID",
+        (topic.id, 9): "UNKNOWN_TOPIC_OR_PARTITION",
+    }
+
+
+def test_a_share_partition_that_nobody_has_initialized(broker: Wire, topic: Topic) -> None:
+    member = ShareMember(broker, group_name())
+    found = member.fetch(topic, max_wait_ms=2000, min_bytes=1)
+    assert found[0].error == "UNKNOWN_SERVER_ERROR"
+    assert member.acknowledge(topic, (0, 0, ACCEPT)) == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_a_fetch_waits_for_records(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    member.fetch(topic)
+    member.wire = broker.another()
+    member.epoch = 0
+    member.fetch(topic)
+    member.wire.send_only(
+        ShareFetchRequest(
+            group_id=member.group_id,
+            member_id=member.member_id,
+            share_session_epoch=1,
+            max_wait_ms=20_000,
+            min_bytes=1,
+            max_records=10,
+            batch_size=10,
+        ),
+        2,
+    )
+    begun = time.monotonic()
+    topic.append(3)
+    answer = member.wire.receive()
+    assert [(each.first_offset, each.last_offset) for each in answer.responses[0].partitions[0].acquired_records] == [
+        (0, 2)
+    ]
+    assert time.monotonic() - begun < 10
+
+
+def test_a_fetch_waits_for_what_another_member_releases(broker: Wire, group: str, topic: Topic) -> None:
+    topic.append(10)
+    one, other = ShareMember(broker, group), ShareMember(broker.another(), group)
+    one.take(topic, 10)
+    other.fetch(topic)
+    other.wire.send_only(
+        ShareFetchRequest(
+            group_id=group,
+            member_id=other.member_id,
+            share_session_epoch=1,
+            max_wait_ms=3000,
+            min_bytes=1,
+            max_records=10,
+            batch_size=10,
+        ),
+        2,
+    )
+    begun = time.monotonic()
+    assert one.acknowledge(topic, (0, 9, RELEASE)) == "NONE"
+    answer = other.wire.receive()
+    (acquired,) = answer.responses[0].partitions[0].acquired_records
+    assert (acquired.first_offset, acquired.last_offset, acquired.delivery_count) == (0, 9, 2)
+    if not broker.is_kafka:  # which lets it wait until its time is over
+        assert time.monotonic() - begun < 2
+
+
+def test_the_end_of_the_time_is_the_end_of_the_wait(member: ShareMember, topic: Topic) -> None:
+    member.fetch(topic)
+    begun = time.monotonic()
+    assert member.fetch(topic, max_wait_ms=300, min_bytes=1) == {}
+    assert 0.25 < time.monotonic() - begun < 5
+
+
+def test_acknowledgements_go_with_a_fetch(member: ShareMember, topic: Topic) -> None:
+    topic.append(5)
+    topic.append(5)
+    assert ranges(member.take(topic, 10)) == [(0, 9, 1)]
+    found = member.fetch(topic, acks={0: [(0, 4, ACCEPT), (5, 9, RELEASE)]}, max_wait_ms=500, min_bytes=1)
+    assert found[0].acknowledged == "NONE"
+    if not found[0].acquired:
+        found = member.fetch(topic, max_wait_ms=500, min_bytes=1)
+    assert ranges(found[0].acquired) == [(5, 9, 2)]
+    found = member.fetch(topic, acks={0: [(5, 9, ACCEPT)], 7: [(0, 0, ACCEPT)]})
+    assert (found[0].acknowledged, found[7].acknowledged) == ("NONE", "UNKNOWN_TOPIC_OR_PARTITION")
+    assert found[0].acquired == []
+    found = member.fetch(topic, acks={0: [(5, 9, [9])]})
+    assert (found[0].error, found[0].acknowledged) == ("NONE", "INVALID_REQUEST")
+
+
+def test_the_last_request_releases_what_is_left(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    topic.append(10)
+    member.take(topic, 10)
+    found = member.fetch(topic, acks={0: [(0, 3, ACCEPT)]}, share_session_epoch=-1)
+    assert found[0].acknowledged == "NONE"
+    assert found[0].acquired == []
+    other = ShareMember(broker, member.group_id)
+    assert ranges(other.take(topic, 6)) == [(4, 9, 2)]
+
+
+def test_a_connection_that_is_gone_releases_what_its_members_had(broker: Wire, group: str, topic: Topic) -> None:
+    topic.append(10)
+    member = ShareMember(broker.another(), group)
+    member.take(topic, 10)
+    member.wire.socket().close()
+    other = ShareMember(broker, group)
+    assert ranges(other.take(topic, 10)) == [(0, 9, 2)]
+    member.wire = broker
+    assert name_of(member.ask_acknowledge().error_code) == "SHARE_SESSION_NOT_FOUND"
+
+
+def test_locks_end(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    configure(broker, member.group_id, share_record_lock_duration_ms="1000")
+    topic.append(10)
+    member.take(topic, 10)
+    begun = time.monotonic()
+    other = ShareMember(broker, member.group_id)
+    assert ranges(other.take(topic, 10)) == [(0, 9, 2)]
+    assert 0.5 < time.monotonic() - begun < 10
+    assert member.acknowledge(topic, (0, 9, ACCEPT)) == "INVALID_RECORD_STATE"
+    assert member.ask_fetch().acquisition_lock_timeout_ms == 1000
+
+
+def test_locks_are_renewed(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    configure(broker, member.group_id, share_record_lock_duration_ms="1500")
+    topic.append(4)
+    member.take(topic, 4)
+    until = time.monotonic() + 3
+    other = ShareMember(broker.another(), member.group_id)
+    other.fetch(topic)
+    while time.monotonic() < until:
+        renewal = {"is_renew_ack": True, "max_bytes": 0, "max_records": 0, "max_wait_ms": 0, "min_bytes": 0}
+        found = member.fetch(topic, acks={0: [(0, 3, RENEW)]}, **renewal)
+        assert (found[0].acknowledged, found[0].acquired) == ("NONE", [])
+        assert other.fetch(topic, max_wait_ms=400, min_bytes=1) == {}
+    assert member.acknowledge(topic, (0, 3, ACCEPT)) == "NONE"
+
+
+def test_records_are_delivered_so_often_and_no_more(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    configure(broker, member.group_id, share_delivery_count_limit="2")
+    topic.append(3)
+    assert member.take(topic, 3) == [(0, 2, 1)]
+    assert member.acknowledge(topic, (0, 2, RELEASE)) == "NONE"
+    assert ranges(member.take(topic, 3)) == [(0, 2, 2)]
+    assert member.acknowledge(topic, (0, 2, RELEASE)) == "NONE"
+    topic.append(1)
+    assert member.take(topic, 1) == [(3, 3, 1)]
+
+
+def test_a_record_that_nobody_survives_takes_no_others_with_it(member: ShareMember, topic: Topic) -> None:
+    """The fifth attempt is the last: from the third on fewer and fewer are delivered together, in the end one by one."""
+    topic.append(8)
+    seen = []
+    for _ in range(12):
+        acquired = ranges(member.take(topic, 1))
+        seen += acquired
+        for first, last, _ in acquired:
+            assert member.acknowledge(topic, (first, last, RELEASE)) == "NONE"
+    assert seen == [
+        (0, 7, 1),
+        (0, 7, 2),
+        (0, 7, 3),
+        (0, 3, 4),
+        (0, 0, 5),
+        (1, 1, 5),
+        (2, 2, 5),
+        (3, 3, 5),
+        (4, 7, 4),
+        (4, 4, 5),
+        (5, 5, 5),
+        (6, 6, 5),
+    ]
+
+
+def test_max_records_is_a_wish(member: ShareMember, topic: Topic) -> None:
+    for _ in range(4):
+        topic.append(10)
+    assert ranges(member.take(topic, 1, max_records=15)) == [(0, 19, 1)]
+    assert ranges(member.take(topic, 1, max_records=10)) == [(20, 29, 1)]
+    assert ranges(member.take(topic, 1, max_records=1)) == [(30, 39, 1)]
+
+
+def test_batch_size_splits_where_batches_end(member: ShareMember, topic: Topic) -> None:
+    for _ in range(6):
+        topic.append(5)
+    assert member.take(topic, 30, batch_size=10) == [(0, 9, 1), (10, 19, 1), (20, 29, 1)]
+    member.leave()
+    assert ranges(member.take(topic, 30, batch_size=2)) == [(0, 29, 2)]
+
+
+def test_a_record_limit_is_kept(member: ShareMember, topic: Topic) -> None:
+    topic.append(10)
+    limited = {"share_acquire_mode": 1, "max_records": 4}
+    assert member.take(topic, 1, **limited) == [(0, 3, 1)]
+    found = member.fetch(topic, max_wait_ms=500, min_bytes=1, **limited)
+    assert found[0].acquired == [(4, 7, 1)]
+    assert found[0].offsets == list(range(10))
+    assert found[0].delivered == [4, 5, 6, 7]
+    assert member.acknowledge(topic, (0, 3, RELEASE)) == "NONE"
+    assert ranges(member.take(topic, 1, **limited)) == [(0, 3, 2)]
+    assert ranges(member.take(topic, 1, **limited)) == [(8, 9, 1)]
+
+
+def test_the_window_is_bounded(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    configure(broker, member.group_id, share_partition_max_record_locks="100")
+    for _ in range(15):
+        topic.append(10)
+    assert ranges(member.take(topic, 100)) == [(0, 99, 1)]
+    assert member.fetch(topic, max_wait_ms=200, min_bytes=1) == {}
+    assert member.acknowledge(topic, (10, 19, ACCEPT)) == "NONE"
+    assert member.fetch(topic, max_wait_ms=200, min_bytes=1) == {}  # they lie within the window still
+    assert member.acknowledge(topic, (30, 39, RELEASE)) == "NONE"
+    assert ranges(member.take(topic, 1)) == [(30, 39, 2)]
+    assert member.acknowledge(topic, (0, 9, ACCEPT)) == "NONE"
+    assert ranges(member.take(topic, 1)) == [(100, 119, 1)]
+
+
+def test_partitions_have_their_turn(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, group = make_topic(3), group_name()
+    initialize(broker, group, topic, 0, 1, 2)
+    for index in range(3):
+        for _ in range(4):
+            topic.append(5, partition=index)
+    member = ShareMember(broker, group)
+    member.fetch(topic, 0, 1, 2, max_records=5, max_wait_ms=1000, min_bytes=1)
+    seen = set()
+    for _ in range(8):
+        seen |= {
+            index
+            for index, each in member.fetch(topic, max_records=5, max_wait_ms=1000, min_bytes=1).items()
+            if each.acquired
+        }
+    assert seen == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("reset", "expected"), [("earliest", [(0, 9, 1)]), ("latest", [(5, 9, 1)])])
+def test_where_a_group_begins_that_has_not_read_yet(
+    broker: Wire, topic: Topic, reset: str, expected: list[tuple[int, int, int]]
+) -> None:
+    group = group_name()
+    initialize(broker, group, topic, start=-1)
+    configure(broker, group, share_auto_offset_reset=reset)
+    topic.append(5)
+    member = ShareMember(broker, group)
+    found = member.fetch(topic, max_wait_ms=1000, min_bytes=1)
+    taken = [] if 0 not in found else found[0].acquired
+    topic.append(5)
+    while not taken or taken[-1][1] != 9:
+        taken += member.take(topic, 1)
+    assert ranges(taken) == expected
+
+
+def test_a_group_begins_some_time_ago(broker: Wire, topic: Topic) -> None:
+    group, now = group_name(), int(time.time() * 1000)
+    initialize(broker, group, topic, start=-1)
+    configure(broker, group, share_auto_offset_reset="by_duration:PT1H")
+    for age_ms in (7_200_000, 3_000_000, 10):
+        topic.append(2, timestamp=now - age_ms)
+    assert ranges(ShareMember(broker, group).take(topic, 4)) == [(2, 5, 1)]
+
+
+def test_a_group_that_begins_after_the_last_record(broker: Wire, topic: Topic) -> None:
+    group, now = group_name(), int(time.time() * 1000)
+    initialize(broker, group, topic, start=-1)
+    configure(broker, group, share_auto_offset_reset="by_duration:PT1H")
+    topic.append(2, timestamp=now - 7_200_000)
+    member = ShareMember(broker, group)
+    found = member.fetch(topic, max_wait_ms=1000, min_bytes=1)
+    assert found.get(0) is None or found[0].acquired == []
+    topic.append(2, timestamp=now)
+    assert ranges(member.take(topic, 2)) == [(2, 3, 1)]
+
+
+def test_what_the_log_has_lost_is_not_delivered(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    for _ in range(3):
+        topic.append(10)
+    assert ranges(member.take(topic, 20, max_records=20)) == [(0, 19, 1)]
+    assert member.acknowledge(topic, (5, 14, RELEASE)) == "NONE"
+    cut = DeleteRecordsTopic(name=topic.name, partitions=[DeleteRecordsPartition(partition_index=0, offset=12)])
+    (answer,) = broker.send(DeleteRecordsRequest(topics=[cut], timeout_ms=10_000), 2).topics
+    assert name_of(answer.partitions[0].error_code) == "NONE"
+    taken: list[tuple[int, int, int]] = []
+    while sum(last - first + 1 for first, last, _ in taken) < 13:
+        taken += member.take(topic, 1)
+    assert ranges(taken) == [(12, 14, 2), (20, 29, 1)]
+    assert member.acknowledge(topic, (0, 4, ACCEPT)) == "NONE"
+    assert member.acknowledge(topic, (12, 29, ACCEPT)) == "NONE"
+    assert member.acknowledge(topic, (15, 29, ACCEPT)) in ("NONE", "INVALID_RECORD_STATE")
+
+
+def test_aborted_records_are_not_delivered_to_readers_of_committed_ones(
+    broker: Wire, member: ShareMember, topic: Topic
+) -> None:
+    configure(broker, member.group_id, share_isolation_level="read_committed")
+    producer = TransactionalProducer(broker)
+    for commit in (True, False, True):
+        producer.produce(topic, count=3)
+        producer.end(commit=commit)
+    producer.produce(topic, count=3)
+    taken: list[tuple[int, int, int]] = []
+    values: set[int] = set()
+    deadline = time.monotonic() + 20
+    while 10 not in values:
+        assert time.monotonic() < deadline
+        for each in member.fetch(topic, *([0] if member.epoch == 0 else []), max_wait_ms=500, min_bytes=1).values():
+            taken += each.acquired
+            values |= set(each.delivered)
+    assert values - {3, 7, 11} == {0, 1, 2, 8, 9, 10}
+    assert all(last < 4 or first > 6 for first, last, _ in taken)
+    assert member.fetch(topic, max_wait_ms=300, min_bytes=1) == {}
+    producer.end(commit=True)
+    taken = member.take(topic, 3)
+    assert taken[0][0] == 12
+    for first, last, _ in taken:
+        assert member.acknowledge(topic, (first, last, ACCEPT)) == "NONE"
+
+
+def test_readers_of_all_records_get_what_is_not_decided(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    producer = TransactionalProducer(broker)
+    producer.produce(topic, count=3)
+    assert ranges(member.take(topic, 3)) == [(0, 2, 1)]
+    producer.end(commit=False)
+
+
+@pytest.mark.parametrize("codec_id", [0, 1, 2, 3, 4])
+def test_compressed_batches_are_acquired_whole(member: ShareMember, topic: Topic, codec_id: int) -> None:
+    topic.append(20, codec_id=codec_id)
+    found = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_records=5)
+    while not found or not found[0].acquired:
+        found = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_records=5)
+    assert found[0].acquired == [(0, 19, 1)]
+    assert found[0].offsets == list(range(20))
+
+
+def test_bytes_are_bounded_by_batches(member: ShareMember, topic: Topic) -> None:
+    value = b"x" * 1000
+    for _ in range(10):
+        answer = topic.produce(build([Record(0, 1_700_000_000_000, None, value)]))
+        assert answer.error_code == 0
+    found = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_bytes=3500)
+    while not found or not found[0].acquired:
+        found = member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_bytes=3500)
+    assert found[0].acquired == [(0, 2, 1)]
+    assert found[0].offsets == [0, 1, 2]
+    assert member.fetch(topic, max_wait_ms=1000, min_bytes=1, max_bytes=10)[0].acquired == [(3, 3, 1)]
+
+
+def test_a_rejected_record_is_never_seen_again(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    topic.append(3)
+    member.take(topic, 3)
+    assert member.acknowledge(topic, (0, 2, [ACCEPT, REJECT, RELEASE])) == "NONE"
+    assert ranges(member.take(topic, 1)) == [(2, 2, 2)]
+    assert summary(broker, member.group_id, topic).delivery_complete_count == 2
