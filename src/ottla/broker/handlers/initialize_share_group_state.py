@@ -6,7 +6,7 @@ Behaviour
     a lower state epoch than the known     FENCED_STATE_EPOCH
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
     what was known of the share partition is forgotten, even if epoch and offset are the same
-    an empty group id, no topics, a topic without partitions   an empty answer
+    an empty group id, no topics           an empty answer; a topic without partitions is left out of it
 """
 
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ def initialize_share_group_state(
         ]
         return InitializeShareGroupStateResponse(results=results)
 
-    topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+    topics = [(topic.topic_id, topic.partitions) for topic in request.topics if topic.partitions]
     return ask_each(broker, group_id, topics, state.initialize_state, question, response)
 
 

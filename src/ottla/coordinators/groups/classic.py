@@ -145,6 +145,8 @@ def join_in_place(groups: Groups, request: JoinGroupRequest, instead_of: Sequenc
     settings = groups.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _rejected(request, errors.INVALID_SESSION_TIMEOUT)
+    if request.group_id in groups.share_groups:
+        return _rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL)
     group = groups.get(request.group_id)
     if group is None:
         if request.member_id:

@@ -16,9 +16,6 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 def _join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
     group = groups.consumer_groups.get(request.group_id)
-    if request.group_id in groups.share_groups:
-        refused = classic.join.refuse(request, errors.INCONSISTENT_GROUP_PROTOCOL)
-        return Result(answers=((request, refused),))
     if group is None:
         return classic.join(groups, request, now)
     if not group.is_empty:

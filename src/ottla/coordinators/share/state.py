@@ -6,8 +6,8 @@
     summarize_state    where the group stands, without batches
     delete_state       nothing is known any more
 
-Epochs keep out who is late. The leader epoch is that of the data partition's leader; the state epoch is the group's, and
-grows when the group coordinator initialises anew. Neither ever goes back (Kafka: ShareCoordinatorShard).
+Epochs keep out who is late. The leader epoch is that of the data partition's leader, who raises it by reading; the state
+epoch is the group's, which raises it by initialising anew. Neither ever goes back (Kafka: ShareCoordinatorShard).
 
 Most writes are small updates; after some hundreds of them the whole state is written once more, a snapshot, so that a reader
 needs nothing of what is older, which is pruned. A share partition that is quiet gets its snapshot by time, else its old one
@@ -287,8 +287,8 @@ def _refusal(code: int, message: str | None = None) -> tuple[int, str]:
     return code, errors.error(code).message if message is None else message
 
 
-def _negative(partition: int, state_epoch: int, leader_epoch: int) -> tuple[int, str] | None:
-    for name, value in (("partition id", partition), ("state epoch", state_epoch), ("leader epoch", leader_epoch)):
+def _negative(partition: int, *, leader_epoch: int = 0, state_epoch: int = 0) -> tuple[int, str] | None:
+    for name, value in (("partition id", partition), ("leader epoch", leader_epoch), ("state epoch", state_epoch)):
         if value < 0:
             return _refusal(errors.INVALID_REQUEST, _NEGATIVE.format(name))
     return None
@@ -303,7 +303,7 @@ def initialize_state(states: ShareStates, request: InitializeState, now: Millis)
     """Begin anew, at a start offset."""
     where = request.group_id, request.topic_id, request.partition
     state = states.states.get(where)
-    refused = _negative(request.partition, request.state_epoch, 0)
+    refused = _negative(request.partition, state_epoch=request.state_epoch)
     if refused is None and state is not None and state.state_epoch > request.state_epoch:
         refused = _refusal(errors.FENCED_STATE_EPOCH)
     if refused is None and not states.hosts(request.topic_id, request.partition):
@@ -329,7 +329,7 @@ def read_state(states: ShareStates, request: ReadState, now: Millis) -> Result:
     """All of a share partition's state. Who reads it with the highest leader epoch so far is its leader from now on."""
     where = request.group_id, request.topic_id, request.partition
     state = states.states.get(where)
-    refused = _negative(request.partition, 0, request.leader_epoch)
+    refused = _negative(request.partition, leader_epoch=request.leader_epoch)
     if refused is None and state is None:
         refused = _refusal(errors.INVALID_REQUEST, _UNINITIALIZED.format("Read"))
     if refused is None and state is not None and state.fencing_epoch > request.leader_epoch:
@@ -348,18 +348,16 @@ def read_state(states: ShareStates, request: ReadState, now: Millis) -> Result:
     )
     if state.fencing_epoch == request.leader_epoch:
         return Result(answers=[(request, answer)])
-    written = WriteState(
-        *where, state.state_epoch, request.leader_epoch, state.start_offset, state.delivery_complete_count, []
-    )
-    return Result([_record_of(states, state, written, now)], [(request, answer)])
+    nothing = WriteState(*where, state.state_epoch, request.leader_epoch, UNKNOWN, UNKNOWN, [])
+    return Result([_record_of(states, state, nothing, request.leader_epoch, now)], [(request, answer)])
 
 
 @operation(lambda request, code: _refuse_to("write", code))
 def write_state(states: ShareStates, request: WriteState, now: Millis) -> Result:
-    """Take in what changed. The answer means that the log has it."""
+    """Take in what changed. The answer means that the log has it. A write changes no epoch, however high its own are."""
     where = request.group_id, request.topic_id, request.partition
     state = states.states.get(where)
-    refused = _negative(request.partition, request.state_epoch, request.leader_epoch)
+    refused = _negative(request.partition, leader_epoch=request.leader_epoch, state_epoch=request.state_epoch)
     if refused is None and state is None:
         refused = _refusal(errors.INVALID_REQUEST, _UNINITIALIZED.format("Write"))
     if refused is None and state is not None:
@@ -373,19 +371,20 @@ def write_state(states: ShareStates, request: WriteState, now: Millis) -> Result
         refused = _refusal(errors.INVALID_REQUEST, "A state batch cannot end before it begins.")
     if refused is not None or state is None:
         return Result(answers=[(request, StateOutcome(*(refused or _refusal(errors.INVALID_REQUEST))))])
-    return Result([_record_of(states, state, request, now)], [(request, StateOutcome())])
+    return Result([_record_of(states, state, request, state.leader_epoch, now)], [(request, StateOutcome())])
 
 
-def _record_of(states: ShareStates, state: SharePartitionState, written: WriteState, now: Millis) -> Record:
-    """The record of a write: an update, or a snapshot when there were many updates, or when the state epoch is a new one,
-    which an update has no field for."""
+def _record_of(
+    states: ShareStates, state: SharePartitionState, written: WriteState, leader_epoch: int, now: Millis
+) -> Record:
+    """The record of a write: an update, or a snapshot when there were many updates."""
     where = written.group_id, written.topic_id, written.partition
     start_offset, complete = state.moved(written.start_offset, written.delivery_complete_count)
-    if state.updates < states.settings.updates_per_snapshot and written.state_epoch == state.state_epoch:
+    if state.updates < states.settings.updates_per_snapshot:
         return records.update(
             where,
             snapshot_epoch=state.snapshot_epoch,
-            leader_epoch=written.leader_epoch,
+            leader_epoch=leader_epoch,
             start_offset=start_offset,
             delivery_complete_count=complete,
             batches=merged(written.batches, start_offset),
@@ -395,8 +394,8 @@ def _record_of(states: ShareStates, state: SharePartitionState, written: WriteSt
     return records.snapshot(
         where,
         snapshot_epoch=state.snapshot_epoch + 1,
-        state_epoch=written.state_epoch,
-        leader_epoch=written.leader_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=leader_epoch,
         start_offset=start_offset,
         delivery_complete_count=complete,
         batches=batches,
@@ -409,7 +408,7 @@ def _record_of(states: ShareStates, state: SharePartitionState, written: WriteSt
 def delete_state(states: ShareStates, request: DeleteState, now: Millis) -> Result:
     """Forget a share partition; one that is not known is as good as forgotten."""
     where = request.group_id, request.topic_id, request.partition
-    refused = _negative(request.partition, 0, 0)
+    refused = _negative(request.partition)
     if refused is None and not states.hosts(request.topic_id, request.partition):
         refused = _refusal(errors.UNKNOWN_TOPIC_OR_PARTITION)
     if refused is not None:
@@ -426,7 +425,7 @@ def _refuse_summary(request: SummarizeState, code: int) -> StateSummary:
 @operation(_refuse_summary)
 def summarize_state(states: ShareStates, request: SummarizeState, now: Millis) -> Result:
     """Where a group stands in a partition."""
-    refused = _negative(request.partition, 0, 0)
+    refused = _negative(request.partition)
     if refused is None and not states.hosts(request.topic_id, request.partition):
         refused = _refusal(errors.UNKNOWN_TOPIC_OR_PARTITION)
     if refused is not None:
