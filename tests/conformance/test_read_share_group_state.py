@@ -8,12 +8,6 @@ from .share_members import initialize, read, share_group, summary, write
 API = ReadShareGroupStateRequest
 OLDER = "The leader epoch in the request is older than the epoch on the broker."
 FENCED: tuple[object, ...] = ("FENCED_LEADER_EPOCH", OLDER, 0, 0, [])
-    "FENCED_LEADER_EPOCH",
-    "The leader epoch in the request is older than the epoch on the broker.",
-    0,
-    0,
-    [],
-)
 
 
 def test_the_leader_of_the_highest_epoch_is_the_one(broker: Wire, topic: Topic) -> None:
