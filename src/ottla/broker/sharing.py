@@ -18,6 +18,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from ottla.broker.dead_letters import Undertaker
 from ottla.coordinators.runtime import gather
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, Refused, Rules
 from ottla.coordinators.share.acquisition import Acquired, LogBatch, Wish
@@ -463,6 +464,7 @@ class Sharing:
         self._shared: dict[str, dict[Place, SharedPartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
         """By group, with what they were made of: the configs of resources, those of the broker, the features."""
+        self._undertaker = Undertaker(broker)
         self._alarms: list[tuple[int, int, SharedPartition]] = []
         """A heap of (deadline, number, share partition); void when the share partition rings at another time."""
         self._numbers = 0
@@ -528,7 +530,8 @@ class Sharing:
     def bury(self, shared: SharedPartition, dead: list[DeadLetters]) -> None:
         """Send records to the dead letters of their group."""
         for letters in dead:
-            shared.buried(letters, shared.turn)
+            done = partial(shared.buried, letters, shared.turn)
+            self._undertaker.bury(shared.group_id, shared.partition, letters, done)
 
     # Share partitions.
 

@@ -1,0 +1,210 @@
+"""Dead letters (KIP-1191): records that no member of a share group processed, in a topic of their own.
+
+    group config  errors.deadletterqueue.topic.name                the topic; without it nothing is kept
+                  errors.deadletterqueue.copy.record.enable        with keys and values, not only with where they were
+    topic config  errors.deadletterqueue.group.enable              must be true
+    broker config errors.deadletterqueue.topic.name.prefix         the topic's name must begin with it
+                  errors.deadletterqueue.auto.create.topics.enable a topic that is missing is made
+
+A dead letter goes to the partition that has the number of its record's, modulo their count. Its headers say what it was:
+`__dlq.errors.topic`, `.partition`, `.offset`, `.group`, `.delivery.count` and, when it is known, `.message`; all are texts. Its
+own headers are not kept, and its timestamp is the time at which it died.
+
+A topic that cannot be written to now is tried again a few times. What cannot be written at all is said in the log, and the
+record is archived all the same: it was delivered often enough (Kafka's choice too).
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.waiting import DelayedAnswer
+from ottla.coordinators.share.window import DeadLetters
+from ottla.log.log import OffsetOutOfRange, StorageError
+from ottla.metadata.alteration import GROUP
+from ottla.metadata.configs import group_configs, topic_configs
+from ottla.metadata.controller import NewTopic
+from ottla.metadata.refusal import Refused
+from ottla.protocol.answer import Pending
+from ottla.protocol.errors import NONE, name_of
+from ottla.records.batch import build, records_of
+from ottla.records.errors import CorruptRecords
+from ottla.records.record import Header, Record
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+    from ottla.log.log import Log
+    from ottla.replication.partition import Partition
+
+_logger = logging.getLogger("ottla.broker")
+_ENABLED: Final = "errors.deadletterqueue.group.enable"
+_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
+_AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
+_ATTEMPTS: Final = 5
+_RETRY_MS: Final = 1000
+_READ_BYTES: Final = 1 << 20
+_LONGEST_WAIT_MS: Final = 30_000
+_ROOM_FOR_A_HEADER: Final = 200
+"""Bytes of a batch's header, and of what a record needs beside key, value and headers."""
+
+
+class _Impossible(Exception):
+    """Why dead letters cannot be kept, ever."""
+
+
+class Undertaker:
+    """Writes the dead letters of this broker's share partitions."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def bury(self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None]) -> None:
+        """Write `letters`, records of `source`, and call `done` when they count, or when nobody can write them."""
+        self._try(group_id, source, letters, done, 1)
+
+    def _try(
+        self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None], attempt: int
+    ) -> None:
+        try:
+            target = self._target(group_id, source.index)
+            if target is not None and self._write(group_id, source, target, letters, done):
+                return
+            why = "its partition is not here"
+        except (_Impossible, Refused) as cause:
+            why, attempt = str(cause), _ATTEMPTS
+        except (StorageError, OSError) as cause:
+            why = str(cause)
+        if attempt < _ATTEMPTS:
+            again = partial(self._try, group_id, source, letters, done, attempt + 1)
+            self._broker.timers.call_later(_RETRY_MS, again)
+            return
+        _logger.error(
+            "offsets %d to %d of %s have no dead letters in share group %s: %s",
+            letters.first,
+            letters.last,
+            source.log.name,
+            group_id,
+            why,
+        )
+        done()
+
+    def _target(self, group_id: str, index: int) -> "Partition | None":
+        """Where the dead letters of partition `index` go, None while it is offline. Raises _Impossible, Refused."""
+        broker = self._broker
+        image = broker.image
+        name = group_configs(image.configs_of(GROUP, group_id), broker.config).text("errors.deadletterqueue.topic.name")
+        if not name:
+            raise _Impossible("there is no dead-letter topic any more")
+        if name.startswith("__"):
+            raise _Impossible(f"the name of a dead-letter topic cannot begin with __, as {name} does")
+        prefix = broker.config.text(_PREFIX) or ""
+        if not name.startswith(prefix):
+            raise _Impossible(f"the name of a dead-letter topic must begin with {prefix}, unlike {name} ({_PREFIX})")
+        topic = image.topics.get(name)
+        if topic is None:
+            self._make(name)
+            topic = broker.image.topics[name]
+        elif not topic_configs(topic.configs, broker.config).flag(_ENABLED):
+            raise _Impossible(f"topic {name} takes no dead letters: set its {_ENABLED}")
+        return broker.replicas.find(name, index % len(topic.partitions))
+
+    def _make(self, name: str) -> None:
+        """Create a dead-letter topic. Raises _Impossible, Refused."""
+        broker = self._broker
+        if not broker.config.flag(_AUTO_CREATE):
+            raise _Impossible(
+                f"there is no topic {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
+            )
+        wanted = NewTopic(name, -1, -1, {}, {_ENABLED: "true", "message.timestamp.type": "CreateTime"})
+        broker.controller.create([broker.controller.plan(wanted, {})])
+
+    def _write(
+        self, group_id: str, source: "Partition", target: "Partition", letters: DeadLetters, done: Callable[[], None]
+    ) -> bool:
+        """Append the letters; False if the log does not take them. Raises StorageError, OSError."""
+        values = group_configs(self._broker.image.configs_of(GROUP, group_id), self._broker.config)
+        copies = values.flag("errors.deadletterqueue.copy.record.enable")
+        now_ms = self._broker.clock.wall_ms()
+        originals = _records(source.log, letters.first, letters.last) if copies else {}
+        records = []
+        for offset in range(letters.first, letters.last + 1):
+            key, value = originals.get(offset, (None, None))
+            headers = _headers(group_id, source, letters, offset)
+            records.append(Record(0, now_ms, key, value, headers))
+        for batch in _batches(records, target.log.config.max_message_bytes):
+            appended = target.append(batch, 0, len(batch), now_ms)
+            if appended.error_code != NONE:
+                raise _Impossible(appended.error_message or name_of(appended.error_code))
+        self._when_they_count(target, done)
+        return True
+
+    def _when_they_count(self, target: "Partition", done: Callable[[], None]) -> None:
+        end = target.log.end_offset
+        if target.log.high_watermark >= end:
+            done()
+            return
+
+        def settled(last: bool) -> bool | None:
+            return True if last or target.log.high_watermark >= end else None
+
+        answer = DelayedAnswer(settled, [target]).begin(self._broker.timers, _LONGEST_WAIT_MS)
+        assert isinstance(answer, Pending)
+        answer.listen(lambda _: done())
+
+
+def _headers(group_id: str, source: "Partition", letters: DeadLetters, offset: int) -> list[Header]:
+    texts = {
+        "topic": source.topic,
+        "partition": str(source.index),
+        "offset": str(offset),
+        "group": group_id,
+        "delivery.count": str(letters.delivery_count),
+    }
+    if letters.message is not None:
+        texts["message"] = letters.message
+    return [(f"__dlq.errors.{name}", text.encode()) for name, text in texts.items()]
+
+
+def _records(log: "Log", first: int, last: int) -> dict[int, tuple[bytes | None, bytes | None]]:
+    """Keys and values by offset, of those that the log still has. Raises StorageError."""
+    found: dict[int, tuple[bytes | None, bytes | None]] = {}
+    offset = max(first, log.start_offset)
+    while offset <= last:
+        try:
+            region = log.read(offset, _READ_BYTES, log.high_watermark, whole_first=True)
+        except OffsetOutOfRange:
+            break
+        if region is None:
+            break
+        *_, newest = log.headers(region)
+        try:
+            for record in records_of(region.read()):
+                if first <= record.offset <= last:
+                    found[record.offset] = record.key, record.value
+        except CorruptRecords as cause:
+            raise StorageError(f"{log.directory}: {cause}") from cause
+        offset = newest.next_offset
+    return found
+
+
+def _batches(records: list[Record], max_bytes: int) -> Iterator[bytes]:
+    """The records in batches that the topic takes; a record that is too large for it stands alone."""
+    some: list[Record] = []
+    size = _ROOM_FOR_A_HEADER
+    for record in records:
+        need = _ROOM_FOR_A_HEADER + len(record.key or b"") + len(record.value or b"")
+        need += sum(len(name) + len(value or b"") for name, value in record.headers)
+        if some and size + need > max_bytes:
+            yield _batch(some)
+            some, size = [], _ROOM_FOR_A_HEADER
+        some.append(record)
+        size += need
+    if some:
+        yield _batch(some)
+
+
+def _batch(records: list[Record]) -> bytes:
+    return build(
+        Record(at, record.timestamp, record.key, record.value, record.headers) for at, record in enumerate(records)
+    )
