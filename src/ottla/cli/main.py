@@ -4,12 +4,11 @@ A failure is one line on standard error and exit code 1 (2 for wrong usage); a t
 """
 
 import sys
+from importlib import import_module
 
 import click
 
 from ottla import __version__
-from ottla.cli.serve import serve
-from ottla.cli.storage import storage
 
 
 def form() -> str:
@@ -19,21 +18,33 @@ def form() -> str:
     return "interpreted" if validation.__file__.endswith(".py") else "compiled"
 
 
-class Failure(click.ClickException):
-    """A command that could not do what it was asked for: its message is what the user reads."""
+class Commands(click.Group):
+    """Commands by name, each loaded when it is called: `ottla --version` must not wait for all of them."""
 
-    exit_code = 1
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names."""
+        del ctx
+        return sorted(_COMMANDS)
 
-    def show(self, file: object = None) -> None:
-        del file
-        click.echo(f"ottla: {self.format_message()}", err=True)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one."""
+        del ctx
+        home = _COMMANDS.get(cmd_name)
+        if home is None:
+            return None
+        module, _, attribute = home.partition(":")
+        command: click.Command = getattr(import_module(f"ottla.cli.{module}"), attribute)
+        return command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+_COMMANDS = {
+    "serve": "serve:serve",
+    "share-groups": "share_groups:share_groups",
+    "storage": "storage:storage",
+}
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(message=f"ottla {__version__} ({form()}, Python {sys.version.split()[0]})")
 def main() -> None:
     """Kafka you can pip install."""
-
-
-main.add_command(serve)
-main.add_command(storage)

@@ -1,0 +1,53 @@
+"""What commands print: rows for people, in the columns of Kafka's own tools, or JSON for machines.
+
+A column is as wide as its widest cell, and at least as wide as its title says; the last one is never padded, so that piped
+output has no blanks at the end of its lines. On a terminal titles are bold.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+UNSET = "-"
+"""How Kafka's tools print what is not there."""
+
+
+class Column(NamedTuple):
+    """`name` is the key in JSON; the title is what people read."""
+
+    title: str
+    width: int = 0
+
+    @property
+    def name(self) -> str:
+        """ "START-OFFSET" as "start_offset"."""
+        return self.title.strip("#").lower().replace("-", "_").replace(" (id)", "")
+
+
+def echo_table(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None:
+    """Titles, then rows; None prints as `-`."""
+    cells = [[UNSET if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [
+        max([column.width, len(column.title), *(len(row[index]) for row in cells)])
+        for index, column in enumerate(columns)
+    ]
+    click.echo(click.style(_line([column.title for column in columns], widths), bold=True))
+    for row in cells:
+        click.echo(_line(row, widths))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths[:-1], strict=True)]
+    return " ".join([*padded, cells[-1]])
+
+
+def as_objects(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Rows as JSON objects."""
+    return [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
+
+
+def echo_json(value: Any) -> None:
+    """One JSON document."""
+    click.echo(json.dumps(value, indent=2))
