@@ -32,7 +32,12 @@ class MemoryLog:
         return [(each.key, each.value) for each in self.logged if each.key is not None]
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
-        return self._append([Logged(key, value, producer[0] if producer else -1) for key, value in records])
+        return self._append(
+            [
+                Logged(key, value, producer[0] if producer else -1, None, at)
+                for at, (key, value) in enumerate(records, len(self.logged))
+            ]
+        )
 
     def append_marker(self, ending: Ending) -> Appended:
         return self._append([Logged(None, None, ending.producer_id, ending.commit)])
@@ -101,6 +106,8 @@ class World:
         self.log = MemoryLog()
         self.cluster = Cluster()
         self.alarms: list[int] = []
+        self.sent: list[Any] = []
+        """What others are to do, as the runtime said it."""
         self.start()
 
     def start(self) -> None:
@@ -112,6 +119,7 @@ class World:
             loaded=loaded,
             clock=self.clock,
             alarm=self.alarms.append,
+            send=lambda partition, message: self.sent.append(message),
         )
         self.runtime.load(0, self.log)
         while not self.runtime.load_more(0):

@@ -157,11 +157,11 @@ def _update(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) ->
     session = _session(groups, group_id, member_id)
     if not outgoing:
         return Result(step.records, ((request, answer),), (session,))
-    asked = partial(_asked, group_id, frozenset(outgoing[0].start_offsets))
-    return Result(step.records, ((request, answer),), (session,), then=asked, outgoing=outgoing)
+    then = partial(asked, group_id, frozenset(outgoing[0].start_offsets))
+    return Result(step.records, ((request, answer),), (session,), then=then, outgoing=outgoing)
 
 
-def _asked(group_id: str, topic_ids: frozenset[bytes], groups: Groups, now: Millis) -> Result:
+def asked(group_id: str, topic_ids: frozenset[bytes], groups: Groups, now: Millis) -> Result:
     """The share coordinator is asked, from now on until it answers or has had its time."""
     groups.share_groups[group_id].asked_at.update(dict.fromkeys(topic_ids, now))
     return NOTHING
@@ -313,7 +313,7 @@ class _Step:
         group, retry_ms = self.group, self.groups.settings.share.initialize_retry_ms
         topics = self.groups.cluster.image.topics_by_id
         offsets: dict[bytes, dict[int, int]] = {}
-        asked: dict[bytes, tuple[str, frozenset[int]]] = {}
+        wanted: dict[bytes, tuple[str, frozenset[int]]] = {}
         for topic_id in sorted(self._topic_ids()):
             ready = group.partitions.partitions(topic_id)
             missing = frozenset(range(len(topics[topic_id].partitions))) - ready
@@ -321,11 +321,11 @@ class _Step:
                 continue
             # Who has read a topic reads what was added to it from its beginning: nothing is to be lost (KAFKA-20742).
             offsets[topic_id] = dict.fromkeys(sorted(missing), _FROM_THE_START if ready else _BY_RESET)
-            asked[topic_id] = topics[topic_id].name, missing
-        if not asked:
+            wanted[topic_id] = topics[topic_id].name, missing
+        if not wanted:
             return ()
         before = group.partitions
-        initializing = joined(before.initializing, asked)
+        initializing = joined(before.initializing, wanted)
         if initializing != before.initializing:
             self.records.append(
                 share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)

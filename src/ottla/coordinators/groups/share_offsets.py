@@ -7,11 +7,12 @@ partitions that are initializing or deleting: a later heartbeat asks for them ag
 # ruff: noqa: ARG001, ARG005 - operations and refusals have one signature each, whatever they need of it
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.coordinators.groups import share_records
 from ottla.coordinators.groups.share_group import joined
-from ottla.coordinators.groups.share_heartbeat import share_group_of, share_group_or_new
+from ottla.coordinators.groups.share_heartbeat import asked, share_group_of, share_group_or_new
 from ottla.coordinators.groups.share_records import Named
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Record, Result, operation
@@ -76,16 +77,16 @@ def begin_alteration(groups: Groups, request: Alteration, now: Millis) -> Result
         return Result(answers=((request, Begun(refused.code, refused.message)),))
     if not group.is_empty:
         return Result(answers=((request, _refused(errors.NON_EMPTY_GROUP)),))
+    answers = ((request, Begun(errors.NONE, None, group.epoch)),)
+    if not request.partitions:
+        return Result(answers=answers)
     records: list[Record] = []
-    if request.partitions:
-        if request.group_id not in groups.share_groups:
-            records.append(share_records.group_epoch(group.group_id, group.epoch, 0))
-        before = group.partitions
-        initializing = joined(before.initializing, request.partitions)
-        records.append(
-            share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)
-        )
-    return Result(records, ((request, Begun(errors.NONE, None, group.epoch)),))
+    if request.group_id not in groups.share_groups:
+        records.append(share_records.group_epoch(group.group_id, group.epoch, 0))
+    before = group.partitions
+    initializing = joined(before.initializing, request.partitions)
+    records.append(share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting))
+    return Result(records, answers, then=partial(asked, request.group_id, frozenset(request.partitions)))
 
 
 # DeleteShareGroupOffsets, and the state of a group that is deleted

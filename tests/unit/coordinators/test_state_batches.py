@@ -1,0 +1,68 @@
+"""Batches of delivery states, held against a plain dictionary of offsets."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.coordinators.share.state_batches import StateBatch, merge, merged
+
+BATCHES = st.builds(
+    lambda first, length, state, count: StateBatch(first, first + length, state, count),
+    st.integers(0, 40),
+    st.integers(0, 12),
+    st.sampled_from((0, 2, 3, 4)),
+    st.integers(1, 4),
+)
+WRITES = st.lists(st.tuples(st.lists(BATCHES, max_size=4), st.integers(-1, 45)), max_size=8)
+
+
+def listed(states: dict[int, tuple[int, int]]) -> list[StateBatch]:
+    """What the dictionary says, in as few batches as it takes."""
+    found: list[StateBatch] = []
+    for offset in sorted(states):
+        count, state = states[offset]
+        if found and found[-1].last_offset == offset - 1 and found[-1].rank == (count, state):
+            found[-1] = found[-1]._replace(last_offset=offset)
+        else:
+            found.append(StateBatch(offset, offset, state, count))
+    return found
+
+
+@given(WRITES)
+def test_a_list_of_batches_is_a_dictionary_of_offsets(writes: list[tuple[list[StateBatch], int]]) -> None:
+    batches: list[StateBatch] = []
+    states: dict[int, tuple[int, int]] = {}
+    start = -1
+    for coming, wanted in writes:
+        start = max(start, wanted)
+        merge(batches, coming, start)
+        for batch in coming:
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                states[offset] = max(states.get(offset, (-1, -1)), batch.rank)
+        states = {offset: rank for offset, rank in states.items() if offset >= start}
+        assert batches == listed(states)
+
+
+@given(st.lists(BATCHES, max_size=6), st.integers(-1, 50), st.randoms(use_true_random=False))
+def test_the_order_of_batches_does_not_matter(coming: list[StateBatch], start: int, dice: random.Random) -> None:
+    shuffled = list(coming)
+    dice.shuffle(shuffled)
+    assert merged(coming, start) == merged(shuffled, start)
+
+
+@given(st.lists(BATCHES, max_size=6), st.lists(BATCHES, max_size=6), st.integers(-1, 50))
+def test_a_write_may_be_merged_before_it_is_taken_in(
+    kept: list[StateBatch], coming: list[StateBatch], start: int
+) -> None:
+    """An update record has the batches of a write as one list; replay takes that in."""
+    at_once, by_record = merged(kept, -1), merged(kept, -1)
+    merge(at_once, coming, start)
+    merge(by_record, merged(coming, start), start)
+    assert at_once == by_record
+
+
+def test_a_drawing_as_in_the_docstring() -> None:
+    batches = [StateBatch(0, 9, 2, 1), StateBatch(15, 20, 0, 1)]
+    merge(batches, [StateBatch(7, 16, 0, 2)], -1)
+    assert batches == [StateBatch(0, 6, 2, 1), StateBatch(7, 16, 0, 2), StateBatch(17, 20, 0, 1)]
