@@ -560,8 +560,11 @@ class Sharing:
     def _reset(self, reset: StateReset) -> None:
         """The state of a share partition was changed behind our back."""
         shared = self.find(reset.group_id, (reset.topic_id, reset.partition))
-        if shared is not None:
-            shared.reset()
+        if shared is None:
+            return
+        shared.reset()
+        if shared.failure != NONE and not shared.watchers.all():
+            del self._shared[reset.group_id][reset.topic_id, reset.partition]
 
     def _apply(self, delta: Delta) -> None:
         """Topics went, and their share partitions with them."""
