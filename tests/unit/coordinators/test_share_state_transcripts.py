@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from ottla.coordinators.groups.cluster import Cluster
-from ottla.coordinators.runtime import Record, Runtime
+from ottla.coordinators.runtime import Operation, Record, Runtime
 from ottla.coordinators.share import state
 from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record
@@ -183,13 +183,14 @@ class Teller:
             if "=" not in word
             for batch in word.split(",")
         ]
-        operation, request = {
+        choices: dict[str, tuple[Operation[Any, Any], Any]] = {
             "initialize": (state.initialize_state, state.InitializeState(*where, epoch, start)),
             "read": (state.read_state, state.ReadState(*where, leader)),
             "write": (state.write_state, state.WriteState(*where, epoch, leader, start, complete, batches)),
             "summarize": (state.summarize_state, state.SummarizeState(*where)),
             "delete": (state.delete_state, state.DeleteState(*where)),
-        }[verb]
+        }
+        operation, request = choices[verb]
         return self.runtime.run(state.share_key(*where), operation, request)
 
 
