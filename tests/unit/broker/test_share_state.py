@@ -1,0 +1,127 @@
+"""The group coordinator's way to the share coordinator: one that is not there yet is waited for."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.unit.coordinators.test_consumer_transcripts import image
+from tests.unit.coordinators.world import MemoryLog, VirtualClock
+
+from ottla.broker.share_state import ShareStateKeeper
+from ottla.coordinators.groups.cluster import Cluster
+from ottla.coordinators.runtime import Runtime
+from ottla.coordinators.share.coordinator import loaded, locate
+from ottla.coordinators.share.records import decode_record
+from ottla.coordinators.share.state import ShareSettings, ShareStates, StateOutcome
+from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.errors import NOT_COORDINATOR
+
+TOPIC = b"t".ljust(16, b".")
+
+
+class Later:
+    """Calls back when told."""
+
+    def __init__(self) -> None:
+        self.asked: list[Callable[[], None]] = []
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
+        self.asked.append(callback)
+
+    def run(self) -> None:
+        asked, self.asked = self.asked, []
+        for callback in asked:
+            callback()
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.later = Later()
+        self.provided = 0
+        cluster = Cluster(0, image(1, {"t": 3}))
+        self.runtime: Runtime[ShareStates] = Runtime(
+            partitions=1,
+            new_state=lambda partition: ShareStates(ShareSettings(), cluster),
+            decode=decode_record,
+            loaded=loaded,
+            clock=VirtualClock(),
+            locate=locate,
+        )
+        self.keeper = ShareStateKeeper(self.runtime, self.later, self.provide)
+
+    def provide(self) -> None:
+        self.provided += 1
+
+    def load(self) -> None:
+        self.runtime.load(0, MemoryLog())
+        assert self.runtime.load_more(0)
+
+
+def test_answers_are_by_place() -> None:
+    desk = Desk()
+    desk.load()
+    offsets = {(TOPIC, 0): 3, (TOPIC, 2): 5, (TOPIC, 9): 0}
+    found = desk.keeper.initialize("g", 1, offsets)
+    assert not isinstance(found, Pending)
+    assert {place: outcome.error_code for place, outcome in found.items()} == {
+        (TOPIC, 0): 0,
+        (TOPIC, 2): 0,
+        (TOPIC, 9): 3,
+    }
+    summaries = desk.keeper.summarize("g", offsets)
+    assert not isinstance(summaries, Pending)
+    assert {place: each.start_offset for place, each in summaries.items()} == {
+        (TOPIC, 0): 3,
+        (TOPIC, 2): 5,
+        (TOPIC, 9): 0,
+    }
+    assert desk.keeper.delete("g", [(TOPIC, 0)]) == {(TOPIC, 0): StateOutcome()}
+    assert (desk.later.asked, desk.provided) == ([], 3)
+
+
+def test_nothing_to_ask() -> None:
+    desk = Desk()
+    assert desk.keeper.summarize("g", []) == {}
+    assert desk.provided == 0
+
+
+def test_a_coordinator_that_is_not_there_yet_is_asked_again() -> None:
+    desk = Desk()
+    answer = desk.keeper.initialize("g", 1, {(TOPIC, 0): 3, (TOPIC, 1): 4})
+    assert isinstance(answer, Pending)
+    desk.later.run()
+    assert not answer.done
+    desk.load()
+    desk.later.run()
+    heard: list[dict[Any, StateOutcome]] = []
+    answer.listen(heard.append)
+    assert heard == [{(TOPIC, 0): StateOutcome(), (TOPIC, 1): StateOutcome()}]
+
+
+def test_but_not_for_ever() -> None:
+    desk = Desk()
+    answer = desk.keeper.delete("g", [(TOPIC, 0)])
+    assert isinstance(answer, Pending)
+    times = 0
+    while desk.later.asked:
+        desk.later.run()
+        times += 1
+    heard: list[dict[Any, StateOutcome]] = []
+    answer.listen(heard.append)
+    assert (times, heard[0][TOPIC, 0].error_code) == (50, NOT_COORDINATOR)
+
+
+def test_one_question_after_the_other() -> None:
+    first, second = Pending[int](), Pending[str]()
+
+    def ask(number: int) -> Answer[str]:
+        return second if number else "nothing"
+
+    answer = after(first, ask)
+    assert after(0, ask) == "nothing"
+    heard: list[str] = []
+    assert isinstance(answer, Pending)
+    answer.listen(heard.append)
+    first.complete(1)
+    assert heard == []
+    second.complete("something")
+    assert heard == ["something"]
