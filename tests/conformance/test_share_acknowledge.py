@@ -100,7 +100,8 @@ def test_a_renewal_must_be_said_to_be_one(member: ShareMember, topic: Topic) -> 
 
 def test_a_group_may_not_renew(broker: Wire, member: ShareMember, topic: Topic) -> None:
     configure(broker, member.group_id, share_renew_acknowledge_enable="false")
-    assert member.acknowledge(topic, (0, 9, RENEW), is_renew_ack=True) == "INVALID_RECORD_STATE"
+    message = "Renewing acquisition locks is not enabled for the group."
+    assert member.acknowledged(topic, (0, 9, RENEW), is_renew_ack=True) == ("INVALID_RECORD_STATE", message)
     assert member.acknowledge(topic, (0, 4, ACCEPT), (5, 9, RENEW), is_renew_ack=True) == "INVALID_RECORD_STATE"
     assert member.acknowledge(topic, (0, 9, ACCEPT)) == "NONE"
 

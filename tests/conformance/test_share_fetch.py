@@ -1,23 +1,32 @@
 """ShareFetch over a socket: sessions, what is acquired and for how long, what waits, what is left out."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from ottla.protocol.errors import name_of
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.share_fetch import (
     AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
     ShareFetchRequest,
 )
-from ottla.records.batch import build
+from ottla.records.batch import build, records_of
 from ottla.records.record import Record
+from ottla.testing import EmbeddedBroker
 
 from .conftest import Topic, TopicFactory, Wire, versions
 from .shares import (
@@ -32,7 +41,7 @@ from .shares import (
     ranges,
     summary,
 )
-from .transactions import TransactionalProducer
+from .transactions import TransactionalProducer, fetched
 
 API = ShareFetchRequest
 
@@ -220,6 +229,29 @@ def test_the_end_of_the_time_is_the_end_of_the_wait(member: ShareMember, topic: 
     begun = time.monotonic()
     assert member.fetch(topic, max_wait_ms=300, min_bytes=1) == {}
     assert 0.25 < time.monotonic() - begun < 5
+
+
+def test_a_member_that_begins_anew_while_its_fetch_waits(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    """The fetch is answered, and what comes then is the new session's. Apache Kafka may give it to the old one."""
+    waiting = broker.another()
+    member.wire = waiting
+    member.fetch(topic)
+    request = ShareFetchRequest(
+        group_id=member.group_id,
+        member_id=member.member_id,
+        share_session_epoch=1,
+        max_wait_ms=2000,
+        min_bytes=1,
+        max_records=10,
+        batch_size=10,
+    )
+    waiting.send_only(request, 2)
+    member.wire, member.epoch = broker, 0
+    member.fetch(topic)
+    answer = waiting.receive()
+    assert (answer.error_code, answer.responses) == (0, [])
+    topic.append(3)
+    assert member.take(topic, 3) == [(0, 2, 1)]
 
 
 def test_acknowledgements_go_with_a_fetch(member: ShareMember, topic: Topic) -> None:
@@ -501,3 +533,89 @@ def test_a_rejected_record_is_never_seen_again(broker: Wire, member: ShareMember
     assert member.acknowledge(topic, (0, 2, [ACCEPT, REJECT, RELEASE])) == "NONE"
     assert ranges(member.take(topic, 1)) == [(2, 2, 2)]
     assert summary(broker, member.group_id, topic).delivery_complete_count == 2
+
+
+@pytest.mark.usefixtures("ottla_only")
+def test_a_group_that_is_set_back_reads_all_of_it_again(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    """Apache Kafka goes on with what it has loaded until the group has lost its last member, and here there never was one."""
+    topic.append(10)
+    member.take(topic, 10)
+    assert member.acknowledge(topic, (0, 6, ACCEPT)) == "NONE"
+    offsets = AlterShareGroupOffsetsRequestTopic(
+        topic_name=topic.name,
+        partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)],
+    )
+    deadline = time.monotonic() + 10
+    while True:
+        broker.send(FindCoordinatorRequest(key_type=0, coordinator_keys=[member.group_id]), 6)
+        answer = broker.send(AlterShareGroupOffsetsRequest(group_id=member.group_id, topics=[offsets]), 0)
+        if answer.error_code == 0:
+            break
+        assert time.monotonic() < deadline, name_of(answer.error_code)
+    assert name_of(answer.responses[0].partitions[0].error_code) == "NONE"
+    assert ranges(member.take(topic, 8)) == [(2, 9, 1)]
+    assert member.acknowledge(topic, (2, 9, ACCEPT)) == "NONE"
+    found = summary(broker, member.group_id, topic)
+    assert (found.start_offset, found.delivery_complete_count) == (2, 8)
+
+
+def test_a_topic_that_is_deleted_is_unknown(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    topic.append(3)
+    member.take(topic, 3)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=10_000)
+    assert broker.send(request, 6).responses[0].error_code == 0
+    deadline = time.monotonic() + 10
+    while not (found := member.fetch(topic, max_wait_ms=200, min_bytes=1)):
+        assert time.monotonic() < deadline
+    gone = ("UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC_OR_PARTITION")  # Apache Kafka forgets one part of it after the other
+    assert found[0].error in gone
+    assert member.acknowledge(topic, (0, 2, ACCEPT)) in gone
+
+
+@pytest.fixture
+def compacting(broker: Wire) -> Iterator[Wire]:
+    """A broker that compacts at once: an Ottla of this test's own."""
+    if broker.is_kafka:
+        yield broker
+        return
+    with EmbeddedBroker({"log.cleaner.backoff.ms": "20", "log.initial.task.delay.ms": "20"}) as own:
+        wire = Wire(own.address, is_kafka=False)
+        yield wire
+        wire.close()
+
+
+def test_what_compaction_has_left(compacting: Wire) -> None:
+    """Offsets that are gone are acquired with their neighbours, or not at all; records that are there come once."""
+    broker = compacting
+    topic = TopicFactory(broker)(
+        cleanup_policy="compact",
+        segment_bytes="1048576",
+        segment_ms="100",
+        min_cleanable_dirty_ratio="0.01",
+        max_compaction_lag_ms="100",
+    )
+    group = group_name()
+    initialize(broker, group, topic)
+    now = int(time.time() * 1000)
+    for key in (b"a", b"b", b"a", b"c", b"b", b"a"):
+        assert topic.produce(build([Record(0, now, key, b"1")])).error_code == 0
+    deadline = time.monotonic() + 60
+    kept: set[int] = set()
+    while not kept or len(kept) > 20:
+        assert time.monotonic() < deadline
+        topic.append(1, timestamp=int(time.time() * 1000))  # rolls the segment before it
+        time.sleep(0.3)
+        (answer,) = fetched(broker, topic, 0, committed=False)
+        kept = {record.offset for record in records_of(answer.records or b"")}
+        if {0, 1, 2} & kept:
+            kept = set()
+    member = ShareMember(broker, group)
+    delivered: list[int] = []
+    while not delivered or delivered[-1] != max(kept):
+        assert time.monotonic() < deadline
+        for found in member.fetch(topic, *([0] if member.epoch == 0 else []), max_wait_ms=500, min_bytes=1).values():
+            delivered += found.delivered
+            for first, last, _ in found.acquired:
+                assert member.acknowledge(topic, (first, last, ACCEPT)) == "NONE"
+    assert sorted(delivered) == sorted(kept)
+    assert summary(broker, group, topic).delivery_complete_count > 0

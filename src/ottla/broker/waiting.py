@@ -49,9 +49,9 @@ class DelayedAnswer(Generic[R]):
         self._timer = timers.call_later(wait_ms, self._time_over)
         return self._pending
 
-    def abandon(self) -> None:
-        """Nobody waits for the answer any more: it is never given."""
-        self._stop()
+    def give_up(self, response: R) -> None:
+        """Answer with `response`, whatever there may be."""
+        self._finish(response)
 
     def _look_again(self) -> None:
         response = self._attempt(False)
@@ -64,12 +64,9 @@ class DelayedAnswer(Generic[R]):
         self._finish(response)
 
     def _finish(self, response: R) -> None:
-        self._stop()
-        if not self._pending.done:
-            self._pending.complete(response)
-
-    def _stop(self) -> None:
         for partition in self._partitions:
             partition.watchers.discard(self._look_again)
         if self._timer is not None:
             self._timer.cancel()
+        if not self._pending.done:
+            self._pending.complete(response)

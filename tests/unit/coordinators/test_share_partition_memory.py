@@ -23,7 +23,7 @@ def window_of(records: int) -> SharePartition:
     return partition
 
 
-@pytest.mark.parametrize(("partitions", "records", "most_mb"), [(1, 10_000, 10), (50, 2000, 100)])
+@pytest.mark.parametrize(("partitions", "records", "most_mb"), [(1, 10_000, 10), (5, 2000, 10)])
 def test_records_in_flight(partitions: int, records: int, most_mb: int) -> None:
     tracemalloc.start()
     try:

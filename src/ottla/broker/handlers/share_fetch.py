@@ -156,12 +156,12 @@ class _Reading:
             return found
         delayed = DelayedAnswer(self.attempt, [shared for _, shared in self._shared])
         session = self._session
-        session.abandon = delayed.abandon
+        session.interrupt = partial(delayed.give_up, [])
         answer = delayed.begin(self._broker.timers, wait_ms)
         return after(answer, self._arrived)
 
     def _arrived(self, found: _Read) -> _Read:
-        self._session.abandon = None
+        self._session.interrupt = None
         return found
 
     def attempt(self, last: bool) -> _Read | None:

@@ -164,5 +164,5 @@ def _not_acknowledgeable(span: Span, member: str, kind: int, rules: Rules) -> Re
             "The record state is invalid. The acknowledgement of delivery could not be completed.",
         )
     if kind == RENEW and not rules.renews:
-        return Refused(INVALID_RECORD_STATE, "")
+        return Refused(INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group.")
     return None

@@ -27,14 +27,14 @@ class ShareSession:
     when the session ends while a fetch of it waits.
     """
 
-    __slots__ = ("abandon", "connection", "epoch", "member", "partitions")
+    __slots__ = ("connection", "epoch", "interrupt", "member", "partitions")
 
     def __init__(self, member: Member, connection: Hashable) -> None:
         self.member = member
         self.connection = connection
         self.epoch = 1
         self.partitions: dict[Place, None] = {}
-        self.abandon: Callable[[], None] | None = None
+        self.interrupt: Callable[[], None] | None = None
 
     def update(self, wanted: Iterable[Place], forgotten: Iterable[Place] = ()) -> None:
         """Take in what a fetch adds and gives up."""
@@ -94,8 +94,8 @@ class ShareSessions:
         held.discard(member)
         if not held:
             del self._of_connection[session.connection]
-        if session.abandon is not None:
-            session.abandon()
+        if session.interrupt is not None:
+            session.interrupt()
         return session
 
     def disconnected(self, connection: Hashable) -> list[ShareSession]:
