@@ -9,9 +9,11 @@ import pytest
 
 from ottla.protocol.errors import (
     GROUP_ID_NOT_FOUND,
+    GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_SESSION_TIMEOUT,
     NONE,
+    UNKNOWN_MEMBER_ID,
     UNSUPPORTED_VERSION,
 )
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -21,6 +23,7 @@ from ottla.testing import EmbeddedBroker
 from .conftest import TopicFactory, Wire
 from .consumers import Consumer, configure, described_consumers, joining
 from .members import join_request, new_group, wait_for
+from .share_members import Sharer, described, share_group
 from .test_group_migration import classic_group, subscription
 
 API = ConsumerGroupHeartbeatRequest
@@ -92,3 +95,28 @@ def test_the_brokers_configs_are_those_of_groups_without_their_own() -> None:
         assert unknown.error_message == "ServerAssignor uniform is not supported. Supported assignors: range."
         configure(broker, member.group_id, consumer_heartbeat_interval_ms="7000")
         wait_for(lambda: member.beat().heartbeat_interval_ms == 7_000)
+
+
+def test_share_groups_obey_their_own() -> None:
+    """`share` among the protocols is known, and changes nothing: share.version says whether there are share groups."""
+    with started(
+        group_coordinator_rebalance_protocols="classic,consumer,share",
+        group_share_max_size="1",
+        group_share_min_session_timeout_ms="1000",
+        group_share_session_timeout_ms="1500",
+        group_share_min_heartbeat_interval_ms="500",
+        group_share_heartbeat_interval_ms="500",
+    ) as broker:
+        share_groups_obey(broker)
+
+
+def share_groups_obey(broker: Wire) -> None:
+    topic, group_id = TopicFactory(broker)(1), share_group(broker)
+    first, second = Sharer(broker, group_id), Sharer(broker, group_id)
+    assert first.join(topic.name).heartbeat_interval_ms == 500
+    answer = second.join(topic.name)
+    assert answer.error_code == GROUP_MAX_SIZE_REACHED
+    assert answer.error_message == "The share group has reached its maximum capacity of 1 members."
+    wait_for(lambda: described(broker, group_id).group_state == "Empty")  # the first one says nothing any more
+    assert first.beat().error_code == UNKNOWN_MEMBER_ID
+    assert second.join(topic.name).error_code == NONE
