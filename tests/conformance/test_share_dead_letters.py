@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -26,7 +26,7 @@ DELETE: Final = 1
 TOPIC: Final = 2
 BROKER: Final = 4
 DYNAMIC_TOPIC: Final = 1
-ENABLED = {"errors_deadletterqueue_group_enable": "true"}
+ENABLED: dict[str, Any] = {"errors_deadletterqueue_group_enable": "true"}
 Letter = tuple[bytes | None, bytes | None, dict[str, str]]
 
 

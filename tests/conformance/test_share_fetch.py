@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -311,7 +312,13 @@ def test_locks_are_renewed(broker: Wire, member: ShareMember, topic: Topic) -> N
     other = ShareMember(broker.another(), member.group_id)
     other.fetch(topic)
     while time.monotonic() < until:
-        renewal = {"is_renew_ack": True, "max_bytes": 0, "max_records": 0, "max_wait_ms": 0, "min_bytes": 0}
+        renewal: dict[str, Any] = {
+            "is_renew_ack": True,
+            "max_bytes": 0,
+            "max_records": 0,
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+        }
         found = member.fetch(topic, acks={0: [(0, 3, RENEW)]}, **renewal)
         assert (found[0].acknowledged, found[0].acquired) == ("NONE", [])
         assert other.fetch(topic, max_wait_ms=400, min_bytes=1) == {}
@@ -372,7 +379,7 @@ def test_batch_size_splits_where_batches_end(member: ShareMember, topic: Topic) 
 
 def test_a_record_limit_is_kept(member: ShareMember, topic: Topic) -> None:
     topic.append(10)
-    limited = {"share_acquire_mode": 1, "max_records": 4}
+    limited: dict[str, Any] = {"share_acquire_mode": 1, "max_records": 4}
     assert member.take(topic, 1, **limited) == [(0, 3, 1)]
     found = member.fetch(topic, max_wait_ms=500, min_bytes=1, **limited)
     assert found[0].acquired == [(4, 7, 1)]

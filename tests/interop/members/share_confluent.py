@@ -11,7 +11,12 @@ from confluent_kafka import KafkaException, ShareConsumer
 def main() -> None:
     bootstrap, group, topic = sys.argv[1:4]
     stopped = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), stopped.set()), daemon=True).start()
+
+    def listen() -> None:
+        sys.stdin.read()
+        stopped.set()
+
+    threading.Thread(target=listen, daemon=True).start()
     consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group, "reconnect.backoff.max.ms": 500})
     consumer.subscribe([topic])
     while not stopped.is_set():

@@ -62,7 +62,7 @@ class World:
 
     def __init__(self, settings: dict[str, int]) -> None:
         self.sessions = ShareSessions(settings.pop("sessions", 100))
-        self.rules = Rules(**({"lock_ms": 1000, "delivery_limit": 5, "max_locks": 100} | settings))
+        self.rules = Rules(lock_ms=1000, delivery_limit=5, max_locks=100)._replace(**settings)  # type: ignore[arg-type]
         self.log: list[LogBatch] = []
         self.written: list[StateBatch] = []
         self.partition = SharePartition(0)
