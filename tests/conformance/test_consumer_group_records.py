@@ -1,5 +1,6 @@
 """What a consumer group writes into __consumer_offsets, read back over a socket: the same records as Apache Kafka's."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.coordinators.groups.records import decode_record
@@ -22,9 +23,10 @@ OFFSETS = "__consumer_offsets"
 class Reader:
     """Reads what a group's partition of __consumer_offsets gets from now on."""
 
-    def __init__(self, wire: Wire, group_id: str) -> None:
+    def __init__(self, wire: Wire, group_id: str, tell: Callable[[Any, Any, int], str] | None = None) -> None:
         self.wire = wire
         self.group_id = group_id
+        self.tell = tell or words
         request = MetadataRequest(topics=[MetadataRequestTopic(name=OFFSETS)], allow_auto_topic_creation=False)
         count = len(wire.send(request, 12).topics[0].partitions)
         self.partition = partition_of(group_id, count)
@@ -47,7 +49,7 @@ class Reader:
             found = decode_record(record.key, record.value)
             assert found is not None, record.key
             if getattr(found.key, "group_id", getattr(found.key, "group", "")) == self.group_id:
-                told.append(words(found.key, found.value, found.version))
+                told.append(self.tell(found.key, found.value, found.version))
         return told
 
 

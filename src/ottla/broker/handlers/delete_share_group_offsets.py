@@ -89,7 +89,7 @@ def deleted_share_state(group_id: str, topics: Mapping[bytes, str] | None, broke
             if found.get(topic_id, StateOutcome()).error_code == NONE:
                 found[topic_id] = outcome
         gone = frozenset(topic_id for topic_id, outcome in found.items() if outcome.error_code == NONE)
-        if not gone:
+        if not gone or (topics is None and len(gone) == len(found)):  # the group itself goes next
             return DeletedState(NONE, None, found)
         settled = broker.groups.run(group_id, deleted, Deleted(group_id, gone))
         return after(settled, lambda code: DeletedState(code, error(code).message, found))

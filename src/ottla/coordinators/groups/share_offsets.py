@@ -15,7 +15,7 @@ from ottla.coordinators.groups.share_group import joined
 from ottla.coordinators.groups.share_heartbeat import asked, share_group_of, share_group_or_new
 from ottla.coordinators.groups.share_records import Named
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import Millis, Record, Result, operation
+from ottla.coordinators.runtime import Millis, Result, operation
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 
@@ -80,13 +80,11 @@ def begin_alteration(groups: Groups, request: Alteration, now: Millis) -> Result
     answers = ((request, Begun(errors.NONE, None, group.epoch)),)
     if not request.partitions:
         return Result(answers=answers)
-    records: list[Record] = []
-    if request.group_id not in groups.share_groups:
-        records.append(share_records.group_epoch(group.group_id, group.epoch, 0))
     before = group.partitions
     initializing = joined(before.initializing, request.partitions)
-    records.append(share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting))
-    return Result(records, answers, then=partial(asked, request.group_id, frozenset(request.partitions)))
+    # This record alone makes the group; it has its first epoch by being there.
+    record = share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)
+    return Result([record], answers, then=partial(asked, request.group_id, frozenset(request.partitions)))
 
 
 # DeleteShareGroupOffsets, and the state of a group that is deleted

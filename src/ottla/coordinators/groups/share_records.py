@@ -134,7 +134,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 def group_tombstones(group_id: str) -> list[Record]:
     """The end of a share group without members."""
     return [
-        Record(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
         Record(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        Record(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
         Record(ShareGroupMetadataKey(group_id=group_id), None),
     ]
