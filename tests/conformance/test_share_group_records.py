@@ -1,5 +1,6 @@
 """What a share group writes into __consumer_offsets, read back over a socket: the same records as Apache Kafka's."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.protocol.errors import NONE
@@ -19,13 +20,13 @@ def words(key: Any, value: Any, version: int) -> str:
     name = type(key).__name__.removeprefix("ShareGroup").removesuffix("Key")
     if value is None:
         return f"{name} tombstone"
-    fields = {
+    fields: dict[str, Callable[[], str]] = {
         "Metadata": lambda: f"{value.epoch} {'hash' if value.metadata_hash else 'no hash'}",
         "MemberMetadata": lambda: f"{value.rack_id} {value.client_id} {len(value.subscribed_topic_names)}",
         "TargetAssignmentMetadata": lambda: (
             f"{value.assignment_epoch} {'at' if value.assignment_timestamp else 'never'}"
         ),
-        "TargetAssignmentMember": lambda: parts(value.topic_partitions),
+        "TargetAssignmentMember": lambda: f"{parts(value.topic_partitions)}",
         "CurrentMemberAssignment": lambda: (
             f"{value.member_epoch} after {value.previous_member_epoch} state {value.state}"
             f" {parts(value.assigned_partitions)}"
