@@ -134,6 +134,26 @@ def test_a_new_session_leaves_to_the_member_what_it_had(member: ShareMember, top
     assert member.acknowledge(topic, (0, 9, ACCEPT)) == "NONE"
 
 
+@pytest.mark.usefixtures("ottla_only")
+def test_there_are_so_many_sessions_and_no_more() -> None:
+    """group.share.max.share.sessions: who comes too late hears of it when it would have heard of an empty partition. Apache
+    Kafka was seen to do so, once: it keeps the sessions of this test when their connection is gone, and is full from then on.
+    """
+    with EmbeddedBroker({"group.share.max.share.sessions": "2"}) as own:
+        wire, group = Wire(own.address, is_kafka=False), group_name()
+        for _ in range(2):
+            assert ShareMember(wire, group).ask_fetch().error_code == 0
+        begun = time.monotonic()
+        late = ShareMember(wire.another(), group)
+        assert name_of(late.ask_fetch(max_wait_ms=200).error_code) == "SHARE_SESSION_LIMIT_REACHED"
+        assert time.monotonic() - begun > 0.15
+        wire.socket().close()
+        deadline = time.monotonic() + 10
+        while late.ask_fetch().error_code:
+            assert time.monotonic() < deadline
+        wire.close()
+
+
 def test_partitions_are_remembered_and_forgotten(broker: Wire, make_topic: TopicFactory) -> None:
     topic, group = make_topic(2), group_name()
     initialize(broker, group, topic, 0, 1)

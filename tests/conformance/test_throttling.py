@@ -18,10 +18,13 @@ from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasR
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.share_fetch import FetchPartition as FetchPartitionOfShare
+from ottla.protocol.messages.share_fetch import FetchTopic as FetchTopicOfShare
 from ottla.records.batch import build
 from ottla.records.record import Record
 
 from .conftest import Topic, Wire
+from .shares import ShareMember, group_name, initialize
 
 Entity = tuple[tuple[str, str | None], ...]
 SetQuota = Callable[[Entity, str, float], None]
@@ -199,6 +202,27 @@ def test_a_throttled_fetch_leaves_its_session_as_it_was(
     assert ask(session, 1) == (NONE, session, True, 0)
     assert ask(session, 2) == (NONE, session, True, 0)
     assert ask(0, 0) == (NONE, 0, True, 0)
+
+
+def test_share_fetch(broker: Wire, client: Wire, client_id: str, topic: Topic, set_quota: SetQuota) -> None:
+    """What a member has acquired it gets, and is then left alone. Apache Kafka keeps the records back, and nobody has them
+    until their locks end.
+    """
+    group = group_name()
+    initialize(broker, group, topic)
+    for _ in range(4):
+        assert broker.send(produce(topic, 50_000), 9).throttle_time_ms == 0
+    set_quota((("client-id", client_id),), "consumer_byte_rate", 20_000)
+    member = ShareMember(client, group)
+    wanted = FetchTopicOfShare(topic_id=topic.id, partitions=[FetchPartitionOfShare(partition_index=0)])
+    answer = member.ask_fetch(wanted, max_records=1, max_wait_ms=500, min_bytes=1)
+    throttle_ms = answer.throttle_time_ms
+    while not throttle_ms:
+        answer = member.ask_fetch(max_records=1, max_wait_ms=500, min_bytes=1)
+        throttle_ms = answer.throttle_time_ms
+    assert [part.partition_index for each in answer.responses for part in each.partitions] == [0] * (
+        not broker.is_kafka
+    )
 
 
 def test_time_of_requests(client: Wire, client_id: str, set_quota: SetQuota) -> None:

@@ -84,6 +84,14 @@ class Throttling:
             self._fetched.take_back(user, client_id, response_bytes, now)
         return throttle_ms
 
+    def delivered(self, context: "RequestContext", response_bytes: int) -> int:
+        """An answer with records that are the client's by now, so that they must be sent; for how long, in ms, it is to be left
+        alone.
+        """
+        if not self._fetched.limits:
+            return 0
+        return self._fetched.record(*_who(context), response_bytes, self._clock.now_ms())
+
     def most_fetched(self, context: "RequestContext", max_bytes: int) -> int:
         """At most as many bytes as one answer may have: what the quota lets through in all windows."""
         found = self._fetched.limits.of(*_who(context))

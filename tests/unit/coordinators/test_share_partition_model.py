@@ -51,9 +51,10 @@ class Run:
         self.log: list[LogBatch] = []
         offset = 0
         for gap, size in sizes:
-            self.log.append(LogBatch(offset + gap, offset + gap + size - 1))
+            self.log.append(LogBatch(offset + gap, offset + gap + size - 1, random.random() < 0.15))
             offset += gap + size
         self.end = offset
+        self.aborted = {at for batch in self.log if batch.is_aborted for at in range(batch.first, batch.last + 1)}
         self.exists = {at for batch in self.log for at in range(batch.first, batch.last + 1)}
         self.now = 0
         self.given_up: set[int] = set()
@@ -97,6 +98,14 @@ class Run:
         assert taken == sorted(set(taken))
         if exact:
             assert len(taken) <= records
+        assert not self.aborted & set(taken)
+        for span in self.partition.window.spans:
+            for at in self.aborted & set(range(span.first, span.last + 1)):
+                if span.is_over and self.model[at].state == AVAILABLE:
+                    self.model[at].state = ARCHIVED
+        for at in self.aborted & set(range(self.partition.start_offset)):
+            if at in self.model and self.model[at].state == AVAILABLE:
+                self.model[at].state = ARCHIVED
         for at in missing:
             self._archive(at)
 

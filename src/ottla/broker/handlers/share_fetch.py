@@ -12,6 +12,7 @@ Behaviour
     last epoch                       acknowledgements count, what the member has left is released, nothing is fetched
     fewer than min_bytes there       waits for appends and releases, at most max_wait_ms
     many partitions                  share max_bytes equally; each request begins with another one
+    more than the quota              the records all the same, and a throttle time
     state not loaded yet             the request waits, no error; not initialised UNKNOWN_SERVER_ERROR
     unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
     the answer                       records may hold more than was acquired: whole batches; a partition without news is left
@@ -101,8 +102,21 @@ def share_fetch(request: ShareFetchRequest, broker: "Broker") -> Answer[ShareFet
     told = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
     if request.is_renew_ack or request.max_bytes <= 0:
         return after(told, lambda told: answer(told, []))
+    if broker.throttling is not None:
+        request.max_bytes = broker.throttling.most_fetched(request.context, request.max_bytes)
     found = _Reading(broker, request, session).begin(request.max_wait_ms)
-    return after(told, lambda told: after(found, lambda found: answer(told, found)))
+    whole = after(told, lambda told: after(found, lambda found: answer(told, found)))
+    return after(whole, partial(_throttled, broker, request))
+
+
+def _throttled(broker: "Broker", request: ShareFetchRequest, response: ShareFetchResponse) -> ShareFetchResponse:
+    """The same, with how long the client is left alone: what it has acquired it gets. Apache Kafka keeps back the records, and
+    nobody has them until their locks end.
+    """
+    if broker.throttling is not None:
+        size = sum(len(each.records or b"") for topic in response.responses for each in topic.partitions)
+        response.throttle_time_ms = broker.throttling.delivered(request.context, size)
+    return response
 
 
 def _wants_records(request: ShareFetchRequest) -> bool:
