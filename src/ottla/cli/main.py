@@ -38,6 +38,7 @@ class Commands(click.Group):
 
 
 _COMMANDS = {
+    "console-share-consumer": "console_share_consumer:console_share_consumer",
     "serve": "serve:serve",
     "share-groups": "share_groups:share_groups",
     "storage": "storage:storage",

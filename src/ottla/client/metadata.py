@@ -92,8 +92,9 @@ class Metadata:
             finally:
                 begun.cancel()
             if not ended:
-                met = f"; last: {last}" if last is not None else ""
-                raise RequestTimedOut(f"{about}: no success within {limit} ms{met}", last.code if last else -1)
+                met = str(last) if last is not None else "; ".join(self.network.troubles.values())
+                last_words = f"; last: {met}" if met else ""
+                raise RequestTimedOut(f"{about}: no success within {limit} ms{last_words}", last.code if last else -1)
             try:
                 return begun.result()
             except BrokersUnreachable:

@@ -317,6 +317,8 @@ class Network:
         self.cluster_id: str | None = None
         self.changed = Signal()
         self.opened_total = 0
+        self.troubles: dict[Address, str] = {}
+        """Why addresses could not be reached, as long as they cannot."""
         self._random = random
         self._links: dict[tuple[Address, str], Link] = {}
         self._failures: dict[Address, int] = {}
@@ -377,6 +379,7 @@ class Network:
         """A link has become ready."""
         self.opened_total += 1
         self._failures.pop(link.address, None)
+        self.troubles.pop(link.address, None)
         self._not_before.pop(link.address, None)
         self.changed.happen()
 
@@ -386,6 +389,7 @@ class Network:
             if known is link:
                 del self._links[key]
         if failed:
+            self.troubles[link.address] = str(link.lost_because)
             failures = self._failures[link.address] = self._failures.get(link.address, 0) + 1
             config = self.config
             base = config["reconnect.backoff.ms"] << min(failures - 1, 20)

@@ -320,9 +320,7 @@ class ShareSession:
                 continue
             if self._core.config["check.crcs"] and not crc_ok(data, header):
                 raise CorruptRecords(f"the batch at offset {header.base_offset} fails its CRC")
-            origins = [
-                Origin(*partition, header.timestamp_type, header.leader_epoch, each.delivery_count) for each in ours
-            ]
+            origins = [Origin(*partition, header.timestamp_type, -1, each.delivery_count) for each in ours]
             read = read_records(data, header, origins[0])
             if len(ours) > 1 or header.base_offset < ours[0].first_offset or header.last_offset > ours[0].last_offset:
                 read = _those_of(read, ours, origins)

@@ -1,0 +1,134 @@
+"""`ottla console-share-consumer`: records of a topic through a share group, to standard output."""
+
+import contextlib
+import sys
+import time
+from typing import Any, BinaryIO
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter
+from ottla.cli.properties import deprecated, properties
+from ottla.client.blocking import ShareConsumer
+from ottla.client.share.delivery import AcknowledgeType
+from ottla.records.record import Record
+
+_POLL_S = 1.0
+
+
+@click.command("console-share-consumer")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.")
+@click.option("--group", metavar="GROUP", default="console-share-consumer", show_default=True, help="The share group.")
+@click.option("--max-messages", type=int, metavar="N", help="Stop after so many; never, unless given.")
+@click.option("--timeout-ms", type=int, metavar="MS", help="Stop when none has come for so long.")
+@click.option("--release", is_flag=True, help="Release records instead of accepting them.")
+@click.option("--reject", is_flag=True, help="Reject records instead of accepting them.")
+@click.option("--reject-message-on-error", is_flag=True, help="Reject what cannot be written, and go on.")
+@click.option("--formatter", "formatter_name", metavar="CLASS", default=DEFAULT_FORMATTER, show_default=True)
+@click.option("--formatter-config", metavar="FILE", help="Properties of the formatter.")
+@click.option("--formatter-property", metavar="NAME=VALUE", multiple=True, help="One of them, as print.key=true.")
+@click.option(
+    "--property", "old_property", metavar="NAME=VALUE", multiple=True, help="Old name of --formatter-property."
+)
+@click.option("--key-deserializer", metavar="CLASS", help="How keys are read.")
+@click.option("--value-deserializer", metavar="CLASS", help="How values are read.")
+@click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
+@click.option("--consumer-config", metavar="FILE", help="Old name of --command-config.")
+@click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
+@click.option("--enable-systest-events", is_flag=True, help="Say when the consumer has shut down.")
+def console_share_consumer(bootstrap_server: str, topic: str, group: str, **given: Any) -> None:
+    """Write the records of a topic that a share group hands out. Each is accepted once it is written.
+
+    Apache Kafka's tool of this name, with its flags and its output.
+    """
+    if given["release"] and given["reject"]:
+        raise click.UsageError("at most one of --release and --reject")
+    for old, new in (
+        ("property", "formatter-property"),
+        ("consumer-config", "command-config"),
+        ("consumer-property", "command-property"),
+    ):
+        key = "old_property" if old == "property" else old.replace("-", "_")
+        deprecated(f"--{old}", f"--{new}", bool(given[key]))
+    with told_in_one_line():
+        writer = _formatter(given)
+        own = properties(
+            given["command_config"] or given["consumer_config"],
+            [*given["consumer_property"], *given["command_property"]],
+            "--command-property",
+        )
+        configs = {**own, "group.id": group, "share.acknowledgement.mode": "explicit"}
+        consumer = ShareConsumer(client_configs(bootstrap_server, None, **configs))
+        reading = _Reading(consumer, writer, given)
+        try:
+            consumer.subscribe([topic])
+            with contextlib.suppress(KeyboardInterrupt):
+                reading.run(sys.stdout.buffer)
+        finally:
+            consumer.close()
+            sys.stdout.flush()
+            if given["enable_systest_events"]:
+                click.echo("shutdown_complete")
+            click.echo(f"Processed a total of {reading.count} messages", err=True)
+
+
+def _formatter(given: dict[str, Any]) -> Formatter:
+    texts = [*given["old_property"], *given["formatter_property"]]
+    wanted = properties(given["formatter_config"], texts, "--formatter-property")
+    for part in ("key", "value"):
+        if given[f"{part}_deserializer"]:
+            wanted[f"{part}.deserializer"] = given[f"{part}_deserializer"]
+    return formatter(given["formatter_name"], wanted)
+
+
+class _Reading:
+    """From the group to the output, until there is enough or nothing more.
+
+    count  records so far
+    """
+
+    def __init__(self, consumer: ShareConsumer, writer: Formatter, given: dict[str, Any]) -> None:
+        self.count = 0
+        self._consumer = consumer
+        self._writer = writer
+        self._most: int | None = given["max_messages"]
+        self._patience_ms: int | None = given["timeout_ms"]
+        self._reject_on_error: bool = given["reject_message_on_error"]
+        self._kind = AcknowledgeType.ACCEPT
+        if given["release"]:
+            self._kind = AcknowledgeType.RELEASE
+        elif given["reject"]:
+            self._kind = AcknowledgeType.REJECT
+
+    def run(self, out: BinaryIO) -> None:
+        """Until --max-messages or --timeout-ms say so. Raises CommandFailed."""
+        last = time.monotonic()
+        while True:
+            wait = _POLL_S
+            if self._patience_ms is not None:
+                wait = min(wait, last + self._patience_ms / 1000 - time.monotonic())
+                if wait <= 0:
+                    return
+            records = self._consumer.poll(wait)
+            for record in records:
+                self._consumer.acknowledge(record, self._write(record, out))
+                self.count += 1
+                if self.count == self._most:
+                    return
+            if records:
+                last = time.monotonic()
+                out.flush()
+
+    def _write(self, record: Record, out: BinaryIO) -> AcknowledgeType:
+        """Write one; what becomes of it."""
+        try:
+            self._writer.write(record, out)
+        except ValueError as error:
+            if self._reject_on_error:
+                return AcknowledgeType.REJECT
+            where = f"{record.topic}-{record.partition}@{record.offset}"
+            raise CommandFailed(f"the record {where} cannot be written: {error}") from None
+        return self._kind

@@ -1,0 +1,175 @@
+"""How consumed records are written: Kafka's message formatters, by the names that Kafka users know.
+
+A formatter is named by its class, in full or without its package, and set up by properties (print.key=true). Deserializers
+likewise: StringDeserializer unless told otherwise.
+"""
+
+import logging
+import struct
+import uuid
+from collections.abc import Callable, Mapping
+from typing import BinaryIO, Final, Protocol
+
+import click
+
+from ottla.records.record import Record
+
+_logger = logging.getLogger("ottla.console")
+Deserializer = Callable[[bytes], bytes]
+DEFAULT_FORMATTER: Final = "DefaultMessageFormatter"
+
+
+class Formatter(Protocol):
+    """Writes records."""
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        """Write one record. Raises ValueError when its bytes are not what the deserializer expects."""
+
+
+def _number(layout: str) -> Deserializer:
+    size = struct.calcsize(layout)
+
+    def deserialize(data: bytes) -> bytes:
+        if len(data) != size:
+            raise ValueError(f"{len(data)} bytes are no number of {size} bytes")
+        return str(struct.unpack(layout, data)[0]).encode()
+
+    return deserialize
+
+
+def _string(data: bytes) -> bytes:
+    return data
+
+
+def _uuid(data: bytes) -> bytes:
+    return str(uuid.UUID(data.decode())).encode()
+
+
+def _void(data: bytes) -> bytes:
+    raise ValueError(f"{len(data)} bytes where nothing was expected")
+
+
+_DESERIALIZERS: Final[dict[str, Deserializer]] = {
+    "ByteArrayDeserializer": _string,
+    "ByteBufferDeserializer": _string,
+    "BytesDeserializer": _string,
+    "DoubleDeserializer": _number(">d"),
+    "FloatDeserializer": _number(">f"),
+    "IntegerDeserializer": _number(">i"),
+    "LongDeserializer": _number(">q"),
+    "ShortDeserializer": _number(">h"),
+    "StringDeserializer": _string,
+    "UUIDDeserializer": _uuid,
+    "VoidDeserializer": _void,
+}
+
+
+def deserializer(name: str) -> Deserializer:
+    """By class name, with or without the package. Raises BadParameter."""
+    found = _DESERIALIZERS.get(name.rpartition(".")[2])
+    if found is None:
+        raise click.BadParameter(f"{name} is no deserializer; there are {', '.join(_DESERIALIZERS)}")
+    return found
+
+
+class DefaultMessageFormatter:
+    """Values, each on a line of its own; more of a record by print.* properties."""
+
+    KNOWN: Final = frozenset(
+        {
+            f"print.{part}"
+            for part in ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
+        }
+        | {f"{part}.separator" for part in ("key", "line", "headers")}
+        | {f"{part}.deserializer" for part in ("key", "value", "headers")}
+        | {"null.literal"}
+    )
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._parts = {
+            part: properties.get(f"print.{part}", "true" if part == "value" else "false").strip().lower() == "true"
+            for part in ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
+        }
+        self._separator = properties.get("key.separator", "\t").encode()
+        self._line = properties.get("line.separator", "\n").encode()
+        self._between_headers = properties.get("headers.separator", ",").encode()
+        self._null = properties.get("null.literal", "null").encode()
+        self._key = deserializer(properties.get("key.deserializer", "StringDeserializer"))
+        self._value = deserializer(properties.get("value.deserializer", "StringDeserializer"))
+        self._header = deserializer(properties.get("headers.deserializer", "StringDeserializer"))
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        """As Kafka's formatter of this name."""
+        wanted = self._parts
+        cells: list[bytes] = []
+        if wanted["timestamp"]:
+            kind = "LogAppendTime" if record.timestamp_type else "CreateTime"
+            cells.append(b"NO_TIMESTAMP" if record.timestamp < 0 else f"{kind}:{record.timestamp}".encode())
+        if wanted["partition"]:
+            cells.append(b"Partition:%d" % record.partition)
+        if wanted["offset"]:
+            cells.append(b"Offset:%d" % record.offset)
+        if wanted["delivery"]:
+            cells.append(b"Delivery:%d" % record.delivery_count if record.delivery_count else b"Delivery:NOT_PRESENT")
+        if wanted["epoch"]:
+            cells.append(b"Epoch:%d" % record.leader_epoch if record.leader_epoch >= 0 else b"Epoch:NOT_PRESENT")
+        if wanted["headers"]:
+            cells.append(self._headers(record))
+        if wanted["key"]:
+            cells.append(self._null if record.key is None else self._key(record.key))
+        if wanted["value"]:
+            cells.append(self._null if record.value is None else self._value(record.value))
+        out.write(self._separator.join(cells) + self._line)
+
+    def _headers(self, record: Record) -> bytes:
+        if not record.headers:
+            return b"NO_HEADERS"
+        return self._between_headers.join(
+            name.encode() + b":" + (self._null if value is None else self._header(value))
+            for name, value in record.headers
+        )
+
+
+class LoggingMessageFormatter:
+    """As the default one, and every record goes to the log as well."""
+
+    KNOWN: Final = DefaultMessageFormatter.KNOWN
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._default = DefaultMessageFormatter(properties)
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        """As Kafka's formatter of this name."""
+        self._default.write(record, out)
+        kind = "LogAppendTime" if record.timestamp_type else "CreateTime"
+        stamp = f"{kind}:{record.timestamp}, " if record.timestamp >= 0 else ""
+        key = "null" if record.key is None else record.key.decode("utf-8", "replace")
+        value = "null" if record.value is None else record.value.decode("utf-8", "replace")
+        _logger.info("%skey:%s, value:%s", stamp, key, value)
+
+
+class NoOpMessageFormatter:
+    """Writes nothing."""
+
+    KNOWN: Final[frozenset[str]] = frozenset()
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        del properties
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        """As Kafka's formatter of this name."""
+
+
+_FORMATTERS: Final[dict[str, Callable[[Mapping[str, str]], Formatter]]] = {
+    "DefaultMessageFormatter": DefaultMessageFormatter,
+    "LoggingMessageFormatter": LoggingMessageFormatter,
+    "NoOpMessageFormatter": NoOpMessageFormatter,
+}
+
+
+def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
+    """By class name, with or without the package. Raises BadParameter."""
+    make = _FORMATTERS.get(name.rpartition(".")[2])
+    if make is None:
+        raise click.BadParameter(f"{name} is no formatter; there are {', '.join(_FORMATTERS)}")
+    return make(properties)

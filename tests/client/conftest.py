@@ -1,0 +1,76 @@
+"""Ottla's own clients and commands, against Ottla or (`--broker HOST:PORT`) Apache Kafka."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla import Admin, NewTopic, TopicPartition
+from ottla.testing import EmbeddedBroker
+from tests.conformance.conftest import Topic, Wire
+
+Produce = Callable[..., int]
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.heartbeat.interval.ms": "100",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "log.initial.task.delay.ms": "86400000",
+}
+"""What the broker is started with, Apache Kafka too: nobody wants to wait for a heartbeat of five seconds."""
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    given: str | None = request.config.getoption("--broker")
+    if given:
+        yield given
+        return
+    with EmbeddedBroker(QUICK) as embedded:
+        yield embedded.bootstrap_servers
+
+
+@pytest.fixture
+def admin(bootstrap_servers: str) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=bootstrap_servers) as client:
+        yield client
+
+
+def fresh(prefix: str = "t") -> str:
+    """A name that nobody else has."""
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def topic(admin: Admin) -> str:
+    """A topic with two partitions."""
+    name = fresh()
+    admin.create_topics([NewTopic(name, 2, 1)]).check()
+    return name
+
+
+@pytest.fixture
+def share_group(admin: Admin, topic: str) -> str:
+    """A share group that reads the topic from its beginning."""
+    name = fresh("s")
+    offsets = {TopicPartition(topic, index): 0 for index in range(2)}
+    deadline = time.monotonic() + 10
+    while admin.alter_share_group_offsets(name, offsets).errors:  # Apache Kafka's coordinator learns of a topic later
+        assert time.monotonic() < deadline
+    return name
+
+
+@pytest.fixture
+def produce(bootstrap_servers: str) -> Iterator[Produce]:
+    """produce(topic, count, partition): records v0, v1, ... in one batch; returns the first offset."""
+    host, _, port = bootstrap_servers.rpartition(":")
+    wire = Wire((host, int(port)), is_kafka=False)
+
+    def append(topic: str, count: int = 1, partition: int = 0) -> int:
+        return Topic(wire, topic, b"").append(count, partition=partition, timestamp=time.time_ns() // 1_000_000)
+
+    yield append
+    wire.close()
