@@ -18,6 +18,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from tests.conformance.shares import configure
 from tests.crash.conftest import Process
 
@@ -152,6 +157,38 @@ def test_nothing_is_lost(request: pytest.FixtureRequest, tmp_path: Path, command
     finally:
         if broker.runs:
             broker.kill()
+
+
+@pytest.mark.parametrize("command", [confluent, java])
+def test_a_group_that_is_set_back(
+    request: pytest.FixtureRequest, tmp_path: Path, command: Callable[[], list[str]]
+) -> None:
+    """AlterShareGroupOffsets to the beginning: all is delivered again, accepted or not."""
+    if command is java and not request.config.getoption("--interop"):
+        pytest.skip("with --interop")
+    program = command()
+    broker = Process(tmp_path / "data", *OPTIONS)
+    try:
+        prepare(broker, "g", "t")
+        produce(broker, "t", range(1000))
+        everything = {str(number) for number in range(1000)}
+        for turn in range(2):
+            with members(broker, program, "g", "t") as begun:
+                wait_until(lambda: {value for member in begun for value in list(member.seen)} == everything)
+            if turn == 0:
+                topics = [
+                    AlterShareGroupOffsetsRequestTopic(
+                        topic_name="t",
+                        partitions=[
+                            AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=0)
+                            for index in range(PARTITIONS)
+                        ],
+                    )
+                ]
+                answer = broker.wire().send(AlterShareGroupOffsetsRequest(group_id="g", topics=topics), 0)
+                assert answer.error_code == 0, answer.error_message
+    finally:
+        broker.kill()
 
 
 @pytest.mark.parametrize(
