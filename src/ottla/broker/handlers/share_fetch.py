@@ -28,7 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.broker.sharing import Given, SharedPartition, Told
+from ottla.broker.shared_partition import Given, SharedPartition, Told
 from ottla.broker.waiting import DelayedAnswer
 from ottla.coordinators.share.acquisition import Wish
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession

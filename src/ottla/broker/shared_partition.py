@@ -1,0 +1,403 @@
+"""A share partition as the broker that leads it keeps it (KIP-932): loaded, read from the log, written back, waited for.
+
+A share partition is loaded when it is first fetched from, and loaded anew when somebody else has changed its state. Its writes
+go to the share coordinator one at a time: what comes meanwhile goes into the next one, all together, so that many small
+acknowledgements cost few records of __share_group_state.
+
+Who waits for records waits here, first come, first served.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.coordinators.share.acknowledgement import Acknowledgement, Refused, Rules
+from ottla.coordinators.share.acquisition import Acquired, LogBatch, Wish
+from ottla.coordinators.share.partition import NEVER, UNINITIALIZED, SharePartition
+from ottla.coordinators.share.state import ReadState, StateOutcome, StateRead, WriteState
+from ottla.coordinators.share.window import Change, DeadLetters
+from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
+from ottla.log.store import Region
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    FENCED_LEADER_EPOCH,
+    FENCED_STATE_EPOCH,
+    GROUP_ID_NOT_FOUND,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    NOT_COORDINATOR,
+    NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.sharing import Sharing
+    from ottla.log.log import Log
+    from ottla.records.batch import BatchHeader
+    from ottla.replication.partition import Partition
+
+_logger = logging.getLogger("ottla.broker")
+_RETRY_MS: Final = 20
+_PASSING: Final = frozenset((COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE))
+_CLIENT_ERRORS: Final = {
+    NOT_COORDINATOR: COORDINATOR_NOT_AVAILABLE,
+    COORDINATOR_LOAD_IN_PROGRESS: COORDINATOR_NOT_AVAILABLE,
+    COORDINATOR_NOT_AVAILABLE: COORDINATOR_NOT_AVAILABLE,
+    GROUP_ID_NOT_FOUND: GROUP_ID_NOT_FOUND,
+    UNKNOWN_TOPIC_OR_PARTITION: UNKNOWN_TOPIC_OR_PARTITION,
+    FENCED_LEADER_EPOCH: NOT_LEADER_OR_FOLLOWER,
+    FENCED_STATE_EPOCH: NOT_LEADER_OR_FOLLOWER,
+}
+"""What a member is told of the share coordinator's errors; the others are UNKNOWN_SERVER_ERROR."""
+
+
+class Told(NamedTuple):
+    """How an acknowledgement went, as its member is told."""
+
+    error_code: int = NONE
+    message: str | None = None
+
+
+class GroupRules(NamedTuple):
+    """What the configs of a group say: for its share partitions, and for who reads the log for them."""
+
+    rules: Rules
+    isolation: int
+    reset: str
+
+
+class Given(NamedTuple):
+    """Records that a member acquired, and where they stand."""
+
+    records: Region
+    acquired: list[Acquired]
+
+
+class _Watchers:
+    """Who waits for a share partition, first come first. The log is watched as long as there is anybody."""
+
+    __slots__ = ("_partition", "_waiting", "_wake")
+
+    def __init__(self, partition: "Partition", wake: Callable[[], None]) -> None:
+        self._partition = partition
+        self._wake = wake
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def add(self, watcher: Callable[[], None]) -> None:
+        if not self._waiting:
+            self._partition.watchers.add(self._wake)
+        self._waiting[watcher] = None
+
+    def discard(self, watcher: Callable[[], None]) -> None:
+        self._waiting.pop(watcher, None)
+        if not self._waiting:
+            self._partition.watchers.discard(self._wake)
+
+    def all(self) -> list[Callable[[], None]]:
+        """Everybody, who came first in front."""
+        return list(self._waiting)
+
+
+class SharedPartition:
+    """A share partition of this broker; `state` is None while it is loaded, and `failure` says why it cannot be."""
+
+    __slots__ = (
+        "_queue",
+        "_sharing",
+        "_state_epoch",
+        "_writing",
+        "failure",
+        "group_id",
+        "partition",
+        "rings_at",
+        "state",
+        "turn",
+        "watchers",
+    )
+
+    def __init__(self, sharing: "Sharing", group_id: str, partition: "Partition") -> None:
+        self._sharing = sharing
+        self.group_id = group_id
+        self.partition = partition
+        self.state: SharePartition | None = None
+        self.failure = NONE
+        self.rings_at = NEVER
+        self.turn = 0
+        """Grows when the state is loaded anew: what was begun before is void."""
+        self.watchers = _Watchers(partition, self._grown)
+        self._state_epoch = 0
+        self._queue: list[tuple[Change, Callable[[Told], None] | None]] = []
+        self._writing = False
+
+    # Loading.
+
+    def load(self) -> None:
+        """Ask the share coordinator for the state; who waits is woken when it is there."""
+        self.turn += 1
+        self.state, self.failure = None, NONE
+        self._ask(self.turn)
+
+    def _ask(self, turn: int) -> None:
+        if turn != self.turn:
+            return
+        partition = self.partition
+        request = ReadState(self.group_id, partition.topic_id, partition.index, partition.leader_epoch)
+        answer = self._sharing.read(request)
+        if isinstance(answer, Pending):
+            answer.listen(partial(self._read, turn))
+        else:
+            self._read(turn, answer)
+
+    def _read(self, turn: int, found: StateRead) -> None:
+        if turn != self.turn:
+            return
+        if found.error_code in _PASSING:
+            self._sharing.later(_RETRY_MS, partial(self._ask, turn))
+            return
+        if found.error_code != NONE:
+            self.failure = _CLIENT_ERRORS.get(found.error_code, UNKNOWN_SERVER_ERROR)
+            self.wake()
+            return
+        start = found.start_offset
+        if start == UNINITIALIZED:
+            try:
+                start = self._sharing.initial_offset(self.group_id, self.partition.log)
+            except StorageError as cause:
+                _logger.error("%s", cause)
+                self.failure = KAFKA_STORAGE_ERROR
+                self.wake()
+                return
+        self._state_epoch = found.state_epoch
+        self.state = SharePartition(start, found.batches)
+        if dead := self.state.unburied():
+            self._sharing.bury(self, dead)
+        self.wake()
+
+    # Waiting.
+
+    def wake(self) -> None:
+        """Something is otherwise: let who waits look again."""
+        for watcher in self.watchers.all():
+            watcher()
+
+    def _grown(self) -> None:
+        """The log has grown: let who waits look again, as long as there is something to see."""
+        for watcher in self.watchers.all():
+            if not self._has_news():
+                return
+            watcher()
+
+    def _has_news(self) -> bool:
+        state = self.state
+        if state is None:
+            return True
+        group = self._sharing.rules(self.group_id)
+        offset = state.next_offset(group.rules)
+        return offset is not None and offset < self.limit(group.isolation)
+
+    # Reading.
+
+    def limit(self, isolation: int) -> int:
+        """How far members may read (exclusive)."""
+        log = self.partition.log
+        return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+
+    def readable(self, group: GroupRules, max_bytes: int, *, whole_first: bool) -> tuple[int, Region] | None:
+        """Where the next member reads, and what is there; None for nothing. Raises StorageError."""
+        state = self.state
+        assert state is not None
+        log = self.partition.log
+        limit = self.limit(group.isolation)
+        while (offset := state.next_offset(group.rules)) is not None and offset < limit:
+            try:
+                region = log.read(offset, max_bytes, limit, whole_first=whole_first)
+            except OffsetOutOfRange:
+                if offset >= log.start_offset:
+                    return None
+                state.nothing_below(log.start_offset)
+                continue
+            if region is not None:
+                return offset, region
+            if not whole_first:
+                return None
+            state.nothing_between(offset, limit)  # compaction has left nothing of it
+            if state.next_offset(group.rules) == offset:
+                return None
+        return None
+
+    def give(self, member: str, offset: int, region: Region, wish: Wish, group: GroupRules) -> Given | None:
+        """Acquire for a member what it wants of `region`, which was read from `offset`. Raises StorageError."""
+        state = self.state
+        assert state is not None
+        log = self.partition.log
+        enough = state.enough(offset, wish.max_records)
+        headers: list[BatchHeader] = []
+        for header in log.headers(region):
+            headers.append(header)
+            if header.last_offset >= enough:
+                break
+        batches = [LogBatch(header.base_offset, header.last_offset) for header in headers]
+        if group.isolation == READ_COMMITTED:
+            batches = _marked(log, region, offset, headers, batches)
+        now = self._sharing.now()
+        acquired = state.acquire(member, offset, batches, wish, group.rules, now)
+        if not acquired:
+            return None
+        self._sharing.ring_at(self, now + group.rules.lock_ms)
+        first, last = acquired[0].first, acquired[-1].last
+        begin = next(header.start for header in headers if header.last_offset >= first)
+        end = next(header.end for header in reversed(headers) if header.base_offset <= last)
+        return Given(Region(region.file, begin, end - begin), acquired)
+
+    def went_on(self, offset: int) -> bool:
+        """Whether the next member reads elsewhere than at `offset`, where nothing was to be had."""
+        return self.state is not None and self.state.window.next_free() > offset
+
+    # Acknowledging.
+
+    def acknowledge(self, member: str, batches: list[Acknowledgement]) -> Answer[Told]:
+        """What a member says of its records; the answer is there when it is written."""
+        state = self.state
+        if state is None:
+            return Told(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
+        rules = self._sharing.rules(self.group_id).rules
+        change = state.acknowledge(member, batches, rules, self._sharing.now())
+        if isinstance(change, Refused):
+            return Told(change.error_code, change.message)
+        answer = Pending[Told]()
+        self._write(change, answer.complete)
+        return answer
+
+    def release(self, member: str) -> None:
+        """A member is gone."""
+        if self.state is not None:
+            self._write(self.state.release(member, self._sharing.rules(self.group_id).rules))
+
+    def expire(self, now: int) -> None:
+        """See to the locks that have ended."""
+        state = self.state
+        if state is None:
+            return
+        change = state.expire(self._sharing.rules(self.group_id).rules, now)
+        self._write(change)
+        self._sharing.ring_at(self, state.next_deadline())
+        if change.written:
+            self.wake()
+
+    def buried(self, letters: DeadLetters, turn: int) -> None:
+        """Records are with the dead letters, or nobody can put them there."""
+        if self.state is not None and turn == self.turn:
+            self._write(self.state.buried(letters.first, letters.last))
+
+    # Writing.
+
+    def _write(self, change: Change, answer: Callable[[Told], None] | None = None) -> None:
+        state = self.state
+        assert state is not None
+        if not change.written:
+            state.settle(change, written=True)
+            if answer is not None:
+                answer(Told())
+            return
+        self._queue.append((change, answer))
+        if not self._writing:
+            self._write_on()
+
+    def _write_on(self) -> None:
+        """Write what has come, and what comes while that is written."""
+        while self._queue and not self._writing:
+            state = self.state
+            if state is None:
+                return
+            changes, self._queue = self._queue, []
+            partition = self.partition
+            request = WriteState(
+                self.group_id,
+                partition.topic_id,
+                partition.index,
+                self._state_epoch,
+                partition.leader_epoch,
+                state.start_offset,
+                state.delivery_complete_count,
+                [batch for change, _ in changes for batch in change.written],
+            )
+            self._writing = True
+            outcome = self._sharing.write(request)
+            settle = partial(self._written, changes, self.turn)
+            if isinstance(outcome, Pending):
+                outcome.listen(partial(self._settled, settle))
+                return
+            settle(outcome)
+
+    def _settled(self, settle: Callable[[StateOutcome], None], outcome: StateOutcome) -> None:
+        settle(outcome)
+        self._write_on()
+
+    def _written(
+        self, changes: list[tuple[Change, Callable[[Told], None] | None]], turn: int, outcome: StateOutcome
+    ) -> None:
+        self._writing = False
+        code = outcome.error_code
+        told = Told()
+        if code != NONE:
+            told = Told(_CLIENT_ERRORS.get(code, UNKNOWN_SERVER_ERROR), outcome.error_message)
+        state = self.state if turn == self.turn else None
+        dead: list[DeadLetters] = []
+        for change, _ in changes:
+            if state is not None:
+                dead += state.settle(change, written=code == NONE)
+        if state is not None and code != NONE:
+            _logger.warning("cannot write the state of %s in %s: %s", self.group_id, self.partition.log.name, told)
+            self._sharing.ring_at(self, state.next_deadline())
+        if dead:
+            self._sharing.bury(self, dead)
+        if told.error_code in (NOT_LEADER_OR_FOLLOWER, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION):
+            self.reset()
+        for _, answer in changes:
+            if answer is not None:
+                answer(told)
+        self.wake()
+
+    def reset(self) -> None:
+        """The state is another one than we know: what was not written yet is void, and all is read anew."""
+        self.load()
+        self._give_up(NOT_LEADER_OR_FOLLOWER)
+
+    def close(self) -> None:
+        """Forget it: nothing that comes later counts."""
+        self.turn += 1
+        self.state = None
+        self._give_up(UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _give_up(self, code: int) -> None:
+        """Nothing of what was not written yet will be."""
+        waiting, self._queue = self._queue, []
+        self.rings_at = NEVER
+        for _, answer in waiting:
+            if answer is not None:
+                answer(Told(code, error(code).message))
+
+
+def _marked(
+    log: "Log", region: Region, offset: int, headers: "list[BatchHeader]", batches: list[LogBatch]
+) -> list[LogBatch]:
+    """`batches`, those of aborted transactions marked. Raises StorageError."""
+    aborted = log.aborted_in(region, offset)
+    if not aborted:
+        return batches
+    return [
+        batch._replace(
+            is_aborted=header.is_transactional
+            and not header.is_control
+            and any(
+                each.producer_id == header.producer_id and each.first_offset <= batch.first <= each.last_offset
+                for each in aborted
+            )
+        )
+        for header, batch in zip(headers, batches, strict=True)
+    ]
