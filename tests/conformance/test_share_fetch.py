@@ -267,6 +267,7 @@ def test_a_member_that_begins_anew_while_its_fetch_waits(broker: Wire, member: S
         batch_size=10,
     )
     waiting.send_only(request, 2)
+    time.sleep(0.2)  # on another connection nothing tells that it has arrived
     member.wire, member.epoch = broker, 0
     member.fetch(topic)
     answer = waiting.receive()
