@@ -4,18 +4,29 @@ The core runs on a loop in a thread that all of them share; a call waits here un
 decided in this file. Timeouts are seconds, as in confluent-kafka.
 """
 
+import concurrent.futures
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ottla.client.admin.core import AdminCore
 from ottla.client.config import ClientConfig, dotted
 from ottla.client.core import Core
+from ottla.client.errors import KafkaError
+from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.loop import Background
+from ottla.client.producer.closed import Delivered, Listener
+from ottla.client.producer.contents import Content, Headers, OnDelivery, header_list
+from ottla.client.producer.core import ANY, ProducerCore
+from ottla.client.producer.partitioners import Partitioner
 from ottla.client.scheduler import Promise
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
+from ottla.client.topics import TopicPartition
 from ottla.records.record import Record
 
 T = TypeVar("T")
@@ -149,6 +160,189 @@ class ShareConsumer(Blocking):
                 self._run(self._share.close(milliseconds(timeout)))
             finally:
                 self._release()
+
+
+class Producer(Blocking):
+    """Writes records to topics, in batches, exactly once per record as far as brokers can (enable.idempotence).
+
+        with Producer(bootstrap_servers="localhost:9092") as producer:
+            producer.produce("work", "value", key="key")
+
+    A record is taken at once and sent in the background; `flush`, or the end of the block, waits for all. Texts are sent
+    as UTF-8. Any thread may produce. Raises InvalidClientConfig.
+
+    partitioner  (topic buffers, key) -> partition, in place of the config `partitioner`
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, *, choose: Partitioner | None = None, **options: Any
+    ) -> None:
+        super().__init__(config, options)
+        self._reports: deque[tuple[OnDelivery, KafkaError | None, Delivered | None]] = deque()
+        self._woken = False
+        self._producer = self._call(lambda: ProducerCore(self._core, threading.Lock(), self._wake, choose))
+
+    def _wake(self) -> None:
+        """Let the sender look, unless it is about to."""
+        if not self._woken:
+            self._woken = True
+            self._background.loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._woken = False
+        self._producer.sender.take_in()
+
+    def produce(
+        self,
+        topic: str,
+        value: Content = None,
+        key: Content = None,
+        partition: int = ANY,
+        on_delivery: OnDelivery | None = None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """Take a record on its way.
+
+        partition    where it goes; unless given, its key decides
+        on_delivery  called with (error, None) or (None, Delivered) from `poll` or `flush`
+        timestamp    ms since the epoch; now, unless given
+
+        Waits while buffer.memory is full, at most max.block.ms. Raises BufferExhausted, UnknownTopic, RecordTooLarge.
+        """
+        listener = None if on_delivery is None else partial(self._delivered, on_delivery)
+        self._take(topic, value, key, partition, listener, timestamp, headers)
+
+    def send(
+        self,
+        topic: str,
+        value: Content = None,
+        key: Content = None,
+        partition: int = ANY,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+    ) -> "concurrent.futures.Future[Delivered]":
+        """As `produce`; the future is where the record was appended, or raises why it was not."""
+        future: concurrent.futures.Future[Delivered] = concurrent.futures.Future()
+
+        def settle(error: KafkaError | None, delivered: Delivered | None) -> None:
+            if error is not None:
+                future.set_exception(error)
+            elif delivered is not None:
+                future.set_result(delivered)
+
+        self._take(topic, value, key, partition, settle, timestamp, headers)
+        return future
+
+    def _take(
+        self,
+        topic: str,
+        value: Content,
+        key: Content,
+        partition: int,
+        listener: Listener | None,
+        timestamp: int | None,
+        headers: Headers | None,
+    ) -> None:
+        moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        if isinstance(value, str):
+            value = value.encode()
+        if isinstance(key, str):
+            key = key.encode()
+        pairs = None if headers is None else header_list(headers)
+        record = (topic, partition, moment, key, value, pairs, listener)
+        if not self._producer.append(*record):  # type: ignore[arg-type]
+            self._run(self._producer.append_later(*record))  # type: ignore[arg-type]
+
+    def produce_many(
+        self, topic: str, values: Iterable[Content], *, keys: Iterable[Content] | None = None, partition: int = ANY
+    ) -> int:
+        """Take many records of a topic on their way; how many there were."""
+        count = 0
+        if keys is None:
+            for value in values:
+                self._take(topic, value, None, partition, None, None, None)
+                count += 1
+            return count
+        for value, key in zip(values, keys, strict=True):
+            self._take(topic, value, key, partition, None, None, None)
+            count += 1
+        return count
+
+    def _delivered(self, on_delivery: OnDelivery, error: KafkaError | None, delivered: Delivered | None) -> None:
+        """In the core's thread: `poll` and `flush` call back in the caller's."""
+        self._reports.append((on_delivery, error, delivered))
+
+    def poll(self, timeout: float = 0.0) -> int:
+        """Call what `on_delivery` named for the records whose outcome is known; how many. Waits up to `timeout` seconds for
+        the first."""
+        deadline = time.monotonic() + timeout
+        while not self._reports and time.monotonic() < deadline:
+            time.sleep(min(0.001, timeout))
+        count = 0
+        while self._reports:
+            on_delivery, error, delivered = self._reports.popleft()
+            on_delivery(error, delivered)
+            count += 1
+        return count
+
+    def flush(self, timeout: float | None = None) -> int:
+        """Send everything and wait; how many records have no outcome after `timeout` seconds. Callbacks are called."""
+        left = self._run(self._producer.flush(milliseconds(timeout)))
+        self.poll()
+        return left
+
+    def __len__(self) -> int:
+        """Records without an outcome."""
+        return self._producer.accumulator.records
+
+    def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of a topic."""
+        return self._run(self._producer.partitions_for(topic))
+
+    def metrics(self) -> dict[str, float]:
+        """What has been sent so far, by Kafka's names."""
+        return self._call(self._producer.metrics)
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Become the one producer of transactional.id. Raises IllegalState, FencedError."""
+        self._run(self._producer.transactional().init(_limit(timeout)))
+
+    def begin_transaction(self) -> None:
+        """Everything produced from now on is committed or aborted as a whole."""
+        self._call(self._producer.transactional().begin)
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit a group's offsets with the transaction."""
+        self._run(self._producer.send_offsets(offsets, group_metadata, _limit(timeout)))
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Wait until everything is acknowledged, then let readers see it. Raises IllegalState when a part of it failed."""
+        self._run(self._producer.transactional().commit(_limit(timeout)))
+        self.poll()
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Nobody shall see what was written."""
+        self._run(self._producer.transactional().abort(_limit(timeout)))
+        self.poll()
+
+    def close(self, timeout: float | None = 30.0) -> None:
+        """Flush for so long, give up the rest."""
+        if not self._released:
+            try:
+                self._run(self._producer.close(milliseconds(timeout)))
+                self.poll()
+            finally:
+                self._release()
+
+
+def _limit(timeout: float | None) -> int | None:
+    return None if timeout is None else milliseconds(timeout)
 
 
 def _waits(

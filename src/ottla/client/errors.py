@@ -15,6 +15,7 @@ KafkaError                       code, name and `retriable` as in the table of p
 ├── UnsupportedVersion
 ├── FencedError
 ├── SequenceLost
+├── BufferExhausted              also a BufferError
 ├── IllegalState                 the client is not in a state for this call
 └── InvalidClientConfig          also a ValueError
 """
@@ -114,6 +115,10 @@ class FencedError(KafkaError):
 
 class SequenceLost(KafkaError):
     """The broker misses batches that it had acknowledged to this idempotent producer."""
+
+
+class BufferExhausted(KafkaError, BufferError):
+    """A producer's memory was full for longer than max.block.ms."""
 
 
 class IllegalState(KafkaError):

@@ -229,11 +229,11 @@ class Link:
         low, high = self.versions.get(request.API, (0, -1))
         return min(high, request.VERSIONS.last) >= max(low, request.VERSIONS.first)
 
-    def version(self, request: type[Request], newest: int = _NEWEST) -> int:
-        """The newest version that both sides know, not above `newest`. Raises UnsupportedVersion."""
+    def version(self, request: type[Request], newest: int = _NEWEST, *, oldest: int = 0) -> int:
+        """The newest version that both sides know, from `oldest` to `newest`. Raises UnsupportedVersion."""
         low, high = self.versions.get(request.API, (0, -1))
         best = min(high, newest, request.VERSIONS.last)
-        if best < max(low, request.VERSIONS.first):
+        if best < max(low, oldest, request.VERSIONS.first):
             name = APIS[request.API].name
             raise UnsupportedVersion(f"{self} has no version of {name} that this client knows", UNSUPPORTED_VERSION)
         return best
@@ -356,6 +356,11 @@ class Network:
             if wait > 0:
                 await self.scheduler.sleep(wait)
         return await self.link(address, purpose, node).ready
+
+    def link_if_ready(self, address: Address, purpose: str = "") -> Link | None:
+        """The link to an address if it can be used now."""
+        link = self._links.get((address, purpose))
+        return link if link is not None and link.usable and link.ready.done else None
 
     def open_links(self, purpose: str = "") -> list[Link]:
         """Those that can be used now, the least busy first."""

@@ -1,17 +1,20 @@
 """How administrative requests find the broker that answers them, and are repeated.
 
-Three kinds: whichever broker (most of them), a node by number (its log directories), the coordinator of a group or of a
-transactional id. Each is repeated until it succeeds or fails for good, as `Metadata.retrying` has it: a request about several
+Four kinds: whichever broker (most of them), a node by number (its log directories), the leaders of partitions, the coordinator
+of a group or of a transactional id. Each is repeated until it succeeds or fails for good, as `Metadata.retrying` has it: a request about several
 things repeats only those that may still succeed.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from ottla.client.admin.results import Results
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, RequestTimedOut, UnknownTopic, error_for
-from ottla.client.metadata import GROUP
+from ottla.client.errors import ConnectionLost, KafkaError, RequestTimedOut, UnknownTopic, error_for
+from ottla.client.metadata import COORDINATOR_LINK, GROUP
+from ottla.client.network import Link
+from ottla.client.scheduler import Promise
+from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE, NOT_CONTROLLER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.schema import Request
 
@@ -28,7 +31,24 @@ def refusal(code: int, about: str, message: str | None = None) -> KafkaError | N
     return UnknownTopic(str(error), code) if code in _FINAL else error
 
 
+_NEWEST: Final = 32767
 _FINAL: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID})
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions of each topic."""
+    found: dict[str, list[int]] = {}
+    for partition in partitions:
+        found.setdefault(partition.topic, []).append(partition.partition)
+    return found
+
+
+class UnknownNode(KafkaError):
+    """No broker of the cluster has this number."""
+
+    @property
+    def retriable(self) -> bool:
+        return False
 
 
 class Requests:
@@ -46,13 +66,19 @@ class Requests:
         """Ask whichever broker; the response, without a look at its errors."""
         return await self.metadata.retrying(about, lambda: self.metadata.ask(-1, request), self.limit_ms(timeout))
 
-    async def controller(self, request: Request) -> Any:
-        """Ask the controller: any broker passes it on since KRaft, only the controller itself did before."""
+    async def controller(self, request: Request, *, oldest: int = 0) -> Any:
+        """Ask the controller: any broker passes it on since KRaft, only the controller itself did before.
+
+        oldest  version of the request that can say what is wanted
+        """
         node = self.metadata.controller
         if node not in self.metadata.network.brokers:
             await self.metadata.fetch([])
             node = self.metadata.controller
-        return await self.metadata.ask(node if node in self.metadata.network.brokers else -1, request)
+        link = await (
+            self.metadata.network.ready(node) if node in self.metadata.network.brokers else self.metadata.any_link()
+        )
+        return await link.request(request, link.version(type(request), oldest=oldest))
 
     def moved(self, code: int) -> None:
         """An answer had this code: another node is the controller now, perhaps."""
@@ -60,19 +86,97 @@ class Requests:
             self.metadata.controller = -1
 
     async def at_coordinator(
-        self, group_id: str, request: Request, timeout: float | None, code_of: Callable[[Any], tuple[int, str | None]]
+        self,
+        key: str,
+        request: Request | Callable[[Link], Request],
+        timeout: float | None,
+        code_of: Callable[[Any], tuple[int, str | None]],
+        *,
+        kind: int = GROUP,
+        newest: int = _NEWEST,
     ) -> Any:
-        """Ask the coordinator of a group. Raises the error that `code_of` finds in the answer."""
+        """Ask the coordinator of a group, or of a transactional id. Raises the error that `code_of` finds in the answer.
+
+        request  or what makes one for a link, where versions differ in more than their fields
+        newest   version of the request that the caller knows how to fill in
+        """
+        about = f"{'group' if kind == GROUP else 'transactional id'} {key}"
 
         async def attempt() -> Any:
-            answer = await self.metadata.ask_coordinator(GROUP, group_id, request)
+            if isinstance(request, Request):
+                answer = await self.metadata.ask_coordinator(kind, key, request, newest=newest)
+            else:
+                link = await self.coordinator_link(key, kind)
+                asked = request(link)
+                answer = await link.request(asked, link.version(type(asked), newest))
             code, message = code_of(answer)
             if code != NONE:
-                self.metadata.elsewhere(GROUP, group_id, code)
-                raise error_for(code, f"group {group_id}", message)
+                self.metadata.elsewhere(kind, key, code)
+                raise error_for(code, about, message)
             return answer
 
-        return await self.metadata.retrying(f"group {group_id}", attempt, self.limit_ms(timeout))
+        return await self.metadata.retrying(about, attempt, self.limit_ms(timeout))
+
+    async def coordinator_link(self, key: str, kind: int = GROUP) -> Link:
+        """The connection to the coordinator of a key."""
+        node = await self.metadata.coordinator(kind, key)
+        try:
+            return await self.metadata.network.ready(node, COORDINATOR_LINK)
+        except ConnectionLost:
+            self.metadata.lost_coordinator(kind, key)
+            raise
+
+    async def nodes(self) -> list[int]:
+        """The brokers that there are now, by number."""
+        await self.metadata.fetch([])
+        return sorted(self.metadata.network.brokers)
+
+    async def node_link(self, node: int) -> Link:
+        """The connection to a broker. Raises UnknownNode for a number that no broker has."""
+        if node not in self.metadata.network.brokers and node not in await self.nodes():
+            raise UnknownNode(f"there is no broker {node}")
+        return await self.metadata.network.ready(node)
+
+    async def on_node(self, node: int, request: Request, newest: int = _NEWEST) -> Any:
+        """Ask a broker by number; the response."""
+        link = await self.node_link(node)
+        return await link.request(request, link.version(type(request), newest))
+
+    async def side_by_side(self, coroutines: Iterable[Coroutine[Promise[Any], None, V]]) -> list[V]:
+        """Run them side by side; what they return, in order."""
+        return await self.core.scheduler.every(coroutines)
+
+    async def at_leaders(
+        self,
+        about: str,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, V | KafkaError]]],
+        timeout: float | None,
+    ) -> Results[TopicPartition, V]:
+        """`ask(node, its partitions)` for each leader, again for those whose leader turns out to be another."""
+
+        async def one(node: int, its: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError]:
+            try:
+                return await ask(node, its)
+            except KafkaError as error:
+                return dict.fromkeys(its, error)
+
+        async def round_of(left: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError]:
+            found: dict[TopicPartition, V | KafkaError] = {}
+            by_node: dict[int, list[TopicPartition]] = {}
+            for partition in left:
+                try:
+                    by_node.setdefault(await self.metadata.leader(partition), []).append(partition)
+                except KafkaError as error:
+                    found[partition] = error
+            for answer in await self.side_by_side([one(node, its) for node, its in by_node.items()]):
+                found |= answer
+            for partition, outcome in found.items():
+                if isinstance(outcome, KafkaError) and outcome.retriable:
+                    self.metadata.forget(partition.topic)
+            return found
+
+        return await self.repeating(about, partitions, round_of, timeout)
 
     async def each(self, keys: Iterable[K], one: Callable[[K], Awaitable[V]]) -> Results[K, V]:
         """`one(key)` for every key, side by side; what each returned or raised."""

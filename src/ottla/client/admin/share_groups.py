@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.admin.requests import Requests, refusal
+from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
@@ -100,7 +100,7 @@ class ShareGroups(Requests):
             if partitions is not None:
                 topics = [
                     DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=indexes)
-                    for name, indexes in _by_topic(partitions).items()
+                    for name, indexes in by_topic(partitions).items()
                 ]
             group = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
             request = DescribeShareGroupOffsetsRequest(groups=[group])
@@ -159,13 +159,6 @@ class ShareGroups(Requests):
             about = f"delete offsets of group {group_id} in {row.topic_name}"
             results.put(row.topic_name, None, refusal(row.error_code, about, row.error_message))
         return results
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for partition in partitions:
-        found.setdefault(partition.topic, []).append(partition.partition)
-    return found
 
 
 def _described(group: DescribedGroup, coordinator: tuple[int, str, int]) -> ShareGroupDescription:

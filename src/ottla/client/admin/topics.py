@@ -1,13 +1,20 @@
-"""Topics: made, deleted, listed; where their partitions begin and end."""
+"""Topics: made, deleted, listed, described; where their partitions begin and end."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, RequestTimedOut
+from ottla.client.errors import KafkaError, RequestTimedOut, error_for
+from ottla.client.network import Link
 from ottla.client.offsets import Lookup
 from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -15,7 +22,14 @@ from ottla.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
 )
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
 class NewTopic(NamedTuple):
@@ -41,6 +55,48 @@ class CreatedTopic(NamedTuple):
     replication_factor: int
 
 
+class NewPartitions(NamedTuple):
+    """How many partitions a topic is to have.
+
+    new_total_count     all of them, the old ones too
+    replica_assignment  node ids of each new partition's replicas; the broker chooses unless given
+    """
+
+    topic: str
+    new_total_count: int
+    replica_assignment: tuple[tuple[int, ...], ...] = ()
+
+
+class PartitionDescription(NamedTuple):
+    """A partition.
+
+    leader                    node, -1 where there is none
+    leader_epoch              -1 where the broker does not say (before Kafka 2.1)
+    isr                       nodes whose replicas are in sync
+    offline                   nodes whose replicas are not there
+    eligible_leader_replicas  nodes outside of the ISR that may lead all the same (KIP-966); None where the broker does not say
+    last_known_eligible       those that were in it last
+    """
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_eligible: tuple[int, ...] | None = None
+
+
+class TopicDescription(NamedTuple):
+    """A topic; its id is ZERO_UUID before Kafka 2.8."""
+
+    name: str
+    topic_id: bytes
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
 class Topics(Requests):
     """Requests about topics."""
 
@@ -63,29 +119,177 @@ class Topics(Requests):
 
         return await self.repeating("create topics", wanted, ask, timeout)
 
-    async def delete_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
-        """Delete topics by name; timeout in seconds."""
+    async def create_partitions(
+        self, new_partitions: Iterable[NewPartitions], *, validate_only: bool = False, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Give topics more partitions. By name; timeout in seconds."""
+        wanted = {each.topic: each for each in new_partitions}
 
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
-            request = DeleteTopicsRequest(
-                topic_names=names,
-                topics=[DeleteTopicState(name=name) for name in names],
+            request = CreatePartitionsRequest(
+                topics=[_grown(wanted[name]) for name in names],
                 timeout_ms=self.limit_ms(timeout),
+                validate_only=validate_only,
             )
             answer = await self.controller(request)
             for name in names:
                 self.metadata.forget(name)
             return {
-                row.name: refusal(row.error_code, f"delete topic {row.name}", row.error_message)
-                for row in answer.responses
+                row.name: refusal(row.error_code, f"create partitions of {row.name}", row.error_message)
+                for row in answer.results
             }
+
+        return await self.repeating("create partitions", wanted, ask, timeout)
+
+    async def delete_topics(
+        self, topics: Iterable[str | bytes], *, timeout: float | None = None
+    ) -> Results[str | bytes, None]:
+        """Delete topics by name, or by id (bytes; since Kafka 2.8); timeout in seconds."""
+
+        async def ask(keys: list[str | bytes]) -> dict[str | bytes, KafkaError | None]:
+            request = DeleteTopicsRequest(timeout_ms=self.limit_ms(timeout))
+            request.topics = [
+                DeleteTopicState(name=key) if isinstance(key, str) else DeleteTopicState(topic_id=key) for key in keys
+            ]
+            if all(isinstance(key, str) for key in keys):
+                request.topic_names = [key for key in keys if isinstance(key, str)]
+            answer = await self.controller(request, oldest=0 if request.topic_names else 6)
+            self.metadata.forget()
+            found: dict[str | bytes, KafkaError | None] = {}
+            for row in answer.responses:
+                key = row.topic_id if row.topic_id in keys else row.name
+                found[key] = refusal(row.error_code, f"delete topic {row.name or ''}".rstrip(), row.error_message)
+            return found
 
         return await self.repeating("delete topics", topics, ask, timeout)
 
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> Results[TopicPartition, int]:
+        """Let partitions begin at these offsets (exclusive of what is deleted), -1 for their ends. The log start offsets."""
+
+        async def ask(node: int, partitions: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
+            topics: dict[str, DeleteRecordsTopic] = {}
+            for partition in partitions:
+                topic = topics.setdefault(partition.topic, DeleteRecordsTopic(name=partition.topic))
+                topic.partitions.append(
+                    DeleteRecordsPartition(partition_index=partition.partition, offset=offsets[partition])
+                )
+            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self.limit_ms(timeout))
+            answer = await self.on_node(node, request)
+            found: dict[TopicPartition, int | KafkaError] = {}
+            for topic_answer in answer.topics:
+                for row in topic_answer.partitions:
+                    partition = TopicPartition(topic_answer.name, row.partition_index)
+                    about = f"delete records of {partition}"
+                    found[partition] = row.low_watermark if row.error_code == NONE else error_for(row.error_code, about)
+            return found
+
+        return await self.at_leaders("delete records", offsets, ask, timeout)
+
+    async def describe_topics(
+        self, topics: Iterable[str | bytes], *, partitions_per_answer: int = 2000, timeout: float | None = None
+    ) -> Results[str | bytes, TopicDescription]:
+        """Partitions, leaders, replicas, by name or by id (bytes; since Kafka 3.1).
+
+        partitions_per_answer  how many the broker tells at once (DescribeTopicPartitions, KIP-966)
+        """
+
+        async def ask(keys: list[str | bytes]) -> dict[str | bytes, TopicDescription | KafkaError]:
+            link = await self.metadata.any_link()
+            names = [key for key in keys if isinstance(key, str)]
+            found: dict[str | bytes, TopicDescription | KafkaError] = {}
+            if names and link.serves(DescribeTopicPartitionsRequest):
+                found |= await self._described_in_parts(link, names, partitions_per_answer)
+                keys = [key for key in keys if not isinstance(key, str)]
+            if keys:
+                found |= await self._described_by_metadata(link, keys)
+            return found
+
+        return await self.repeating("describe topics", topics, ask, timeout)
+
+    async def _described_in_parts(
+        self, link: Link, names: list[str], limit: int
+    ) -> dict[str | bytes, TopicDescription | KafkaError]:
+        """As many answers as it takes."""
+        found: dict[str | bytes, TopicDescription | KafkaError] = {}
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in sorted(names)], response_partition_limit=limit
+        )
+        while True:
+            version = link.version(DescribeTopicPartitionsRequest)
+            answer: DescribeTopicPartitionsResponse = await link.request(request, version)
+            for row in answer.topics:
+                if row.name is None:
+                    continue
+                error = refusal(row.error_code, f"topic {row.name}")
+                earlier = found.get(row.name)
+                before = earlier.partitions if isinstance(earlier, TopicDescription) else ()
+                found[row.name] = error or TopicDescription(
+                    row.name,
+                    row.topic_id,
+                    row.is_internal,
+                    before
+                    + tuple(
+                        PartitionDescription(
+                            part.partition_index,
+                            part.leader_id,
+                            part.leader_epoch,
+                            tuple(part.replica_nodes),
+                            tuple(part.isr_nodes),
+                            tuple(part.offline_replicas),
+                            _optional(part.eligible_leader_replicas),
+                            _optional(part.last_known_elr),
+                        )
+                        for part in row.partitions
+                    ),
+                )
+            if answer.next_cursor is None:
+                return found
+            request.cursor = answer.next_cursor
+
+    async def _described_by_metadata(
+        self, link: Link, keys: list[str | bytes]
+    ) -> dict[str | bytes, TopicDescription | KafkaError]:
+        """What every broker tells; topics by id since Kafka 3.1."""
+        by_id = any(isinstance(key, bytes) for key in keys)
+        version = link.version(MetadataRequest, oldest=12 if by_id else 0)
+        request = MetadataRequest(
+            topics=[
+                MetadataRequestTopic(name=key)
+                if isinstance(key, str)
+                else MetadataRequestTopic(name=None, topic_id=key)
+                for key in keys
+            ],
+            allow_auto_topic_creation=version < 4,
+        )
+        answer: MetadataResponse = await link.request(request, version)
+        found: dict[str | bytes, TopicDescription | KafkaError] = {}
+        for row in answer.topics:
+            key = row.topic_id if row.topic_id in keys else row.name or row.topic_id
+            found[key] = refusal(row.error_code, f"topic {row.name or ''}".rstrip()) or TopicDescription(
+                row.name or "",
+                row.topic_id,
+                row.is_internal,
+                tuple(
+                    PartitionDescription(
+                        part.partition_index,
+                        part.leader_id,
+                        part.leader_epoch,
+                        tuple(part.replica_nodes),
+                        tuple(part.isr_nodes),
+                        tuple(part.offline_replicas),
+                    )
+                    for part in sorted(row.partitions, key=lambda part: part.partition_index)
+                ),
+            )
+        return found
+
     async def list_topics(self, *, internal: bool = True, timeout: float | None = None) -> dict[str, TopicInfo]:
         """Every topic, by name; Kafka's own only with `internal`."""
-        await self.metadata.retrying("list topics", lambda: self.metadata.fetch(None), self.limit_ms(timeout))
-        return {info.name: info for info in await self.metadata.all_topics() if internal or not info.internal}
+        answer = await self.metadata.retrying("list topics", lambda: self.metadata.fetch(None), self.limit_ms(timeout))
+        found = (self.metadata.known(row.name) for row in answer.topics if row.name is not None)
+        return {info.name: info for info in sorted(filter(None, found)) if internal or not info.internal}
 
     async def list_offsets(
         self, partitions: Mapping[TopicPartition, int], *, read_committed: bool = False, timeout: float | None = None
@@ -112,6 +316,15 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         ],
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.config.items()],
     )
+
+
+def _grown(topic: NewPartitions) -> CreatePartitionsTopic:
+    assignments = [CreatePartitionsAssignment(broker_ids=list(nodes)) for nodes in topic.replica_assignment]
+    return CreatePartitionsTopic(name=topic.topic, count=topic.new_total_count, assignments=assignments or None)
+
+
+def _optional(nodes: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if nodes is None else tuple(nodes)
 
 
 def _created(row: CreatableTopicResult) -> CreatedTopic | KafkaError:

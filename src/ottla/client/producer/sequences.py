@@ -108,3 +108,14 @@ class PartitionQueue:
         ordered = list(self.waiting)
         insort(ordered, batch, key=lambda other: other.number)
         self.waiting = deque(ordered)
+
+    def restart(self) -> None:
+        """Another id or epoch: number anew what is not on its way."""
+        self._next_sequence = 0
+        for batch in self.waiting:
+            batch.sequence = -1
+
+    def forget_sequences(self) -> None:
+        """The brokers know no sequences: nothing is numbered any more."""
+        self._idempotent = False
+        self.restart()

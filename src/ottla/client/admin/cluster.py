@@ -1,0 +1,164 @@
+"""The cluster as a whole: its brokers, what they can do, its features."""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.client.admin.requests import Requests, refusal
+from ottla.client.admin.results import Results
+from ottla.client.errors import KafkaError, UnsupportedVersion, error_for
+from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+
+
+class Node(NamedTuple):
+    """A broker; `fenced` are those that registered and do not serve."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+    fenced: bool = False
+
+
+class ClusterDescription(NamedTuple):
+    """`cluster_id` is None before Kafka 0.10.1; `controller` is a node, -1 where there is none."""
+
+    cluster_id: str | None
+    controller: int
+    nodes: tuple[Node, ...]
+
+
+class FeatureRange(NamedTuple):
+    """Levels of a feature, both ends inclusive."""
+
+    min_version: int
+    max_version: int
+
+
+class Features(NamedTuple):
+    """finalized        what the cluster has agreed on, by feature
+    finalized_epoch  counts its changes, None where the broker does not say
+    supported        what the broker that answered can do
+    """
+
+    finalized: dict[str, FeatureRange]
+    finalized_epoch: int | None
+    supported: dict[str, FeatureRange]
+
+
+class UpgradeType(IntEnum):
+    """Which way a feature may go; an UNSAFE_DOWNGRADE may lose metadata."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """The level that a feature is to have; 0 turns it off."""
+
+    max_version_level: int
+    upgrade_type: UpgradeType = UpgradeType.UPGRADE
+
+
+class Cluster(Requests):
+    """Requests about the cluster."""
+
+    async def describe_cluster(
+        self, *, include_fenced_brokers: bool = False, timeout: float | None = None
+    ) -> ClusterDescription:
+        """Brokers and controller; fenced brokers since Kafka 4.0."""
+
+        async def attempt() -> ClusterDescription:
+            link = await self.metadata.any_link()
+            if not link.serves(DescribeClusterRequest) and not include_fenced_brokers:
+                answer = await self.metadata.fetch([])
+                nodes = [Node(row.node_id, row.host, row.port, row.rack) for row in answer.brokers]
+                return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(nodes)))
+            version = link.version(DescribeClusterRequest, oldest=2 if include_fenced_brokers else 0)
+            request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
+            said = await link.request(request, version)
+            if said.error_code != NONE:
+                raise error_for(said.error_code, "describe the cluster", said.error_message)
+            nodes = [Node(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in said.brokers]
+            return ClusterDescription(said.cluster_id, said.controller_id, tuple(sorted(nodes)))
+
+        return await self.metadata.retrying("describe the cluster", attempt, self.limit_ms(timeout))
+
+    async def api_versions(
+        self, nodes: Iterable[int] | None = None, *, timeout: float | None = None
+    ) -> Results[int, dict[int, tuple[int, int]]]:
+        """What each broker serves: API key -> (oldest, newest); of all brokers unless some are named."""
+        limit = self.limit_ms(timeout)
+
+        async def one(node: int) -> dict[int, tuple[int, int]]:
+            link = await self.metadata.retrying(f"connect to {node}", lambda: self.node_link(node), limit)
+            return dict(link.versions)
+
+        known = await self.metadata.retrying("list brokers", self.nodes, limit)
+        return await self.each(known if nodes is None else nodes, one)
+
+    async def describe_features(self, node: int | None = None, *, timeout: float | None = None) -> Features:
+        """The cluster's features, as this broker (or any) says (KIP-584; since Kafka 2.7)."""
+
+        async def attempt() -> Features:
+            link = await (self.metadata.any_link() if node is None else self.node_link(node))
+            version = link.version(ApiVersionsRequest, ApiVersionsRequest.VERSIONS.last - 1)
+            request = ApiVersionsRequest(client_software_name="ottla", client_software_version="admin")
+            answer = await link.request(request, version)
+            if answer.error_code != NONE:
+                raise error_for(answer.error_code, "describe features")
+            return Features(
+                {
+                    row.name: FeatureRange(row.min_version_level, row.max_version_level)
+                    for row in answer.finalized_features
+                },
+                answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else None,
+                {row.name: FeatureRange(row.min_version, row.max_version) for row in answer.supported_features},
+            )
+
+        return await self.metadata.retrying("describe features", attempt, self.limit_ms(timeout))
+
+    async def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Give features other levels: all of them or, since Kafka 4.0, none."""
+
+        async def ask(names: list[str]) -> dict[str, KafkaError | None]:
+            request = UpdateFeaturesRequest(timeout_ms=self.limit_ms(timeout))
+            link = await self.metadata.any_link()
+            version = link.version(UpdateFeaturesRequest, oldest=1 if validate_only else 0)
+            for name in names:
+                update = updates[name]
+                key = FeatureUpdateKey(feature=name, max_version_level=update.max_version_level)
+                if version == 0:
+                    if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
+                        raise UnsupportedVersion(f"{link} knows no unsafe downgrade", UNSUPPORTED_VERSION)
+                    key.allow_downgrade = update.upgrade_type == UpgradeType.SAFE_DOWNGRADE
+                else:
+                    key.upgrade_type = update.upgrade_type
+                request.feature_updates.append(key)
+            request.validate_only = validate_only
+            answer = await link.request(request, version)
+            of_all = refusal(answer.error_code, "update features", answer.error_message)
+            found: dict[str, KafkaError | None] = dict.fromkeys(names, of_all)
+            if of_all is None:
+                for row in answer.results:
+                    found[row.feature] = refusal(row.error_code, f"update {row.feature}", row.error_message)
+            return found
+
+        return await self.repeating("update features", updates, ask, timeout)
+
+    async def unregister_broker(self, node: int, *, timeout: float | None = None) -> None:
+        """Forget a broker that will not come back (KRaft; since Kafka 2.8)."""
+        from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+
+        async def attempt() -> None:
+            answer = await self.metadata.ask(-1, UnregisterBrokerRequest(broker_id=node))
+            if answer.error_code != NONE:
+                raise error_for(answer.error_code, f"unregister broker {node}", answer.error_message)
+
+        await self.metadata.retrying(f"unregister broker {node}", attempt, self.limit_ms(timeout))

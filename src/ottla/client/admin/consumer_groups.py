@@ -1,0 +1,400 @@
+"""Consumer groups of both protocols: described, their offsets listed, moved and deleted, their members removed."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.client.admin.requests import Requests, by_topic, refusal
+from ottla.client.admin.results import Results
+from ottla.client.errors import KafkaError, UnsupportedVersion, error_for
+from ottla.client.network import Link
+from ottla.client.topics import TopicPartition
+from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, UNSUPPORTED_VERSION
+from ottla.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ottla.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from ottla.protocol.wire import PeerError
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+_BY_NAME = 9
+"""The last version of OffsetFetch and OffsetCommit that names topics; later ones want their ids (KIP-848)."""
+
+
+class GroupMember(NamedTuple):
+    """A member of a consumer group; `host` is where it connects from.
+
+    member_epoch       None for a member of a classic group
+    target_assignment  what the group wants it to have, None for a member of a classic group
+    upgraded           whether a member of a KIP-848 group speaks its protocol, None where the broker does not say
+    subscription       topics by name, and `subscription_regex` for those it names by a pattern
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    member_epoch: int | None = None
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    upgraded: bool | None = None
+    rack_id: str | None = None
+    subscription: frozenset[str] = frozenset()
+    subscription_regex: str | None = None
+
+
+class ConsumerGroupDescription(NamedTuple):
+    """A group of consumers; `coordinator` is (node, host, port).
+
+    type             "classic" or "consumer" (KIP-848)
+    protocol_type    "consumer", "" for a group that only keeps offsets, other words for groups of other programs
+    assignor         the strategy that the members agreed on, "" while there are none
+    group_epoch      None for a classic group, likewise `assignment_epoch`
+    """
+
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+    coordinator: tuple[int, str, int]
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+
+
+class CommittedOffset(NamedTuple):
+    """offset is the next one to be read; leader_epoch of the record before it, None where it is not known."""
+
+    offset: int
+    leader_epoch: int | None = None
+    metadata: str = ""
+
+
+class ConsumerGroups(Requests):
+    """Requests about consumer groups."""
+
+    async def describe_consumer_groups(
+        self, groups: Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, ConsumerGroupDescription]:
+        """State and members of groups of both protocols. A classic group that does not exist is Dead on brokers before
+        Kafka 4.0, GROUP_ID_NOT_FOUND since."""
+
+        async def one(group_id: str) -> ConsumerGroupDescription:
+            try:
+                return await self._consumer_group(group_id, timeout)
+            except KafkaError as error:
+                if error.code not in (GROUP_ID_NOT_FOUND, UNSUPPORTED_VERSION):
+                    raise
+            return await self._classic_group(group_id, timeout)
+
+        return await self.each(groups, one)
+
+    async def describe_classic_groups(
+        self, groups: Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, ConsumerGroupDescription]:
+        """As `describe_consumer_groups`, of classic groups alone: those of Kafka Connect too."""
+        return await self.each(groups, lambda group_id: self._classic_group(group_id, timeout))
+
+    async def _consumer_group(self, group_id: str, timeout: float | None) -> ConsumerGroupDescription:
+        def code_of(answer: ConsumerGroupDescribeResponse) -> tuple[int, str | None]:
+            return answer.groups[0].error_code, answer.groups[0].error_message
+
+        request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+        answer: ConsumerGroupDescribeResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        return _described(answer.groups[0], await self._coordinator(group_id))
+
+    async def _classic_group(self, group_id: str, timeout: float | None) -> ConsumerGroupDescription:
+        def code_of(answer: DescribeGroupsResponse) -> tuple[int, str | None]:
+            return answer.groups[0].error_code, answer.groups[0].error_message
+
+        request = DescribeGroupsRequest(groups=[group_id])
+        answer: DescribeGroupsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        return _described_classic(answer.groups[0], await self._coordinator(group_id))
+
+    async def _coordinator(self, group_id: str) -> tuple[int, str, int]:
+        node = await self.metadata.coordinator(0, group_id)
+        return node, *self.metadata.network.brokers[node]
+
+    async def list_consumer_group_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> Results[str, dict[TopicPartition, CommittedOffset]]:
+        """What each group has committed, of the partitions given or (None; since Kafka 0.10.2) of all.
+
+        require_stable  wait for transactions that commit offsets (KIP-447; since Kafka 2.5)
+        """
+        wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
+
+        async def one(group_id: str) -> dict[TopicPartition, CommittedOffset]:
+            asked = wanted[group_id]
+            partitions = None if asked is None else by_topic(asked)
+
+            def request(link: Link) -> OffsetFetchRequest:
+                oldest = max(2 if partitions is None else 1, 7 if require_stable else 0)
+                version = link.version(OffsetFetchRequest, _BY_NAME, oldest=oldest)
+                return _offset_fetch(group_id, partitions, version, require_stable=require_stable)
+
+            answer: OffsetFetchResponse = await self.at_coordinator(
+                group_id, request, timeout, _offset_fetch_error, newest=_BY_NAME
+            )
+            return _committed(answer)
+
+        return await self.each(wanted, one)
+
+    async def alter_consumer_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        *,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Let a group without members go on at these offsets. A group with members answers UNKNOWN_MEMBER_ID."""
+
+        async def ask(partitions: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
+            topics: dict[str, OffsetCommitRequestTopic] = {}
+            for partition in partitions:
+                given = offsets[partition]
+                committed = given if isinstance(given, CommittedOffset) else CommittedOffset(given)
+                topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic)).partitions.append(
+                    OffsetCommitRequestPartition(
+                        partition_index=partition.partition,
+                        committed_offset=committed.offset,
+                        committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
+                        committed_metadata=committed.metadata,
+                    )
+                )
+            request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
+            answer: OffsetCommitResponse = await self.metadata.ask_coordinator(0, group_id, request, newest=_BY_NAME)
+            found: dict[TopicPartition, KafkaError | None] = {}
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    partition = TopicPartition(topic.name, row.partition_index)
+                    self.metadata.elsewhere(0, group_id, row.error_code)
+                    found[partition] = refusal(row.error_code, f"move group {group_id} on {partition}")
+            return found
+
+        return await self.repeating(f"move group {group_id}", offsets, ask, timeout)
+
+    async def delete_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Results[TopicPartition, None]:
+        """Forget what a group has committed of partitions that no member reads (since Kafka 2.4).
+
+        Raises what concerns the group.
+        """
+
+        def code_of(answer: OffsetDeleteResponse) -> tuple[int, str | None]:
+            return answer.error_code, None
+
+        request = OffsetDeleteRequest(
+            group_id=group_id,
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+                )
+                for name, indexes in by_topic(partitions).items()
+            ],
+        )
+        answer: OffsetDeleteResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        results = Results[TopicPartition, None]()
+        for topic in answer.topics:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.name, row.partition_index)
+                about = f"delete the offset of group {group_id} in {partition}"
+                results.put(partition, None, refusal(row.error_code, about))
+        return results
+
+    async def remove_members_from_consumer_group(
+        self,
+        group_id: str,
+        instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Remove static members by instance id or (None) all members, as if they had left (KIP-345; since Kafka 2.4).
+
+        By instance id, by member id for those that have none. Raises what concerns the group.
+        """
+        if instance_ids is None:
+            described = (await self.describe_consumer_groups([group_id], timeout=timeout))[group_id]
+            identities = [(member.member_id, member.group_instance_id) for member in described.members]
+        else:
+            identities = [("", each) for each in instance_ids]
+        results = Results[str, None]()
+        if not identities:
+            return results
+
+        def code_of(answer: LeaveGroupResponse) -> tuple[int, str | None]:
+            return answer.error_code, None
+
+        def request(link: Link) -> LeaveGroupRequest:
+            link.version(LeaveGroupRequest, oldest=3)
+            return LeaveGroupRequest(
+                group_id=group_id,
+                members=[
+                    MemberIdentity(
+                        member_id="" if instance is not None else member_id,
+                        group_instance_id=instance,
+                        reason=reason or "member was removed by an admin",
+                    )
+                    for member_id, instance in identities
+                ],
+            )
+
+        answer: LeaveGroupResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        for row in answer.members:
+            name = row.group_instance_id or row.member_id
+            results.put(name, None, refusal(row.error_code, f"remove member {name} of group {group_id}"))
+        return results
+
+
+def _offset_fetch(
+    group_id: str, partitions: Mapping[str, list[int]] | None, version: int, *, require_stable: bool
+) -> OffsetFetchRequest:
+    request = OffsetFetchRequest(require_stable=require_stable)
+    if version >= 8:
+        topics = None
+        if partitions is not None:
+            topics = [
+                OffsetFetchRequestTopics(name=name, partition_indexes=its) for name, its in partitions.items()
+            ]
+        request.groups = [OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
+        return request
+    request.group_id = group_id
+    request.topics = None
+    if partitions is not None:
+        request.topics = [
+            OffsetFetchRequestTopic(name=name, partition_indexes=its) for name, its in partitions.items()
+        ]
+    return request
+
+
+def _offset_fetch_error(answer: OffsetFetchResponse) -> tuple[int, str | None]:
+    """Of the group, or the first one of a partition: version 1 knows no other."""
+    if answer.groups:
+        group = answer.groups[0]
+        rows = [row.error_code for topic in group.topics for row in topic.partitions]
+        return group.error_code or next(filter(None, rows), NONE), None
+    rows = [row.error_code for topic in answer.topics for row in topic.partitions]
+    return answer.error_code or next(filter(None, rows), NONE), None
+
+
+def _committed(answer: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset]:
+    topics = answer.groups[0].topics if answer.groups else answer.topics
+    return {
+        TopicPartition(topic.name, row.partition_index): CommittedOffset(
+            row.committed_offset,
+            row.committed_leader_epoch if row.committed_leader_epoch >= 0 else None,
+            row.metadata or "",
+        )
+        for topic in topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+
+
+def _described(group: DescribedConsumerGroup, coordinator: tuple[int, str, int]) -> ConsumerGroupDescription:
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            _assigned(member.assignment),
+            member.member_epoch,
+            _assigned(member.target_assignment),
+            None if member.member_type < 0 else member.member_type == 1,
+            member.rack_id,
+            frozenset(member.subscribed_topic_names),
+            member.subscribed_topic_regex or None,
+        )
+        for member in group.members
+    )
+    return ConsumerGroupDescription(
+        group.group_id,
+        CONSUMER,
+        group.group_state,
+        "consumer",
+        group.assignor_name,
+        members,
+        coordinator,
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _assigned(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions
+    )
+
+
+def _described_classic(group: DescribedGroup, coordinator: tuple[int, str, int]) -> ConsumerGroupDescription:
+    return ConsumerGroupDescription(
+        group.group_id,
+        CLASSIC,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        tuple(_classic_member(member, group.protocol_type) for member in group.members),
+        coordinator,
+    )
+
+
+def _classic_member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
+    """What members of other programs write into their assignments is their own business."""
+    assignment: tuple[TopicPartition, ...] = ()
+    subscription: frozenset[str] = frozenset()
+    if protocol_type == "consumer":
+        assigned = _told(ConsumerProtocolAssignment, member.member_assignment)
+        if assigned is not None:
+            assignment = tuple(
+                TopicPartition(topic.topic, index)
+                for topic in assigned.assigned_partitions
+                for index in topic.partitions
+            )
+        subscribed = _told(ConsumerProtocolSubscription, member.member_metadata)
+        if subscribed is not None:
+            subscription = frozenset(subscribed.topics)
+    return GroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        assignment,
+        subscription=subscription,
+    )

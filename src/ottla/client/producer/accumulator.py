@@ -1,0 +1,238 @@
+"""Records on their way into batches: the part of a producer that every record passes.
+
+Strategy. A record is written once, straight into the bytes of its partition's open batch, in the form in which it will travel
+(records/batch.py draws it); no object is kept for it. A batch is closed when the next record would make it larger than
+batch.size, when linger.ms is over, or by a flush; only then does it get a header. Whoever produces and whoever sends are
+different threads as a rule: what both touch is guarded by one lock, held for a few hundred nanoseconds a record.
+
+    append(record) --> open batch of the partition --full, late or flushed--> closed, for the sender to take
+                         |
+                         +--> memory: `buffered` counts what is open, closed or on its way (buffer.memory)
+
+Compiled with mypyc where there is a compiler.
+"""
+
+from typing import Any, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ottla.records.batch import wrapped
+from ottla.records.record import Header
+from ottla.records.varints import varint_size, write_varint
+
+APPENDED: Final = 0
+WAKE: Final = 1
+"""Appended, and the sender should look: a batch is full, or the first record of one began to wait."""
+NO_ROOM: Final = -1
+
+_OVERHEAD: Final = 61
+"""Bytes of a batch's header."""
+
+
+@final
+class OpenBatch:
+    """A batch that takes records.
+
+    opened_ms  when its first record came, of the clock that never goes back
+    listeners  (index of the record, its timestamp, who wants to hear of it)
+    """
+
+    def __init__(self, partition: i64, opened_ms: i64, base_timestamp: i64) -> None:
+        self.partition: i64 = partition
+        self.opened_ms: i64 = opened_ms
+        self.base_timestamp: i64 = base_timestamp
+        self.max_timestamp: i64 = base_timestamp
+        self.count: i64 = 0
+        self.size: i64 = _OVERHEAD
+        self.listeners: list[tuple[int, int, Any]] | None = None
+        self.out = BytesWriter()
+
+    def payload(self) -> bytes:
+        """The records, as they travel."""
+        return self.out.getvalue()
+
+
+@final
+class TopicBuffers:
+    """The open batches of one topic.
+
+    partitions  how many the topic has
+    sticky      where records without key and partition go for now, and how many bytes have gone there (KIP-794)
+    """
+
+    def __init__(self, name: str, partitions: i64) -> None:
+        self.name = name
+        self.partitions: i64 = partitions
+        self.open: list[OpenBatch | None] = [None] * partitions
+        self.sticky: i64 = -1
+        self.sticky_bytes: i64 = 0
+
+    def grow(self, partitions: i64) -> None:
+        """The topic has more partitions now."""
+        while self.partitions < partitions:
+            self.open.append(None)
+            self.partitions += 1
+
+
+@final
+class Accumulator:
+    """The open and closed batches of a producer.
+
+    closed    (topic, batch) in the order of closing, for the sender to take
+    buffered  bytes of memory in use
+    records   that are not acknowledged
+    """
+
+    def __init__(self, batch_size: i64, buffer_memory: i64, lingers: bool, lock: Any) -> None:
+        self.closed: list[tuple[str, OpenBatch]] = []
+        self.buffered: i64 = 0
+        self.records: i64 = 0
+        self._batch_size: i64 = batch_size
+        self._buffer_memory: i64 = buffer_memory
+        self._lingers: bool = lingers
+        self._lock = lock
+
+    def append(
+        self,
+        topic: TopicBuffers,
+        partition: i64,
+        timestamp: i64,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        listener: Any,
+        now_ms: i64,
+    ) -> int:
+        """Write a record into its partition's batch: APPENDED, WAKE or NO_ROOM."""
+        with self._lock:
+            return self._append(topic, partition, timestamp, key, value, headers, listener, now_ms)
+
+    def _append(
+        self,
+        topic: TopicBuffers,
+        partition: i64,
+        timestamp: i64,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        listener: Any,
+        now_ms: i64,
+    ) -> int:
+        batch = topic.open[partition]
+        wake = False
+        base: i64 = timestamp if batch is None else batch.base_timestamp
+        index: i64 = 0 if batch is None else batch.count
+        delta: i64 = wrapped(timestamp, -base)
+        body: i64 = 1 + varint_size(delta) + varint_size(index)
+        key_size: i64 = -1 if key is None else len(key)
+        value_size: i64 = -1 if value is None else len(value)
+        body += varint_size(key_size) + varint_size(value_size)
+        if key_size > 0:
+            body += key_size
+        if value_size > 0:
+            body += value_size
+        names: list[bytes] | None = None
+        if headers:
+            names = [name.encode() for name, _ in headers]
+            body += varint_size(len(headers))
+            for position, (_, content) in enumerate(headers):
+                size: i64 = len(names[position])
+                body += varint_size(size) + size
+                size = -1 if content is None else len(content)
+                body += varint_size(size)
+                if size > 0:
+                    body += size
+        else:
+            body += 1
+        total: i64 = body + varint_size(body)
+        if self.buffered + total > self._buffer_memory and self.buffered > 0:
+            return NO_ROOM
+        if batch is not None and batch.size + total > self._batch_size:
+            self.closed.append((topic.name, batch))
+            topic.open[partition] = None
+            batch = None
+            wake = True
+            body += varint_size(0) - varint_size(delta) + varint_size(0) - varint_size(index)
+            total = body + varint_size(body)
+            index = 0
+            delta = 0
+        if batch is None:
+            batch = OpenBatch(partition, now_ms, timestamp)
+            topic.open[partition] = batch
+            self.buffered += _OVERHEAD
+            wake = True
+        out = batch.out
+        write_varint(out, body)
+        out.append(0)
+        write_varint(out, delta)
+        write_varint(out, index)
+        write_varint(out, key_size)
+        if key is not None:
+            out.write(key)
+        write_varint(out, value_size)
+        if value is not None:
+            out.write(value)
+        if headers and names is not None:
+            write_varint(out, len(headers))
+            for position, (_, content) in enumerate(headers):
+                write_varint(out, len(names[position]))
+                out.write(names[position])
+                if content is None:
+                    write_varint(out, -1)
+                else:
+                    write_varint(out, len(content))
+                    out.write(content)
+        else:
+            out.append(0)
+        if listener is not None:
+            if batch.listeners is None:
+                batch.listeners = []
+            batch.listeners.append((index, timestamp, listener))
+        batch.count = index + 1
+        batch.size += total
+        if timestamp > batch.max_timestamp:
+            batch.max_timestamp = timestamp
+        self.buffered += total
+        self.records += 1
+        if topic.sticky == partition:
+            topic.sticky_bytes += total
+        if batch.size >= self._batch_size or not self._lingers:
+            self.closed.append((topic.name, batch))
+            topic.open[partition] = None
+            wake = True
+        return WAKE if wake else APPENDED
+
+    def close_late(self, topics: list[TopicBuffers], opened_before_ms: i64) -> int:
+        """Close the batches that were opened before a moment; the moment at which the oldest that is left was opened, -1
+        when none is."""
+        oldest: i64 = -1
+        with self._lock:
+            for topic in topics:
+                for partition, batch in enumerate(topic.open):
+                    if batch is None:
+                        continue
+                    if batch.opened_ms < opened_before_ms:
+                        self.closed.append((topic.name, batch))
+                        topic.open[partition] = None
+                    elif oldest < 0 or batch.opened_ms < oldest:
+                        oldest = batch.opened_ms
+        return oldest
+
+    def take_closed(self) -> list[tuple[str, OpenBatch]]:
+        """What was closed, which is the caller's from now on."""
+        with self._lock:
+            taken = self.closed
+            self.closed = []
+            return taken
+
+    def release(self, size: i64, records: i64) -> None:
+        """A batch is done with."""
+        with self._lock:
+            self.buffered -= size
+            self.records -= records
+
+    def grow(self, topic: TopicBuffers, partitions: i64) -> None:
+        """A topic has more partitions now."""
+        with self._lock:
+            topic.grow(partitions)

@@ -1,0 +1,80 @@
+"""A closed batch on its way: its records as they will travel, and who wants to hear what becomes of them."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ottla.client.errors import KafkaError
+from ottla.client.producer.accumulator import OpenBatch
+from ottla.client.producer.sequences import Batch
+from ottla.client.topics import TopicPartition
+from ottla.records.batch import TRANSACTIONAL, BatchHeader, seal
+from ottla.records.compression import compress
+from ottla.records.legacy import for_old_client
+
+_OLD_LIMIT: Final = 2**31 - 1
+
+
+class Delivered(NamedTuple):
+    """Where a record was appended; offset -1 with acks=0, timestamp in ms (the broker's with LogAppendTime)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+Listener = Callable[[KafkaError | None, Delivered | None], None]
+"""Called with why it failed, or with where it is."""
+
+
+class Packing(NamedTuple):
+    """How batches are packed; level None is Kafka's default."""
+
+    codec: int
+    level: int | None
+
+
+class ClosedBatch(Batch):
+    """One batch of a producer that takes single records.
+
+    size  what it holds of buffer.memory
+    """
+
+    __slots__ = ("header", "listeners", "payload", "size", "transactional")
+
+    def __init__(
+        self, partition: TopicPartition, batch: OpenBatch, packing: Packing, deadline: int, *, transactional: bool
+    ) -> None:
+        super().__init__(partition, b"", batch.count, deadline)
+        self.size = batch.size
+        self.listeners = batch.listeners
+        self.transactional = transactional
+        payload = batch.payload()
+        self.payload = compress(packing.codec, payload, packing.level) if packing.codec else payload
+        header = self.header = BatchHeader()
+        header.attributes = packing.codec | (TRANSACTIONAL if transactional else 0)
+        header.last_offset_delta = batch.count - 1
+        header.base_timestamp = batch.base_timestamp
+        header.max_timestamp = batch.max_timestamp
+        header.count = batch.count
+
+    def sealed(self, producer_id: int, epoch: int, version: int) -> bytes:
+        """The bytes for a Produce of this version, in the producer's name (-1: nobody's)."""
+        header = self.header
+        header.producer_id = producer_id
+        header.producer_epoch = epoch if producer_id >= 0 else -1
+        header.base_sequence = self.sequence if producer_id >= 0 else -1
+        data = seal(header, self.payload)
+        if version >= 3:
+            return data
+        return for_old_client(data, 1 if version == 2 else 0, 0, _OLD_LIMIT)
+
+    def tell(self, error: KafkaError | None, base_offset: int = -1, append_time: int = -1) -> None:
+        """Say what became of the records to whoever wants to know."""
+        topic, partition = self.partition
+        for index, timestamp, listener in self.listeners or ():
+            if error is not None:
+                listener(error, None)
+                continue
+            offset = base_offset + index if base_offset >= 0 else -1
+            listener(None, Delivered(topic, partition, offset, append_time if append_time >= 0 else timestamp))

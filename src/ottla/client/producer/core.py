@@ -1,0 +1,174 @@
+"""A producer of single records: what `ottla.Producer` and `ottla.aio.Producer` show.
+
+`append` may be called from any thread and takes a record at once, when its topic is known and there is memory. When not,
+`append_later` waits, on the core's thread. All else happens there too.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla.client.core import Core
+from ottla.client.errors import BufferExhausted, IllegalState, RecordTooLarge, UnknownTopic
+from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.producer.accumulator import NO_ROOM, WAKE, Accumulator, TopicBuffers
+from ottla.client.producer.closed import Listener
+from ottla.client.producer.partitioners import Partitioner, partitioner
+from ottla.client.producer.sender import Sender
+from ottla.client.producer.transactions import Transactions
+from ottla.client.topics import TopicPartition
+from ottla.records.record import Header
+
+ANY: Final = -1
+_RECORD_OVERHEAD: Final = 100
+"""More than what a record's lengths and a batch's header take."""
+
+
+class ProducerCore:
+    """One producer.
+
+    wake    called when the sender should look, from whatever thread appends
+    choose  where records without a partition go
+    """
+
+    def __init__(self, core: Core, lock: Any, wake: Callable[[], None], choose: Partitioner | None = None) -> None:
+        config = core.config
+        self.core = core
+        self.topics: dict[str, TopicBuffers] = {}
+        self.choose = choose or partitioner(
+            config["partitioner"], core.random, config["batch.size"], ignore_keys=config["partitioner.ignore.keys"]
+        )
+        self.accumulator = Accumulator(config["batch.size"], config["buffer.memory"], config["linger.ms"] > 0, lock)
+        self.sender = Sender(core, self.accumulator, self.topics)
+        self.transactions: Transactions | None = None
+        if config["transactional.id"] is not None:
+            self.transactions = Transactions(core, self.sender, config["transactional.id"])
+        self._wake = wake
+        self._largest: int = config["max.request.size"]
+        self._clock = core.clock
+        self._closed = False
+
+    # -- records --
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        listener: Listener | None,
+    ) -> bool:
+        """Take a record; False when its topic is not known yet or memory is short. Any thread.
+
+        Raises RecordTooLarge, UnknownTopic for a partition that there is not, IllegalState.
+        """
+        buffers = self.topics.get(topic)
+        if buffers is None:
+            return False
+        size = (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
+        if size > self._largest - _RECORD_OVERHEAD:
+            raise RecordTooLarge(f"a record of {size} bytes is above max.request.size ({self._largest})")
+        if self.transactions is not None:
+            self.transactions.check_open()
+        if partition < 0:
+            partition = self.choose(buffers, key)
+        if partition >= buffers.partitions:
+            raise UnknownTopic(f"topic {topic} has no partition {partition}")
+        if self._closed:
+            raise IllegalState("the producer is closed")
+        taken = self.accumulator.append(
+            buffers, partition, timestamp, key, value, headers, listener, self._clock.now_ms()
+        )
+        if taken == WAKE:
+            self._wake()
+        return taken != NO_ROOM
+
+    async def append_later(
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        listener: Listener | None,
+    ) -> None:
+        """Take a record as soon as its topic is known and there is memory.
+
+        Raises UnknownTopic, BufferExhausted after max.block.ms, what `append` raises.
+        """
+        limit: int = self.core.config["max.block.ms"]
+        deadline = self._clock.now_ms() + limit
+        if topic not in self.topics:
+            info = await self.core.metadata.topic(topic, create=True, timeout_ms=limit)
+            self.topics.setdefault(topic, TopicBuffers(topic, len(info.leaders)))
+        while not self.append(topic, partition, timestamp, key, value, headers, listener):
+            self.sender.close_all()
+            left = deadline - self._clock.now_ms()
+            if left <= 0:
+                raise BufferExhausted(
+                    f"buffer.memory ({self.core.config['buffer.memory']} bytes) was full for {limit} ms (max.block.ms)"
+                )
+            await self.core.scheduler.within(self.sender.room.wait(), left)
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of a topic."""
+        info = await self.core.metadata.topic(topic, create=True)
+        return sorted(info.leaders)
+
+    # -- ends --
+
+    async def flush(self, timeout_ms: int) -> int:
+        """Send everything and wait until it is acknowledged or has failed; how many records are left after `timeout_ms`."""
+        deadline = self._clock.now_ms() + timeout_ms
+        self.sender.close_all()
+        while not self.sender.empty:
+            left = deadline - self._clock.now_ms()
+            if left <= 0:
+                break
+            await self.core.scheduler.within(self.sender.drained.wait(), left)
+        return self.accumulator.records
+
+    async def close(self, timeout_ms: int) -> None:
+        """Flush for so long, give up the rest."""
+        if self._closed:
+            return
+        try:
+            if self.transactions is None:
+                await self.flush(timeout_ms)
+        finally:
+            self._closed = True
+            self.sender.close_all()
+            self.sender.fail_waiting(IllegalState("the producer was closed before this was sent"))
+            self.sender.close()
+            self.core.close()
+
+    # -- transactions --
+
+    def transactional(self) -> Transactions:
+        """Raises IllegalState without transactional.id."""
+        if self.transactions is None:
+            raise IllegalState("transactions need the config transactional.id")
+        return self.transactions
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata, timeout_ms: int | None
+    ) -> None:
+        """Commit a group's offsets with the transaction."""
+        whole = {
+            TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
+        }
+        await self.transactional().send_offsets(whole, group, timeout_ms)
+
+    def metrics(self) -> dict[str, float]:
+        """What has been sent so far."""
+        sender = self.sender
+        return {
+            "record-send-total": sender.records,
+            "byte-total": sender.bytes,
+            "request-total": sender.requests,
+            "buffer-used-bytes": int(self.accumulator.buffered),
+            "connection-creation-total": self.core.network.opened_total,
+        }

@@ -1,0 +1,106 @@
+"""Where a record goes that names no partition.
+
+Kafka's own way: a key decides by murmur2; records without one stick to a partition until batch.size bytes have gone there
+(KIP-480, KIP-794), so that batches are full. Besides it round robin, chance, and what librdkafka calls consistent (CRC-32),
+murmur2 and fnv1a, each with keyless records to one partition or (`_random`) anywhere.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from ottla.client.producer.accumulator import TopicBuffers
+from ottla.environment import Random
+from ottla.records.partitioner import partition_of
+
+Partitioner = Callable[[TopicBuffers, bytes | None], int]
+"""(topic, key) -> partition"""
+
+
+def partitioner(name: str, random: Random, batch_size: int, *, ignore_keys: bool = False) -> Partitioner:
+    """By the name in `partitioner`; see config.PARTITIONERS."""
+    if name == "round_robin":
+        return _RoundRobin()
+    if name == "random":
+        return lambda topic, key: random.below(topic.partitions)  # noqa: ARG005
+    hashing = _HASHES[name.partition("_")[0]]
+    keyless: Partitioner
+    if name == "murmur2_sticky":
+        keyless = _Sticky(random, batch_size)
+        if ignore_keys:
+            return keyless
+    elif name.endswith("_random"):
+
+        def anywhere(topic: TopicBuffers, key: bytes | None) -> int:
+            del key
+            return random.below(topic.partitions)
+
+        keyless = anywhere
+    else:
+
+        def empty_key(topic: TopicBuffers, key: bytes | None) -> int:
+            return hashing(key or b"", topic.partitions)
+
+        keyless = empty_key
+    # librdkafka's consistent_random takes an empty key for none.
+    needs_key = name == "consistent_random"
+
+    def choose(topic: TopicBuffers, key: bytes | None) -> int:
+        if key is None or (needs_key and not key):
+            return keyless(topic, key)
+        return hashing(key, topic.partitions)
+
+    return choose
+
+
+def _crc32(key: bytes, partitions: int) -> int:
+    return zlib.crc32(key) % partitions
+
+
+def _fnv1a(key: bytes, partitions: int) -> int:
+    """32-bit FNV-1a as Sarama and librdkafka take it: the absolute value of the signed hash."""
+    value = 0x811C9DC5
+    for byte in key:
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    signed = value - 0x100000000 if value & 0x80000000 else value
+    # The remainder of C, whose sign is the dividend's.
+    return abs(signed) % partitions
+
+
+_HASHES: Final[dict[str, Callable[[bytes, int], int]]] = {
+    "murmur2": partition_of,
+    "consistent": _crc32,
+    "fnv1a": _fnv1a,
+}
+
+
+class _Sticky:
+    """Stay with a partition until a batch's worth has gone there."""
+
+    def __init__(self, random: Random, batch_size: int) -> None:
+        self._random = random
+        self._batch_size = max(batch_size, 1)
+
+    def __call__(self, topic: TopicBuffers, key: bytes | None) -> int:
+        del key
+        if topic.sticky < 0 or topic.sticky_bytes >= self._batch_size:
+            last, count = topic.sticky, topic.partitions
+            chosen = self._random.below(count)
+            if chosen == last and count > 1:
+                chosen = (chosen + 1) % count
+            topic.sticky = chosen
+            topic.sticky_bytes = 0
+        return topic.sticky
+
+
+class _RoundRobin:
+    """One after another, each topic for itself."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def __call__(self, topic: TopicBuffers, key: bytes | None) -> int:
+        del key
+        chosen = self._next.get(topic.name, 0) % topic.partitions
+        self._next[topic.name] = chosen + 1
+        return chosen

@@ -1,0 +1,505 @@
+"""From closed batches to acknowledgements: which batch goes to which broker when, and what the answer means.
+
+Strategy. Nothing here waits. Whatever may change the picture (a batch was closed, an answer came, a link is ready, a back-off
+is over) calls `pump`, which sends all that can be sent now: one batch of each partition in a request, as many requests to a
+node as max.in.flight.requests.per.connection allows. `sequences.py` decides for each partition which batch may go next and
+what an error code means, so that order and exactness hold over retries (KIP-98).
+
+A batch that fails for good leaves a hole in its partition's sequences. An idempotent producer then waits until nothing is on
+its way, raises its epoch, and numbers anew (KIP-360); the batches behind the hole go out under the new epoch. In a
+transaction the hole makes the transaction one that can only be aborted.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from ottla.client.core import Core, logger
+from ottla.client.errors import (
+    ConnectionLost,
+    KafkaError,
+    RecordTooLarge,
+    RequestTimedOut,
+    UnknownTopic,
+    UnsupportedVersion,
+    error_for,
+)
+from ottla.client.network import Link
+from ottla.client.producer.accumulator import Accumulator, TopicBuffers
+from ottla.client.producer.closed import ClosedBatch, Packing
+from ottla.client.producer.sequences import PartitionQueue, Verdict
+from ottla.client.scheduler import Promise, Signal
+from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.environment import Cancellable
+from ottla.protocol import errors as table
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.protocol.schema import ZERO_UUID
+from ottla.records.compression import CODEC_NAMES
+
+_PURPOSE: Final = "produce"
+_NEWEST_WITHOUT_IDS: Final = 12
+_NEWEST_WITHOUT_IMPLICIT_PARTITIONS: Final = 11
+"""Produce 12 adds its partitions to the transaction by itself, which a transaction of version 1 must not ask for (KIP-890)."""
+_MOST_IN_FLIGHT: Final = 5
+_LAST_EPOCH: Final = 32766
+
+
+class Sender:
+    """The batches of one producer on their way.
+
+    producer_id, epoch  the producer's, -1 before it has any
+    room                happens when memory comes free
+    drained             happens when nothing is on its way any more
+    admit               whether a partition may be written to now (transactions)
+    on_failure          called with the error of a batch that failed for good
+    """
+
+    def __init__(self, core: Core, accumulator: Accumulator, topics: dict[str, TopicBuffers]) -> None:
+        config = core.config
+        self.producer_id, self.epoch = -1, -1
+        self.room = Signal()
+        self.drained = Signal()
+        self.transactional_id: str | None = config["transactional.id"]
+        self.transaction_version = 0
+        self.admit: Callable[[TopicPartition], bool] = lambda partition: True  # noqa: ARG005
+        self.on_failure: Callable[[KafkaError], None] = lambda error: None  # noqa: ARG005
+        self.idempotent: bool = config["enable.idempotence"]
+        self.records = self.bytes = self.requests = 0
+        self._core = core
+        self._config = config
+        self._clock = core.clock
+        self._accumulator = accumulator
+        self._topics = topics
+        codec = CODEC_NAMES.index(config["compression.type"])
+        levels = {name: config[f"compression.{name}.level"] for name in ("gzip", "lz4", "zstd")}
+        self._packing = Packing(codec, levels.get(config["compression.type"]))
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._waiting: dict[TopicPartition, None] = {}
+        """Partitions that have something to send, in order."""
+        self._not_before: dict[TopicPartition, int] = {}
+        self._failures: dict[TopicPartition, int] = {}
+        self._busy: dict[int, int] = {}
+        """node -> requests on their way"""
+        self._under_way: set[str] = set()
+        """What is being asked for, so that it is asked for once."""
+        self._in_flight = 0
+        self._pumping = self._pump_again = False
+        self._epoch_is_over = False
+        self._alarm: Cancellable | None = None
+        self._alarm_at = 0
+        self.closed = False
+
+    # -- in --
+
+    def take_in(self) -> None:
+        """Whatever was closed goes to its partition's queue; then send what can be sent."""
+        now = self._clock.now_ms()
+        linger = int(self._config["linger.ms"])
+        oldest = self._accumulator.close_late(list(self._topics.values()), now - linger + 1)
+        if oldest >= 0:
+            self._wake_at(oldest + linger)
+        self._queue_closed(now)
+        self.pump()
+
+    def close_all(self) -> None:
+        """Close every open batch, late or not (a flush)."""
+        self._accumulator.close_late(list(self._topics.values()), 1 << 62)
+        self._queue_closed(self._clock.now_ms())
+        self.pump()
+
+    def _queue_closed(self, now: int) -> None:
+        deadline = now + self._config["delivery.timeout.ms"]
+        for topic, batch in self._accumulator.take_closed():
+            partition = TopicPartition(topic, batch.partition)
+            queue = self._queues.get(partition)
+            if queue is None:
+                limit = min(self._config["max.in.flight.requests.per.connection"], _MOST_IN_FLIGHT)
+                queue = self._queues[partition] = PartitionQueue(idempotent=self.idempotent, limit=limit)
+            transactional = self.transactional_id is not None
+            queue.add(ClosedBatch(partition, batch, self._packing, deadline, transactional=transactional))
+            self._waiting[partition] = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits and nothing is on its way."""
+        return not self._waiting and not self._in_flight
+
+    # -- out --
+
+    def pump(self) -> None:
+        """Send all that can be sent now; called while it runs, it runs once more."""
+        if self._pumping:
+            self._pump_again = True
+            return
+        self._pumping = True
+        try:
+            self._pump_again = True
+            while self._pump_again and not self.closed:
+                self._pump_again = False
+                self._pump()
+        finally:
+            self._pumping = False
+
+    def _pump(self) -> None:
+        if not self._waiting:
+            if not self._in_flight:
+                self.drained.happen()
+            return
+        if self.idempotent and not self._has_producer_id():
+            return
+        now = self._clock.now_ms()
+        self._expire(now)
+        ready: dict[int, list[TopicPartition]] = {}
+        infos: dict[str, TopicInfo] = {}
+        for partition in list(self._waiting):
+            node = self._node_for(partition, now, infos)
+            if node >= 0:
+                ready.setdefault(node, []).append(partition)
+        for node, partitions in ready.items():
+            self._send_to(node, partitions, infos)
+        if self._waiting:
+            self._wake_at(now + 1000)
+
+    def _node_for(self, partition: TopicPartition, now: int, infos: dict[str, TopicInfo]) -> int:
+        """Where the partition's next batch goes now; -1 when it has to wait."""
+        queue = self._queues[partition]
+        if not queue.waiting:
+            del self._waiting[partition]
+            return -1
+        not_before = self._not_before.get(partition, 0)
+        if not_before > now:
+            self._wake_at(not_before)
+            return -1
+        if queue.next() is None or not self.admit(partition):
+            return -1
+        info = infos.get(partition.topic) or self._core.metadata.known(partition.topic)
+        if info is None:
+            self._once(f"topic {partition.topic}", self._look_up(partition.topic))
+            return -1
+        infos[partition.topic] = info
+        node = info.leaders.get(partition.partition, -1)
+        if node < 0:
+            self._core.metadata.forget(partition.topic)
+            self._not_before[partition] = now + self._core.metadata.backoff_ms(1)
+            self._wake_at(self._not_before[partition])
+        return node
+
+    def _send_to(self, node: int, partitions: list[TopicPartition], infos: dict[str, TopicInfo]) -> None:
+        """As many requests as the node takes now."""
+        address = self._core.network.brokers.get(node)
+        most = self._config["max.in.flight.requests.per.connection"]
+        if address is None or self._busy.get(node, 0) >= most:
+            return
+        link = self._core.network.link_if_ready(address, _PURPOSE)
+        if link is None:
+            self._once(f"node {node}", self._connect(node))
+            return
+        left = partitions
+        while left and self._busy.get(node, 0) < most:
+            batches, left = self._one_request(left)
+            if not batches:
+                return
+            self._send(node, link, batches, infos)
+
+    def _one_request(self, partitions: list[TopicPartition]) -> tuple[list[ClosedBatch], list[TopicPartition]]:
+        """One batch of each partition, up to max.request.size; and the partitions that may have more."""
+        room: int = self._config["max.request.size"]
+        batches: list[ClosedBatch] = []
+        again = []
+        for partition in partitions:
+            queue = self._queues[partition]
+            batch = queue.next()
+            if batch is None or not isinstance(batch, ClosedBatch):
+                continue
+            size = len(batch.payload)
+            if batches and size > room:
+                again.append(partition)
+                continue
+            queue.take()
+            room -= size
+            batches.append(batch)
+            if queue.waiting:
+                again.append(partition)
+            else:
+                self._waiting.pop(partition, None)
+        return batches, again
+
+    def _send(self, node: int, link: Link, batches: list[ClosedBatch], infos: dict[str, TopicInfo]) -> None:
+        topics: dict[str, TopicProduceData] = {}
+        ids = {batch.partition.topic: infos[batch.partition.topic].id for batch in batches}
+        newest = 32767 if ZERO_UUID not in ids.values() else _NEWEST_WITHOUT_IDS
+        if self.transactional_id is not None and self.transaction_version < 2:
+            newest = _NEWEST_WITHOUT_IMPLICIT_PARTITIONS
+        acks = self._config["acks"]
+        self._busy[node] = self._busy.get(node, 0) + 1
+        self._in_flight += 1
+        self.requests += 1
+        try:
+            version = link.version(ProduceRequest, newest)
+            for batch in batches:
+                name = batch.partition.topic
+                topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
+                data = batch.sealed(self.producer_id if self.idempotent else -1, self.epoch, version)
+                topic.partition_data.append(PartitionProduceData(index=batch.partition.partition, records=data))
+            request = ProduceRequest(
+                acks=acks, timeout_ms=self._config["request.timeout.ms"], topic_data=list(topics.values())
+            )
+            if version >= 3:
+                request.transactional_id = self.transactional_id
+            answer = link.request(request, version, expect_answer=acks != 0)
+        except UnsupportedVersion as error:
+            answer = Promise()
+            answer.fail(error)
+        answer.listen(partial(self._answered, node, batches, ids))
+
+    # -- answers --
+
+    def _answered(
+        self, node: int, batches: list[ClosedBatch], ids: dict[str, bytes], promise: Promise[ProduceResponse | None]
+    ) -> None:
+        self._busy[node] -= 1
+        self._in_flight -= 1
+        rows: dict[tuple[str | bytes, int], PartitionProduceResponse] = {}
+        error = promise.error
+        answer = None if error is not None else promise.result()
+        if answer is not None:
+            for topic in answer.responses:
+                for row in topic.partition_responses:
+                    rows[topic.name or topic.topic_id, row.index] = row
+        for batch in batches:
+            name, number = batch.partition
+            found = rows.get((name, number)) or rows.get((ids[name], number))
+            if isinstance(error, KafkaError):
+                self._missed(batch, error)
+            elif answer is None and error is None:
+                self._acknowledged(batch, -1, -1)  # acks=0: nobody answers
+            elif found is None:
+                self._missed(batch, ConnectionLost(f"produce to {batch.partition}: the answer is about something else"))
+            else:
+                self._judge(batch, found)
+        self.pump()
+
+    def _missed(self, batch: ClosedBatch, error: KafkaError) -> None:
+        """No answer: nobody knows whether it was appended."""
+        if error.retriable:
+            self._core.metadata.forget(batch.partition.topic)
+            self._again(batch)
+        else:
+            self._refused(batch, error)
+
+    def _judge(self, batch: ClosedBatch, row: PartitionProduceResponse) -> None:
+        queue = self._queues[batch.partition]
+        verdict = queue.verdict(batch, row.error_code)
+        if verdict is Verdict.ACKNOWLEDGED:
+            self._acknowledged(batch, row.base_offset, row.log_append_time_ms)
+        elif verdict is Verdict.AGAIN:
+            if table.error(row.error_code).retriable:
+                self._core.metadata.forget(batch.partition.topic)
+            self._again(batch)
+        else:
+            self._refused(batch, _refusal(batch, row))
+
+    def _acknowledged(self, batch: ClosedBatch, base_offset: int, append_time: int) -> None:
+        queue = self._queues[batch.partition]
+        queue.done(batch)
+        self._failures.pop(batch.partition, None)
+        self._not_before.pop(batch.partition, None)
+        self.records += batch.count
+        self.bytes += len(batch.payload)
+        self._release(batch)
+        batch.tell(None, base_offset, append_time)
+        if queue.waiting:
+            self._waiting[batch.partition] = None
+
+    def _again(self, batch: ClosedBatch) -> None:
+        partition = batch.partition
+        self._queues[partition].again(batch)
+        self._waiting[partition] = None
+        failures = self._failures[partition] = self._failures.get(partition, 0) + 1
+        now = self._clock.now_ms()
+        self._not_before[partition] = now + self._core.metadata.backoff_ms(failures)
+        self._wake_at(self._not_before[partition])
+
+    def _refused(self, batch: ClosedBatch, error: KafkaError) -> None:
+        """It will never be appended."""
+        queue = self._queues[batch.partition]
+        queue.done(batch)
+        if queue.waiting:
+            self._waiting[batch.partition] = None
+        self._fail(batch, error)
+        if self.idempotent:
+            self._epoch_is_over = True
+
+    def _fail(self, batch: ClosedBatch, error: KafkaError) -> None:
+        self._release(batch)
+        self.on_failure(error)
+        batch.tell(error)
+
+    def _release(self, batch: ClosedBatch) -> None:
+        self._accumulator.release(batch.size, batch.count)
+        self.room.happen()
+
+    def _expire(self, now: int) -> None:
+        """Give up what has waited for delivery.timeout.ms."""
+        limit = self._config["delivery.timeout.ms"]
+        for partition in list(self._waiting):
+            queue = self._queues[partition]
+            while queue.waiting and queue.waiting[0].deadline <= now:
+                batch = queue.waiting.popleft()
+                assert isinstance(batch, ClosedBatch)
+                if self.idempotent and batch.sequence >= 0:
+                    self._epoch_is_over = True
+                troubles = "; ".join(self._core.network.troubles.values())
+                why = f": {troubles}" if troubles else ""
+                self._fail(batch, RequestTimedOut(f"produce to {partition}: not acknowledged within {limit} ms{why}"))
+            if not queue.waiting:
+                self._waiting.pop(partition, None)
+
+    def fail_waiting(self, error: KafkaError) -> None:
+        """Give up what is not on its way (an aborted transaction, the end)."""
+        for partition in list(self._waiting):
+            queue = self._queues[partition]
+            while queue.waiting:
+                batch = queue.waiting.popleft()
+                assert isinstance(batch, ClosedBatch)
+                self._release(batch)
+                batch.tell(error)
+            del self._waiting[partition]
+        if self.empty:
+            self.drained.happen()
+
+    # -- who we are --
+
+    def new_identity(self, producer_id: int, epoch: int) -> None:
+        """Another id or epoch: every partition numbers anew."""
+        self.producer_id, self.epoch = producer_id, epoch
+        self._epoch_is_over = False
+        for queue in self._queues.values():
+            queue.restart()
+
+    def _has_producer_id(self) -> bool:
+        """Whether batches can be numbered now; if not, what is needed is under way."""
+        if self._epoch_is_over:
+            if self._in_flight:
+                return False
+            if self.transactional_id is not None:
+                return True  # only an abort goes on from here, which brings a new epoch
+            if self.epoch >= _LAST_EPOCH:
+                self.producer_id = -1
+            else:
+                self.new_identity(self.producer_id, self.epoch + 1)
+        if self.producer_id >= 0:
+            return True
+        if self.transactional_id is None:
+            self._once("producer id", self._init_producer_id())
+        return False
+
+    async def _init_producer_id(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+
+        async def attempt() -> InitProducerIdResponse:
+            answer: InitProducerIdResponse = await self._core.metadata.ask(-1, request)
+            if answer.error_code != table.NONE:
+                raise error_for(answer.error_code, "a producer id")
+            return answer
+
+        try:
+            answer = await self._core.metadata.retrying("a producer id", attempt, self._config["max.block.ms"])
+        except UnsupportedVersion:
+            logger.info("the brokers are too old for idempotent producers: going on without")
+            self.idempotent = False
+            for queue in self._queues.values():
+                queue.forget_sequences()
+        except KafkaError as error:
+            if not error.retriable:
+                self.fail_waiting(error)
+        else:
+            self.new_identity(answer.producer_id, answer.producer_epoch)
+
+    # -- what is under way --
+
+    def _once(self, what: str, coroutine: Any) -> None:
+        """Run a coroutine unless the same is under way already; then look again."""
+        if what in self._under_way:
+            coroutine.close()
+            return
+        self._under_way.add(what)
+
+        async def run() -> None:
+            try:
+                await coroutine
+            finally:
+                self._under_way.discard(what)
+            self.pump()
+
+        self._core.scheduler.background(run(), what)
+
+    async def _look_up(self, topic: str) -> None:
+        try:
+            info = await self._core.metadata.topic(topic, create=True, timeout_ms=self._config["request.timeout.ms"])
+        except UnknownTopic as error:
+            self._fail_topic(topic, error)
+        except KafkaError as error:
+            if not error.retriable:
+                self._fail_topic(topic, error)
+        else:
+            buffers = self._topics.get(topic)
+            if buffers is not None:
+                self._accumulator.grow(buffers, len(info.leaders))
+
+    def _fail_topic(self, topic: str, error: KafkaError) -> None:
+        for partition in [each for each in self._waiting if each.topic == topic]:
+            queue = self._queues[partition]
+            while queue.waiting:
+                batch = queue.waiting.popleft()
+                assert isinstance(batch, ClosedBatch)
+                self._fail(batch, error)
+            self._waiting.pop(partition, None)
+
+    async def _connect(self, node: int) -> None:
+        try:
+            await self._core.network.ready(node, _PURPOSE)
+        except KafkaError:
+            self._core.metadata.forget()
+            await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
+
+    def _wake_at(self, moment: int) -> None:
+        """Look again at a moment, of the clock that never goes back."""
+        if self._alarm is not None:
+            if self._alarm_at <= moment:
+                return
+            self._alarm.cancel()
+        self._alarm_at = moment
+        self._alarm = self._core.scheduler.call_later(moment - self._clock.now_ms(), self._woken)
+
+    def _woken(self) -> None:
+        self._alarm = None
+        if not self.closed:
+            self.take_in()
+
+    def close(self) -> None:
+        """Nothing more is sent."""
+        self.closed = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+
+def _refusal(batch: ClosedBatch, row: PartitionProduceResponse) -> KafkaError:
+    about = f"produce to {batch.partition}"
+    error = error_for(row.error_code, about, row.error_message)
+    if isinstance(error, RecordTooLarge):
+        return RecordTooLarge(
+            f"{about}: a batch of {batch.count} records, {len(batch.payload)} bytes, is above the topic's "
+            f"max.message.bytes or the broker's message.max.bytes; raise those or lower batch.size",
+            row.error_code,
+        )
+    if row.record_errors and row.record_errors[0].batch_index_error_message:
+        return type(error)(f"{error}: {row.record_errors[0].batch_index_error_message}", row.error_code)
+    return error

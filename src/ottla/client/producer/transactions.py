@@ -1,0 +1,314 @@
+"""Transactions of a producer: begun, written in, committed or aborted as a whole (KIP-98, KIP-360, KIP-447, KIP-890).
+
+    init() --> READY --begin()--> OPEN --commit()/abort()--> READY
+                                   |  a batch fails for good
+                                   v
+                               ABORTABLE --abort()--> READY            whoever is fenced: FATAL, for ever
+
+Under transaction.version 2 the brokers add partitions to a transaction by themselves, and each transaction ends with another
+epoch. Under version 1 a partition is added (AddPartitionsToTxn) before the first batch for it is sent, which `admit` sees to.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from ottla.client.core import Core
+from ottla.client.errors import FencedError, IllegalState, KafkaError, error_for
+from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.metadata import COORDINATOR_LINK, GROUP, TRANSACTION
+from ottla.client.producer.sender import Sender
+from ottla.client.topics import TopicPartition
+from ottla.protocol import errors as table
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.protocol.schema import ZERO_UUID
+
+_FENCED: Final = frozenset(
+    {
+        table.PRODUCER_FENCED,
+        table.INVALID_PRODUCER_EPOCH,
+        table.INVALID_PRODUCER_ID_MAPPING,
+        table.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        table.CLUSTER_AUTHORIZATION_FAILED,
+        table.INVALID_TXN_STATE,
+        table.UNSUPPORTED_VERSION,
+    }
+)
+_NEWEST_FOR_CLIENTS: Final = 3
+"""AddPartitionsToTxn 4 and later are the brokers' own."""
+
+
+class _State(Enum):
+    NEW = "init_transactions() comes first"
+    READY = "begin_transaction() comes first"
+    OPEN = "a transaction is open"
+    ABORTABLE = "the transaction has failed: abort_transaction() is what is left"
+    FATAL = "another producer with this transactional.id has taken over, or may not write: close this one"
+
+
+class Transactions:
+    """The transactions of one producer."""
+
+    def __init__(self, core: Core, sender: Sender, transactional_id: str) -> None:
+        self._core = core
+        self._sender = sender
+        self._id = transactional_id
+        self._state = _State.NEW
+        self._error: KafkaError | None = None
+        self._added: set[TopicPartition] = set()
+        self._to_add: set[TopicPartition] = set()
+        self._adding = False
+        self._touched = False
+        self._hole = False
+        sender.admit = self._admit
+        sender.on_failure = self.failed
+
+    # -- states --
+
+    def _expect(self, state: _State) -> None:
+        if self._state is _State.FATAL and self._error is not None:
+            raise self._error
+        if self._state is _State.ABORTABLE and self._error is not None:
+            raise IllegalState(f"{self._state.value}; it failed with: {self._error}", self._error.code)
+        if self._state is not state:
+            raise IllegalState(self._state.value)
+
+    def check_open(self) -> None:
+        """Raises IllegalState unless records may be written now."""
+        self._expect(_State.OPEN)
+
+    def failed(self, error: KafkaError) -> None:
+        """A batch failed for good, or a request did."""
+        if error.code in _FENCED or isinstance(error, FencedError):
+            self._state, self._error = _State.FATAL, error
+        elif self._state is _State.OPEN:
+            self._state, self._error = _State.ABORTABLE, error
+            self._hole = True
+        else:
+            return
+        self._sender.fail_waiting(error)
+
+    async def _ask(self, about: str, attempt: Callable[[], Awaitable[Any]], timeout_ms: int | None = None) -> Any:
+        """Ask until it succeeds; what cannot be mended changes the state."""
+        try:
+            return await self._core.metadata.retrying(about, attempt, timeout_ms)
+        except KafkaError as error:
+            if not error.retriable:
+                self.failed(error)
+            raise
+
+    async def _coordinated(self, request: Any, newest: int = 32767) -> Any:
+        return await self._core.metadata.ask_coordinator(TRANSACTION, self._id, request, newest=newest)
+
+    def _check(self, code: int, about: str) -> None:
+        if code != table.NONE:
+            self._core.metadata.elsewhere(TRANSACTION, self._id, code)
+            raise error_for(code, about)
+
+    # -- the calls --
+
+    async def init(self, timeout_ms: int | None) -> None:
+        """Become the one producer of this transactional.id: older ones are fenced, what they left open is aborted."""
+        if self._state is not _State.NEW:
+            raise IllegalState("init_transactions() is called once, before anything else")
+        await self._init(timeout_ms, -1, -1)
+        self._state = _State.READY
+
+    async def _init(self, timeout_ms: int | None, producer_id: int, epoch: int) -> None:
+        about = f"init transactions of {self._id}"
+
+        async def attempt() -> Any:
+            node = await self._core.metadata.coordinator(TRANSACTION, self._id)
+            link = await self._core.network.ready(node, COORDINATOR_LINK)
+            self._sender.transaction_version = link.features.get("transaction.version", 1)
+            request = InitProducerIdRequest(
+                transactional_id=self._id, transaction_timeout_ms=self._core.config["transaction.timeout.ms"]
+            )
+            version = link.version(InitProducerIdRequest, 5)
+            if version >= 3:
+                request.producer_id, request.producer_epoch = producer_id, epoch
+            answer = await link.request(request, version)
+            self._check(answer.error_code, about)
+            return answer
+
+        limit = self._core.config["max.block.ms"] if timeout_ms is None else timeout_ms
+        answer = await self._ask(about, attempt, limit)
+        self._sender.new_identity(answer.producer_id, answer.producer_epoch)
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self._expect(_State.READY)
+        self._state = _State.OPEN
+        self._added.clear()
+        self._to_add.clear()
+        self._touched = self._hole = False
+
+    def _admit(self, partition: TopicPartition) -> bool:
+        """Whether a batch for the partition may be sent now."""
+        if self._state is not _State.OPEN:
+            return False
+        self._touched = True
+        if self._sender.transaction_version >= 2 or partition in self._added:
+            return True
+        self._to_add.add(partition)
+        if not self._adding:
+            self._adding = True
+            self._core.scheduler.background(self._add_partitions(), "add partitions to the transaction")
+        return False
+
+    async def _add_partitions(self) -> None:
+        try:
+            while self._to_add:
+                wanted = set(self._to_add)
+                await self._ask(f"partitions of transaction {self._id}", lambda: self._add(wanted))  # noqa: B023
+                self._added |= wanted
+                self._to_add -= wanted
+        except KafkaError as error:
+            self.failed(error)
+        finally:
+            self._adding = False
+        self._sender.pump()
+
+    async def _add(self, wanted: set[TopicPartition]) -> None:
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for name, index in sorted(wanted):
+            topics.setdefault(name, AddPartitionsToTxnTopic(name=name)).partitions.append(index)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._sender.producer_id,
+            v3_and_below_producer_epoch=self._sender.epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+        answer = await self._coordinated(request, _NEWEST_FOR_CLIENTS)
+        for topic in answer.results_by_topic_v3_and_below:
+            for row in topic.results_by_partition:
+                if row.partition_error_code not in (table.NONE, table.OPERATION_NOT_ATTEMPTED):
+                    self._check(row.partition_error_code, f"add {topic.name}-{row.partition_index} to the transaction")
+        for topic in answer.results_by_topic_v3_and_below:
+            for row in topic.results_by_partition:
+                self._check(row.partition_error_code, f"add {topic.name}-{row.partition_index} to the transaction")
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        timeout_ms: int | None,
+    ) -> None:
+        """Commit a group's offsets with the transaction."""
+        self._expect(_State.OPEN)
+        if not offsets:
+            return
+        self._touched = True
+        about = f"add offsets of group {group.group_id} to the transaction"
+        if self._sender.transaction_version < 2:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self._id,
+                producer_id=self._sender.producer_id,
+                producer_epoch=self._sender.epoch,
+                group_id=group.group_id,
+            )
+
+            async def add() -> None:
+                self._check((await self._coordinated(request)).error_code, about)
+
+            await self._ask(about, add, timeout_ms)
+        await self._ask(about, lambda: self._commit_offsets(offsets, group, about), timeout_ms)
+
+    async def _commit_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, about: str
+    ) -> None:
+        metadata = self._core.metadata
+        ids = {name: (await metadata.topic(name)).id for name in {partition.topic for partition in offsets}}
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for (name, index), offset in offsets.items():
+            topic = topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name, topic_id=ids[name]))
+            topic.partitions.append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=index,
+                    committed_offset=offset.offset,
+                    committed_leader_epoch=offset.leader_epoch,
+                    committed_metadata=offset.metadata,
+                )
+            )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group.group_id,
+            producer_id=self._sender.producer_id,
+            producer_epoch=self._sender.epoch,
+            topics=list(topics.values()),
+        )
+        node = await metadata.coordinator(GROUP, group.group_id)
+        link = await self._core.network.ready(node, COORDINATOR_LINK)
+        newest = 4 if self._sender.transaction_version < 2 else 5 if ZERO_UUID in ids.values() else 32767
+        version = link.version(TxnOffsetCommitRequest, newest)
+        if version >= 3:
+            request.generation_id_or_member_epoch = group.generation
+            request.member_id = group.member_id
+            request.group_instance_id = group.group_instance_id
+        answer = await link.request(request, version)
+        for row in (row for topic in answer.topics for row in topic.partitions):
+            if row.error_code != table.NONE:
+                metadata.elsewhere(GROUP, group.group_id, row.error_code)
+                raise error_for(row.error_code, about)
+
+    async def commit(self, timeout_ms: int | None) -> None:
+        """Wait until everything is acknowledged, then let readers see it. Raises what made a part of it fail."""
+        self._expect(_State.OPEN)
+        await self._flush(timeout_ms)
+        self._expect(_State.OPEN)
+        await self._end(timeout_ms, commit=True)
+
+    async def abort(self, timeout_ms: int | None) -> None:
+        """Nobody shall see what was written."""
+        if self._state is not _State.ABORTABLE:
+            self._expect(_State.OPEN)
+        self._sender.close_all()
+        aborted = IllegalState("the transaction was aborted before this was written")
+        self._sender.fail_waiting(aborted)
+        self._state = _State.ABORTABLE
+        await self._flush(timeout_ms)
+        await self._end(timeout_ms, commit=False)
+
+    async def _flush(self, timeout_ms: int | None) -> None:
+        limit = self._core.config["default.api.timeout.ms"] if timeout_ms is None else timeout_ms
+        deadline = self._core.clock.now_ms() + limit
+        self._sender.close_all()
+        while not self._sender.empty and self._core.clock.now_ms() < deadline:
+            await self._core.scheduler.within(self._sender.drained.wait(), deadline - self._core.clock.now_ms())
+
+    async def _end(self, timeout_ms: int | None, *, commit: bool) -> None:
+        about = f"{'commit' if commit else 'abort'} transaction {self._id}"
+        if self._touched:
+            newest = 32767 if self._sender.transaction_version >= 2 else 4
+            request = EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=self._sender.producer_id,
+                producer_epoch=self._sender.epoch,
+                committed=commit,
+            )
+
+            async def attempt() -> Any:
+                answer = await self._coordinated(request, newest)
+                self._check(answer.error_code, about)
+                return answer
+
+            try:
+                answer = await self._ask(about, attempt, timeout_ms)
+            except KafkaError as error:
+                # The coordinator knows of no partition: there is nothing to abort.
+                if commit or error.code != table.INVALID_TXN_STATE or self._added:
+                    raise
+                answer = None
+            if answer is not None and answer.producer_id >= 0:
+                self._sender.new_identity(answer.producer_id, answer.producer_epoch)
+            elif self._hole:
+                await self._init(timeout_ms, self._sender.producer_id, self._sender.epoch)
+        self._state, self._error = _State.READY, None
