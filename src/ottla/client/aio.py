@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ottla.client.admin.core import AdminCore
-from ottla.client.blocking import milliseconds
 from ottla.client.config import ClientConfig, dotted
 from ottla.client.core import Core
 from ottla.client.loop import LoopSurroundings, wait
 from ottla.client.scheduler import Promise
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
+from ottla.client.waiting import milliseconds
 from ottla.records.record import Record
 
 T = TypeVar("T")
@@ -137,12 +137,45 @@ class Admin(Asynchronous):
         self._admin = AdminCore(self._core)
 
     create_topics = _awaits(AdminCore.create_topics)
+    create_partitions = _awaits(AdminCore.create_partitions)
     delete_topics = _awaits(AdminCore.delete_topics)
     list_topics = _awaits(AdminCore.list_topics)
+    describe_topics = _awaits(AdminCore.describe_topics)
+    delete_records = _awaits(AdminCore.delete_records)
     list_offsets = _awaits(AdminCore.list_offsets)
+    describe_configs = _awaits(AdminCore.describe_configs)
+    alter_configs = _awaits(AdminCore.alter_configs)
+    incremental_alter_configs = _awaits(AdminCore.incremental_alter_configs)
+    list_config_resources = _awaits(AdminCore.list_config_resources)
     list_groups = _awaits(AdminCore.list_groups)
     delete_groups = _awaits(AdminCore.delete_groups)
+    describe_consumer_groups = _awaits(AdminCore.describe_consumer_groups)
+    describe_classic_groups = _awaits(AdminCore.describe_classic_groups)
+    list_consumer_group_offsets = _awaits(AdminCore.list_consumer_group_offsets)
+    alter_consumer_group_offsets = _awaits(AdminCore.alter_consumer_group_offsets)
+    delete_consumer_group_offsets = _awaits(AdminCore.delete_consumer_group_offsets)
+    remove_members_from_consumer_group = _awaits(AdminCore.remove_members_from_consumer_group)
     describe_share_groups = _awaits(AdminCore.describe_share_groups)
     list_share_group_offsets = _awaits(AdminCore.list_share_group_offsets)
     alter_share_group_offsets = _awaits(AdminCore.alter_share_group_offsets)
     delete_share_group_offsets = _awaits(AdminCore.delete_share_group_offsets)
+    describe_cluster = _awaits(AdminCore.describe_cluster)
+    api_versions = _awaits(AdminCore.api_versions)
+    describe_features = _awaits(AdminCore.describe_features)
+    update_features = _awaits(AdminCore.update_features)
+    unregister_broker = _awaits(AdminCore.unregister_broker)
+    describe_log_dirs = _awaits(AdminCore.describe_log_dirs)
+    alter_replica_log_dirs = _awaits(AdminCore.alter_replica_log_dirs)
+    alter_partition_reassignments = _awaits(AdminCore.alter_partition_reassignments)
+    list_partition_reassignments = _awaits(AdminCore.list_partition_reassignments)
+    elect_leaders = _awaits(AdminCore.elect_leaders)
+    describe_client_quotas = _awaits(AdminCore.describe_client_quotas)
+    alter_client_quotas = _awaits(AdminCore.alter_client_quotas)
+    describe_user_scram_credentials = _awaits(AdminCore.describe_user_scram_credentials)
+    alter_user_scram_credentials = _awaits(AdminCore.alter_user_scram_credentials)
+    describe_producers = _awaits(AdminCore.describe_producers)
+    list_transactions = _awaits(AdminCore.list_transactions)
+    describe_transactions = _awaits(AdminCore.describe_transactions)
+    abort_transaction = _awaits(AdminCore.abort_transaction)
+    fence_producers = _awaits(AdminCore.fence_producers)
+    force_terminate_transaction = _awaits(AdminCore.force_terminate_transaction)

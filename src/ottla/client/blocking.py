@@ -10,74 +10,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial, update_wrapper
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
-from ottla.client.config import ClientConfig, dotted
-from ottla.client.core import Core
 from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.loop import Background
 from ottla.client.producer.closed import Delivered, Listener
 from ottla.client.producer.contents import Content, Headers, OnDelivery, header_list
 from ottla.client.producer.core import ANY, ProducerCore
 from ottla.client.producer.partitioners import Partitioner
-from ottla.client.scheduler import Promise
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import TopicPartition
+from ottla.client.waiting import Blocking, milliseconds
 from ottla.records.record import Record
 
 T = TypeVar("T")
 P = ParamSpec("P")
-_FOREVER_MS = 2**40
-
-
-def milliseconds(seconds: float | None) -> int:
-    """A timeout as the core takes it; None waits as long as it takes."""
-    return _FOREVER_MS if seconds is None else max(int(seconds * 1000), 0)
-
-
-class Blocking:
-    """A client of a cluster that lives until `close`, or the end of its `with` block.
-
-    config   Kafka's names and values: {"bootstrap.servers": "localhost:9092"}
-    options  the same as keywords: bootstrap_servers="localhost:9092"
-    """
-
-    def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
-        self.config = ClientConfig({**(config or {}), **dotted(options)})
-        self._background = Background.acquire()
-        self._released = False
-        self._core = self._call(lambda: Core(self.config, self._background.surroundings))
-
-    def _call(self, function: Callable[[], T]) -> T:
-        """Run a function on the core's thread."""
-        return self._background.call(function)
-
-    def _run(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
-        """Run a coroutine of the core and wait for it."""
-        return self._background.run(self._core.scheduler, coroutine)
-
-    def _release(self) -> None:
-        """Give up the connections, and the thread."""
-        if not self._released:
-            self._released = True
-            self._call(self._core.close)
-            self._background.release()
-
-    def close(self) -> None:
-        """End it."""
-        self._release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class ShareConsumer(Blocking):
@@ -371,12 +320,45 @@ class Admin(Blocking):
         self._admin = AdminCore(self._core)
 
     create_topics = _waits(AdminCore.create_topics)
+    create_partitions = _waits(AdminCore.create_partitions)
     delete_topics = _waits(AdminCore.delete_topics)
     list_topics = _waits(AdminCore.list_topics)
+    describe_topics = _waits(AdminCore.describe_topics)
+    delete_records = _waits(AdminCore.delete_records)
     list_offsets = _waits(AdminCore.list_offsets)
+    describe_configs = _waits(AdminCore.describe_configs)
+    alter_configs = _waits(AdminCore.alter_configs)
+    incremental_alter_configs = _waits(AdminCore.incremental_alter_configs)
+    list_config_resources = _waits(AdminCore.list_config_resources)
     list_groups = _waits(AdminCore.list_groups)
     delete_groups = _waits(AdminCore.delete_groups)
+    describe_consumer_groups = _waits(AdminCore.describe_consumer_groups)
+    describe_classic_groups = _waits(AdminCore.describe_classic_groups)
+    list_consumer_group_offsets = _waits(AdminCore.list_consumer_group_offsets)
+    alter_consumer_group_offsets = _waits(AdminCore.alter_consumer_group_offsets)
+    delete_consumer_group_offsets = _waits(AdminCore.delete_consumer_group_offsets)
+    remove_members_from_consumer_group = _waits(AdminCore.remove_members_from_consumer_group)
     describe_share_groups = _waits(AdminCore.describe_share_groups)
     list_share_group_offsets = _waits(AdminCore.list_share_group_offsets)
     alter_share_group_offsets = _waits(AdminCore.alter_share_group_offsets)
     delete_share_group_offsets = _waits(AdminCore.delete_share_group_offsets)
+    describe_cluster = _waits(AdminCore.describe_cluster)
+    api_versions = _waits(AdminCore.api_versions)
+    describe_features = _waits(AdminCore.describe_features)
+    update_features = _waits(AdminCore.update_features)
+    unregister_broker = _waits(AdminCore.unregister_broker)
+    describe_log_dirs = _waits(AdminCore.describe_log_dirs)
+    alter_replica_log_dirs = _waits(AdminCore.alter_replica_log_dirs)
+    alter_partition_reassignments = _waits(AdminCore.alter_partition_reassignments)
+    list_partition_reassignments = _waits(AdminCore.list_partition_reassignments)
+    elect_leaders = _waits(AdminCore.elect_leaders)
+    describe_client_quotas = _waits(AdminCore.describe_client_quotas)
+    alter_client_quotas = _waits(AdminCore.alter_client_quotas)
+    describe_user_scram_credentials = _waits(AdminCore.describe_user_scram_credentials)
+    alter_user_scram_credentials = _waits(AdminCore.alter_user_scram_credentials)
+    describe_producers = _waits(AdminCore.describe_producers)
+    list_transactions = _waits(AdminCore.list_transactions)
+    describe_transactions = _waits(AdminCore.describe_transactions)
+    abort_transaction = _waits(AdminCore.abort_transaction)
+    fence_producers = _waits(AdminCore.fence_producers)
+    force_terminate_transaction = _waits(AdminCore.force_terminate_transaction)

@@ -1,13 +1,16 @@
 """Consumer groups of both protocols: described, their offsets listed, moved and deleted, their members removed."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, UnsupportedVersion, error_for
+from ottla.client.errors import KafkaError
+from ottla.client.groups import OffsetAndMetadata
 from ottla.client.network import Link
 from ottla.client.topics import TopicPartition
+from ottla.coordinators.groups.embedded import decode_assignment, decode_subscription
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -15,7 +18,6 @@ from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from ottla.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -92,14 +94,6 @@ class ConsumerGroupDescription(NamedTuple):
     assignment_epoch: int | None = None
 
 
-class CommittedOffset(NamedTuple):
-    """offset is the next one to be read; leader_epoch of the record before it, None where it is not known."""
-
-    offset: int
-    leader_epoch: int | None = None
-    metadata: str = ""
-
-
 class ConsumerGroups(Requests):
     """Requests about consumer groups."""
 
@@ -151,14 +145,14 @@ class ConsumerGroups(Requests):
         *,
         require_stable: bool = False,
         timeout: float | None = None,
-    ) -> Results[str, dict[TopicPartition, CommittedOffset]]:
+    ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
         """What each group has committed, of the partitions given or (None; since Kafka 0.10.2) of all.
 
         require_stable  wait for transactions that commit offsets (KIP-447; since Kafka 2.5)
         """
         wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
 
-        async def one(group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        async def one(group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
             asked = wanted[group_id]
             partitions = None if asked is None else by_topic(asked)
 
@@ -177,7 +171,7 @@ class ConsumerGroups(Requests):
     async def alter_consumer_group_offsets(
         self,
         group_id: str,
-        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
         *,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
@@ -187,12 +181,12 @@ class ConsumerGroups(Requests):
             topics: dict[str, OffsetCommitRequestTopic] = {}
             for partition in partitions:
                 given = offsets[partition]
-                committed = given if isinstance(given, CommittedOffset) else CommittedOffset(given)
+                committed = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
                 topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic)).partitions.append(
                     OffsetCommitRequestPartition(
                         partition_index=partition.partition,
                         committed_offset=committed.offset,
-                        committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
+                        committed_leader_epoch=committed.leader_epoch,
                         committed_metadata=committed.metadata,
                     )
                 )
@@ -289,17 +283,13 @@ def _offset_fetch(
     if version >= 8:
         topics = None
         if partitions is not None:
-            topics = [
-                OffsetFetchRequestTopics(name=name, partition_indexes=its) for name, its in partitions.items()
-            ]
+            topics = [OffsetFetchRequestTopics(name=name, partition_indexes=its) for name, its in partitions.items()]
         request.groups = [OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
         return request
     request.group_id = group_id
     request.topics = None
     if partitions is not None:
-        request.topics = [
-            OffsetFetchRequestTopic(name=name, partition_indexes=its) for name, its in partitions.items()
-        ]
+        request.topics = [OffsetFetchRequestTopic(name=name, partition_indexes=its) for name, its in partitions.items()]
     return request
 
 
@@ -313,13 +303,11 @@ def _offset_fetch_error(answer: OffsetFetchResponse) -> tuple[int, str | None]:
     return answer.error_code or next(filter(None, rows), NONE), None
 
 
-def _committed(answer: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset]:
+def _committed(answer: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
     topics = answer.groups[0].topics if answer.groups else answer.topics
     return {
-        TopicPartition(topic.name, row.partition_index): CommittedOffset(
-            row.committed_offset,
-            row.committed_leader_epoch if row.committed_leader_epoch >= 0 else None,
-            row.metadata or "",
+        TopicPartition(topic.name, row.partition_index): OffsetAndMetadata(
+            row.committed_offset, row.metadata or "", row.committed_leader_epoch
         )
         for topic in topics
         for row in topic.partitions
@@ -380,16 +368,11 @@ def _classic_member(member: DescribedGroupMember, protocol_type: str) -> GroupMe
     assignment: tuple[TopicPartition, ...] = ()
     subscription: frozenset[str] = frozenset()
     if protocol_type == "consumer":
-        assigned = _told(ConsumerProtocolAssignment, member.member_assignment)
-        if assigned is not None:
-            assignment = tuple(
-                TopicPartition(topic.topic, index)
-                for topic in assigned.assigned_partitions
-                for index in topic.partitions
-            )
-        subscribed = _told(ConsumerProtocolSubscription, member.member_metadata)
-        if subscribed is not None:
-            subscription = frozenset(subscribed.topics)
+        with suppress(PeerError):
+            assigned = decode_assignment(member.member_assignment).assigned_partitions
+            assignment = tuple(TopicPartition(topic.topic, index) for topic in assigned for index in topic.partitions)
+        with suppress(PeerError):
+            subscription = frozenset(decode_subscription(member.member_metadata).topics)
     return GroupMember(
         member.member_id,
         member.group_instance_id,

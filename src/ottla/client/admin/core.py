@@ -1,9 +1,29 @@
 """The admin client: all its parts in one."""
 
+from ottla.client.admin.cluster import Cluster
+from ottla.client.admin.configs import Configs
+from ottla.client.admin.consumer_groups import ConsumerGroups
 from ottla.client.admin.groups import Groups
+from ottla.client.admin.log_dirs import LogDirs
+from ottla.client.admin.quotas import Quotas
+from ottla.client.admin.replicas import Replicas
+from ottla.client.admin.scram import Scram
 from ottla.client.admin.share_groups import ShareGroups
 from ottla.client.admin.topics import Topics
+from ottla.client.admin.transactions import Transactions
 
 
-class AdminCore(Topics, Groups, ShareGroups):
+class AdminCore(
+    Topics,
+    Configs,
+    Groups,
+    ConsumerGroups,
+    ShareGroups,
+    Cluster,
+    LogDirs,
+    Replicas,
+    Quotas,
+    Scram,
+    Transactions,
+):
     """Everything an administrator asks of a cluster. Every method is a coroutine of the core."""

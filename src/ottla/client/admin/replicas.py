@@ -136,7 +136,7 @@ class Replicas(Requests):
                 for row in topic.partition_result
             }
 
-        # What is said of a partition is final: ELECTION_NOT_NEEDED is retriable in Kafka's table, and will always be said again.
+        # What is said of a partition is final: ELECTION_NOT_NEEDED is retriable in the table, and would be said for ever.
         found = await self.metadata.retrying("elect leaders", lambda: elect(wanted), self.limit_ms(timeout))
         results = Results[TopicPartition, None]()
         for partition, error in found.items():

@@ -1,8 +1,8 @@
 """How administrative requests find the broker that answers them, and are repeated.
 
 Four kinds: whichever broker (most of them), a node by number (its log directories), the leaders of partitions, the coordinator
-of a group or of a transactional id. Each is repeated until it succeeds or fails for good, as `Metadata.retrying` has it: a request about several
-things repeats only those that may still succeed.
+of a group or of a transactional id. Each is repeated until it succeeds or fails for good, as `Metadata.retrying` has it: a
+request about several things repeats only those that may still succeed.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable

@@ -1,0 +1,93 @@
+"""Client quotas: of users, client ids and addresses (KIP-546; since Kafka 2.6)."""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.client.admin.requests import Requests, refusal
+from ottla.client.admin.results import Results
+from ottla.client.errors import KafkaError, error_for
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+
+ClientQuotaEntity = frozenset[tuple[str, str | None]]
+"""Whom a quota is for: {("user", "alice"), ("client-id", None)}; None stands for all that have no quota of their own."""
+
+
+class _Match(IntEnum):
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+class QuotaFilter(NamedTuple):
+    """What an entity must have: a part of this type, with this name or the default one (None), or (`any`) any name."""
+
+    entity_type: str
+    name: str | None = None
+    any: bool = False
+
+
+class Quotas(Requests):
+    """Requests about client quotas."""
+
+    async def describe_client_quotas(
+        self, filters: Iterable[QuotaFilter] = (), *, strict: bool = False, timeout: float | None = None
+    ) -> dict[ClientQuotaEntity, dict[str, float]]:
+        """The quotas of the entities that match all filters, by entity and name.
+
+        strict  leave out entities of which the filters do not name every part
+        """
+        components = []
+        for each in filters:
+            kind = _Match.ANY if each.any else _Match.DEFAULT if each.name is None else _Match.EXACT
+            name = each.name if kind == _Match.EXACT else None
+            components.append(ComponentData(entity_type=each.entity_type, match_type=kind, match=name))
+
+        async def attempt() -> dict[ClientQuotaEntity, dict[str, float]]:
+            request = DescribeClientQuotasRequest(components=components, strict=strict)
+            answer = await self.metadata.ask(-1, request)
+            if answer.error_code != NONE:
+                raise error_for(answer.error_code, "describe quotas", answer.error_message)
+            return {
+                frozenset((part.entity_type, part.entity_name) for part in entry.entity): {
+                    row.key: row.value for row in entry.values
+                }
+                for entry in answer.entries or ()
+            }
+
+        return await self.metadata.retrying("describe quotas", attempt, self.limit_ms(timeout))
+
+    async def alter_client_quotas(
+        self,
+        quotas: Mapping[ClientQuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[ClientQuotaEntity, None]:
+        """Set quotas of entities by name ("producer_byte_rate"); None removes one."""
+
+        async def ask(entities: list[ClientQuotaEntity]) -> dict[ClientQuotaEntity, KafkaError | None]:
+            entries = [
+                EntryData(
+                    entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                    ops=[
+                        OpData(key=key, value=0.0 if value is None else value, remove=value is None)
+                        for key, value in quotas[entity].items()
+                    ],
+                )
+                for entity in entities
+            ]
+            answer = await self.controller(AlterClientQuotasRequest(entries=entries, validate_only=validate_only))
+            found: dict[ClientQuotaEntity, KafkaError | None] = {}
+            for row in answer.entries:
+                entity = frozenset((part.entity_type, part.entity_name) for part in row.entity)
+                found[entity] = refusal(row.error_code, f"alter quotas of {_told(entity)}", row.error_message)
+            return found
+
+        return await self.repeating("alter quotas", quotas, ask, timeout)
+
+
+def _told(entity: ClientQuotaEntity) -> str:
+    return ", ".join(f"{kind} {name or '(default)'}" for kind, name in sorted(entity, key=str))

@@ -1,0 +1,135 @@
+"""SCRAM credentials of users: which there are, new ones, and those that go (KIP-554; since Kafka 2.7)."""
+
+import hashlib
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.client.admin.requests import Requests, refusal
+from ottla.client.admin.results import Results
+from ottla.client.errors import KafkaError, error_for
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+
+_LEAST_ITERATIONS = 4096
+
+
+class ScramMechanism(IntEnum):
+    """Which hash."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def hash_name(self) -> str:
+        """As hashlib has it."""
+        return "sha256" if self == ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+
+class ScramCredentialInfo(NamedTuple):
+    """A credential that a user has; nobody can ask for the password."""
+
+    mechanism: ScramMechanism
+    iterations: int
+
+
+class UserScramCredentialUpsertion(NamedTuple):
+    """A password for a user, in place of the one there may be. It is salted here, the cluster never sees it.
+
+    salt  random unless given
+    """
+
+    user: str
+    mechanism: ScramMechanism
+    password: str | bytes
+    iterations: int = _LEAST_ITERATIONS
+    salt: bytes | None = None
+
+
+class UserScramCredentialDeletion(NamedTuple):
+    """A credential that goes."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+class Scram(Requests):
+    """Requests about SCRAM credentials."""
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
+        """Which credentials these users have, or (None) all that have any. Raises what concerns the request."""
+        wanted = None if users is None else list(dict.fromkeys(users))
+
+        async def attempt() -> Results[str, tuple[ScramCredentialInfo, ...]]:
+            request = DescribeUserScramCredentialsRequest(
+                users=None if wanted is None else [UserName(name=name) for name in wanted]
+            )
+            answer = await self.controller(request)
+            if answer.error_code != NONE:
+                self.moved(answer.error_code)
+                raise error_for(answer.error_code, "describe SCRAM credentials", answer.error_message)
+            results = Results[str, tuple[ScramCredentialInfo, ...]]()
+            for row in answer.results:
+                infos = tuple(
+                    ScramCredentialInfo(ScramMechanism(info.mechanism), info.iterations)
+                    for info in row.credential_infos
+                )
+                about = f"SCRAM credentials of {row.user}"
+                results.put(row.user, infos, refusal(row.error_code, about, row.error_message))
+            return results
+
+        return await self.metadata.retrying("describe SCRAM credentials", attempt, self.limit_ms(timeout))
+
+    async def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[UserScramCredentialUpsertion | UserScramCredentialDeletion],
+        *,
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Set and delete credentials; by user, whose alterations are done together or not at all."""
+        by_user: dict[str, list[UserScramCredentialUpsertion | UserScramCredentialDeletion]] = {}
+        for each in alterations:
+            by_user.setdefault(each.user, []).append(each)
+        salted = {
+            user: [self._salted(each) for each in its if isinstance(each, UserScramCredentialUpsertion)]
+            for user, its in by_user.items()
+        }
+
+        async def ask(users: list[str]) -> dict[str, KafkaError | None]:
+            request = AlterUserScramCredentialsRequest(
+                deletions=[
+                    ScramCredentialDeletion(name=user, mechanism=each.mechanism)
+                    for user in users
+                    for each in by_user[user]
+                    if isinstance(each, UserScramCredentialDeletion)
+                ],
+                upsertions=[each for user in users for each in salted[user]],
+            )
+            answer = await self.controller(request)
+            return {
+                row.user: refusal(row.error_code, f"SCRAM credentials of {row.user}", row.error_message)
+                for row in answer.results
+            }
+
+        return await self.repeating("alter SCRAM credentials", by_user, ask, timeout)
+
+    def _salted(self, new: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
+        """Hi(password, salt, iterations) of RFC 5802."""
+        salt = self.core.random.bytes16() + self.core.random.bytes16() if new.salt is None else new.salt
+        password = new.password.encode() if isinstance(new.password, str) else new.password
+        # A broker refuses fewer iterations; it must not cost anything to find out.
+        rounds = max(new.iterations, 1)
+        return ScramCredentialUpsertion(
+            name=new.user,
+            mechanism=new.mechanism,
+            iterations=new.iterations,
+            salt=salt,
+            salted_password=hashlib.pbkdf2_hmac(new.mechanism.hash_name, password, salt, rounds),
+        )

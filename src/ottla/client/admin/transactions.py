@@ -1,0 +1,224 @@
+"""Producers and transactions: who writes where, which transactions there are, and how one that hangs is ended."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.client.admin.requests import Requests, by_topic, refusal
+from ottla.client.admin.results import Results
+from ottla.client.errors import KafkaError, error_for
+from ottla.client.metadata import TRANSACTION
+from ottla.client.topics import TopicPartition
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+
+class ProducerState(NamedTuple):
+    """A producer as a partition's leader (or replica) knows it.
+
+    last_timestamp                    ms since the epoch
+    coordinator_epoch                 None where no transaction has ended
+    current_transaction_start_offset  None where none is open
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int | None
+    current_transaction_start_offset: int | None
+
+
+class ListedTransaction(NamedTuple):
+    """A transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionDescription(NamedTuple):
+    """A transactional id as its coordinator (a node) knows it; start_time_ms is None where no transaction is open."""
+
+    coordinator_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    start_time_ms: int | None
+    partitions: frozenset[TopicPartition]
+
+
+class AbortTransactionSpec(NamedTuple):
+    """A transaction that hangs in a partition, as `describe_producers` shows it."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+class FencedProducer(NamedTuple):
+    """The id and epoch with which no older producer can write any more."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Transactions(Requests):
+    """Requests about producers and transactions (KIP-664; since Kafka 2.8 and 3.0)."""
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None, timeout: float | None = None
+    ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+        """Who has written to partitions, as their leaders know it, or the replicas on `broker_id`."""
+
+        async def ask(
+            node: int, its: list[TopicPartition]
+        ) -> dict[TopicPartition, tuple[ProducerState, ...] | KafkaError]:
+            topics = [TopicRequest(name=name, partition_indexes=each) for name, each in by_topic(its).items()]
+            answer = await self.on_node(node, DescribeProducersRequest(topics=topics))
+            found: dict[TopicPartition, tuple[ProducerState, ...] | KafkaError] = {}
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    partition = TopicPartition(topic.name, row.partition_index)
+                    if row.error_code != NONE:
+                        about = f"producers of {partition}"
+                        found[partition] = error_for(row.error_code, about, row.error_message)
+                        continue
+                    found[partition] = tuple(
+                        ProducerState(
+                            each.producer_id,
+                            each.producer_epoch,
+                            each.last_sequence,
+                            each.last_timestamp,
+                            each.coordinator_epoch if each.coordinator_epoch >= 0 else None,
+                            each.current_txn_start_offset if each.current_txn_start_offset >= 0 else None,
+                        )
+                        for each in row.active_producers
+                    )
+            return found
+
+        if broker_id is None:
+            return await self.at_leaders("describe producers", partitions, ask, timeout)
+        node = broker_id
+
+        async def of_node(its: list[TopicPartition]) -> dict[TopicPartition, tuple[ProducerState, ...] | KafkaError]:
+            return await ask(node, its)
+
+        return await self.repeating("describe producers", partitions, of_node, timeout)
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms: int = -1,
+        transactional_id_pattern: str | None = None,
+        timeout: float | None = None,
+    ) -> Results[int, list[ListedTransaction]]:
+        """The transactional ids of all coordinators, by node.
+
+        duration_ms               only transactions that have been open for longer (KIP-994; since Kafka 3.8)
+        transactional_id_pattern  only ids that match (RE2; KIP-1152; since Kafka 4.1)
+        """
+        request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+        request.duration_filter = duration_ms
+        request.transactional_id_pattern = transactional_id_pattern
+        oldest = 2 if transactional_id_pattern is not None else 1 if duration_ms >= 0 else 0
+        limit = self.limit_ms(timeout)
+
+        async def one(node: int) -> list[ListedTransaction]:
+            async def attempt() -> list[ListedTransaction]:
+                link = await self.node_link(node)
+                version = link.version(ListTransactionsRequest, oldest=oldest)
+                answer: ListTransactionsResponse = await link.request(request, version)
+                if answer.error_code != NONE:
+                    raise error_for(answer.error_code, f"list transactions of node {node}")
+                return [
+                    ListedTransaction(row.transactional_id, row.producer_id, row.transaction_state)
+                    for row in answer.transaction_states
+                ]
+
+            return await self.metadata.retrying(f"list transactions of node {node}", attempt, limit)
+
+        return await self.each(await self.metadata.retrying("list brokers", self.nodes, limit), one)
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, TransactionDescription]:
+        """State, producer and partitions by transactional id."""
+
+        async def one(name: str) -> TransactionDescription:
+            def code_of(answer: DescribeTransactionsResponse) -> tuple[int, str | None]:
+                return answer.transaction_states[0].error_code, None
+
+            request = DescribeTransactionsRequest(transactional_ids=[name])
+            answer: DescribeTransactionsResponse = await self.at_coordinator(
+                name, request, timeout, code_of, kind=TRANSACTION
+            )
+            row = answer.transaction_states[0]
+            return TransactionDescription(
+                await self.metadata.coordinator(TRANSACTION, name),
+                row.transaction_state,
+                row.producer_id,
+                row.producer_epoch,
+                row.transaction_timeout_ms,
+                row.transaction_start_time_ms if row.transaction_start_time_ms >= 0 else None,
+                frozenset(TopicPartition(topic.topic, index) for topic in row.topics for index in topic.partitions),
+            )
+
+        return await self.each(transactional_ids, one)
+
+    async def abort_transaction(self, spec: AbortTransactionSpec, *, timeout: float | None = None) -> None:
+        """Write the marker that ends a transaction in one partition, whatever its coordinator thinks."""
+
+        async def ask(node: int, its: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
+            topics = [WritableTxnMarkerTopic(name=name, partition_indexes=each) for name, each in by_topic(its).items()]
+            marker = WritableTxnMarker(
+                producer_id=spec.producer_id,
+                producer_epoch=spec.producer_epoch,
+                transaction_result=False,
+                topics=topics,
+                coordinator_epoch=spec.coordinator_epoch,
+            )
+            answer = await self.on_node(node, WriteTxnMarkersRequest(markers=[marker]))
+            return {
+                TopicPartition(topic.name, row.partition_index): refusal(
+                    row.error_code, f"abort the transaction of producer {spec.producer_id} in {spec.partition}"
+                )
+                for each in answer.markers
+                for topic in each.topics
+                for row in topic.partitions
+            }
+
+        (await self.at_leaders("abort a transaction", [spec.partition], ask, timeout)).check()
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, FencedProducer]:
+        """Keep whoever writes under these ids from writing on; a transaction that is open is aborted (since Kafka 0.11)."""
+
+        async def one(name: str) -> FencedProducer:
+            def code_of(answer: InitProducerIdResponse) -> tuple[int, str | None]:
+                return answer.error_code, None
+
+            # The newest version is for two-phase commit (KIP-939), which nobody asks for here.
+            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
+            answer: InitProducerIdResponse = await self.at_coordinator(
+                name, request, timeout, code_of, kind=TRANSACTION, newest=5
+            )
+            return FencedProducer(answer.producer_id, answer.producer_epoch)
+
+        return await self.each(transactional_ids, one)
+
+    async def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
+        """Abort the transaction that is open under this id, and fence its producer (KIP-939)."""
+        (await self.fence_producers([transactional_id], timeout=timeout)).check()

@@ -1,0 +1,62 @@
+"""What every client stands on that blocks: the core on a loop in a thread that all of them share, and calls that wait for it.
+
+A file of its own, so that a command that asks one thing of a cluster loads neither producer nor consumer.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ottla.client.config import ClientConfig, dotted
+from ottla.client.core import Core
+from ottla.client.loop import Background
+from ottla.client.scheduler import Promise
+
+T = TypeVar("T")
+_FOREVER_MS = 2**40
+
+
+def milliseconds(seconds: float | None) -> int:
+    """A timeout as the core takes it; None waits as long as it takes."""
+    return _FOREVER_MS if seconds is None else max(int(seconds * 1000), 0)
+
+
+class Blocking:
+    """A client of a cluster that lives until `close`, or the end of its `with` block.
+
+    config   Kafka's names and values: {"bootstrap.servers": "localhost:9092"}
+    options  the same as keywords: bootstrap_servers="localhost:9092"
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
+        self.config = ClientConfig({**(config or {}), **dotted(options)})
+        self._background = Background.acquire()
+        self._released = False
+        self._core = self._call(lambda: Core(self.config, self._background.surroundings))
+
+    def _call(self, function: Callable[[], T]) -> T:
+        """Run a function on the core's thread."""
+        return self._background.call(function)
+
+    def _run(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
+        """Run a coroutine of the core and wait for it."""
+        return self._background.run(self._core.scheduler, coroutine)
+
+    def _release(self) -> None:
+        """Give up the connections, and the thread."""
+        if not self._released:
+            self._released = True
+            self._call(self._core.close)
+            self._background.release()
+
+    def close(self) -> None:
+        """End it."""
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
