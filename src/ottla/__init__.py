@@ -7,9 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.client.admin.topics import NewTopic
+    from ottla.client.admin.cluster import FeatureUpdate, UpgradeType
+    from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType
+    from ottla.client.admin.log_dirs import TopicPartitionReplica
+    from ottla.client.admin.quotas import QuotaFilter
+    from ottla.client.admin.replicas import ElectionType
+    from ottla.client.admin.scram import ScramMechanism, UserScramCredentialDeletion, UserScramCredentialUpsertion
+    from ottla.client.admin.topics import NewPartitions, NewTopic
+    from ottla.client.admin.transactions import AbortTransactionSpec
     from ottla.client.blocking import Admin, ShareConsumer
     from ottla.client.errors import KafkaError
+    from ottla.client.groups import OffsetAndMetadata
     from ottla.client.share.delivery import AcknowledgeType
     from ottla.client.topics import EARLIEST, LATEST, TopicPartition
     from ottla.records.record import Record
@@ -19,25 +27,55 @@ __version__ = "0.1.0"
 _HOMES = {
     "EARLIEST": "ottla.client.topics",
     "LATEST": "ottla.client.topics",
+    "AbortTransactionSpec": "ottla.client.admin.transactions",
     "AcknowledgeType": "ottla.client.share.delivery",
     "Admin": "ottla.client.blocking",
+    "ConfigChange": "ottla.client.admin.configs",
+    "ConfigOperation": "ottla.client.admin.configs",
+    "ConfigResource": "ottla.client.admin.configs",
+    "ElectionType": "ottla.client.admin.replicas",
+    "FeatureUpdate": "ottla.client.admin.cluster",
     "KafkaError": "ottla.client.errors",
+    "NewPartitions": "ottla.client.admin.topics",
     "NewTopic": "ottla.client.admin.topics",
+    "OffsetAndMetadata": "ottla.client.groups",
+    "QuotaFilter": "ottla.client.admin.quotas",
     "Record": "ottla.records.record",
+    "ResourceType": "ottla.client.admin.configs",
+    "ScramMechanism": "ottla.client.admin.scram",
     "ShareConsumer": "ottla.client.blocking",
     "TopicPartition": "ottla.client.topics",
+    "TopicPartitionReplica": "ottla.client.admin.log_dirs",
+    "UpgradeType": "ottla.client.admin.cluster",
+    "UserScramCredentialDeletion": "ottla.client.admin.scram",
+    "UserScramCredentialUpsertion": "ottla.client.admin.scram",
 }
 
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "AbortTransactionSpec",
     "AcknowledgeType",
     "Admin",
+    "ConfigChange",
+    "ConfigOperation",
+    "ConfigResource",
+    "ElectionType",
+    "FeatureUpdate",
     "KafkaError",
+    "NewPartitions",
     "NewTopic",
+    "OffsetAndMetadata",
+    "QuotaFilter",
     "Record",
+    "ResourceType",
+    "ScramMechanism",
     "ShareConsumer",
     "TopicPartition",
+    "TopicPartitionReplica",
+    "UpgradeType",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
     "__version__",
 ]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla import Admin, NewTopic, TopicPartition
+from ottla import LATEST, Admin, NewTopic, TopicPartition
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Topic, Wire
 
@@ -49,6 +49,8 @@ def topic(admin: Admin) -> str:
     """A topic with two partitions."""
     name = fresh()
     admin.create_topics([NewTopic(name, 2, 1)]).check()
+    # Apache Kafka answers before the partitions have their leader.
+    admin.list_offsets({TopicPartition(name, index): LATEST for index in range(2)}).check()
     return name
 
 
@@ -74,3 +76,12 @@ def produce(bootstrap_servers: str) -> Iterator[Produce]:
 
     yield append
     wire.close()
+
+
+@pytest.fixture
+def wire(bootstrap_servers: str, request: pytest.FixtureRequest) -> Iterator[Wire]:
+    """A connection of one's own, for members and producers that do what they are told."""
+    host, _, port = bootstrap_servers.rpartition(":")
+    own = Wire((host, int(port)), is_kafka=request.config.getoption("--broker") is not None)
+    yield own
+    own.close()

@@ -24,6 +24,7 @@ from ottla.client.errors import ConnectionLost, RebootstrapRequired, RequestTime
 from ottla.client.scheduler import Promise, Scheduler, Signal
 from ottla.environment import Cancellable, Random
 from ottla.protocol.api import API_VERSIONS, APIS
+from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.errors import NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
 from ottla.protocol.frames import FrameReader
@@ -251,7 +252,11 @@ class Link:
         if self.lost_because is not None:
             promise.fail(self.lost_because)
             return promise
-        pieces = self._wire.request(request, version, expect_answer=expect_answer)
+        try:
+            pieces = self._wire.request(request, version, expect_answer=expect_answer)
+        except UnsupportedField as error:
+            promise.fail(UnsupportedVersion(f"{self} is too old for this: {error}", UNSUPPORTED_VERSION))
+            return promise
         if expect_answer:
             deadline = self._scheduler.clock.now_ms() + timeout_ms
             self._open.append(_Open(APIS[request.API].name, deadline, promise))

@@ -78,7 +78,7 @@ class Cluster(Requests):
                 answer = await self.metadata.fetch([])
                 nodes = [Node(row.node_id, row.host, row.port, row.rack) for row in answer.brokers]
                 return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(nodes)))
-            version = link.version(DescribeClusterRequest, oldest=2 if include_fenced_brokers else 0)
+            version = link.version(DescribeClusterRequest)
             request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
             said = await link.request(request, version)
             if said.error_code != NONE:
@@ -130,7 +130,7 @@ class Cluster(Requests):
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
             request = UpdateFeaturesRequest(timeout_ms=self.limit_ms(timeout))
             link = await self.metadata.any_link()
-            version = link.version(UpdateFeaturesRequest, oldest=1 if validate_only else 0)
+            version = link.version(UpdateFeaturesRequest)
             for name in names:
                 update = updates[name]
                 key = FeatureUpdateKey(feature=name, max_version_level=update.max_version_level)

@@ -255,19 +255,17 @@ class ConsumerGroups(Requests):
         def code_of(answer: LeaveGroupResponse) -> tuple[int, str | None]:
             return answer.error_code, None
 
-        def request(link: Link) -> LeaveGroupRequest:
-            link.version(LeaveGroupRequest, oldest=3)
-            return LeaveGroupRequest(
-                group_id=group_id,
-                members=[
-                    MemberIdentity(
-                        member_id="" if instance is not None else member_id,
-                        group_instance_id=instance,
-                        reason=reason or "member was removed by an admin",
-                    )
-                    for member_id, instance in identities
-                ],
-            )
+        request = LeaveGroupRequest(
+            group_id=group_id,
+            members=[
+                MemberIdentity(
+                    member_id="" if instance is not None else member_id,
+                    group_instance_id=instance,
+                    reason=reason or "member was removed by an admin",
+                )
+                for member_id, instance in identities
+            ],
+        )
 
         answer: LeaveGroupResponse = await self.at_coordinator(group_id, request, timeout, code_of)
         for row in answer.members:

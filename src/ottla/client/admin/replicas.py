@@ -65,7 +65,7 @@ class Replicas(Requests):
                 allow_replication_factor_change=allow_replication_factor_change,
                 topics=list(topics.values()),
             )
-            answer = await self.controller(request, oldest=0 if allow_replication_factor_change else 1)
+            answer = await self.controller(request)
             of_all = refusal(answer.error_code, "reassign partitions", answer.error_message)
             found: dict[TopicPartition, KafkaError | None] = dict.fromkeys(partitions, of_all)
             for topic in answer.responses:
@@ -121,10 +121,9 @@ class Replicas(Requests):
             topics = None
             if its is not None:
                 topics = [TopicPartitions(topic=name, partitions=each) for name, each in by_topic(its).items()]
-            unclean = election_type == ElectionType.UNCLEAN
             request = ElectLeadersRequest(topic_partitions=topics, timeout_ms=self.limit_ms(timeout))
             request.election_type = election_type
-            answer = await self.controller(request, oldest=1 if unclean else 0)
+            answer = await self.controller(request)
             if answer.error_code != NONE:
                 self.moved(answer.error_code)
                 raise error_for(answer.error_code, "elect leaders")

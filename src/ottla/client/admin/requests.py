@@ -66,19 +66,20 @@ class Requests:
         """Ask whichever broker; the response, without a look at its errors."""
         return await self.metadata.retrying(about, lambda: self.metadata.ask(-1, request), self.limit_ms(timeout))
 
-    async def controller(self, request: Request, *, oldest: int = 0) -> Any:
-        """Ask the controller: any broker passes it on since KRaft, only the controller itself did before.
-
-        oldest  version of the request that can say what is wanted
-        """
+    async def controller_link(self) -> Link:
+        """The connection to the controller: any broker passes a request on since KRaft, only the controller did before."""
         node = self.metadata.controller
         if node not in self.metadata.network.brokers:
             await self.metadata.fetch([])
             node = self.metadata.controller
-        link = await (
-            self.metadata.network.ready(node) if node in self.metadata.network.brokers else self.metadata.any_link()
-        )
-        return await link.request(request, link.version(type(request), oldest=oldest))
+        if node in self.metadata.network.brokers:
+            return await self.metadata.network.ready(node)
+        return await self.metadata.any_link()
+
+    async def controller(self, request: Request) -> Any:
+        """Ask the controller; the response."""
+        link = await self.controller_link()
+        return await link.request(request, link.version(type(request)))
 
     def moved(self, code: int) -> None:
         """An answer had this code: another node is the controller now, perhaps."""

@@ -147,13 +147,18 @@ class Topics(Requests):
         """Delete topics by name, or by id (bytes; since Kafka 2.8); timeout in seconds."""
 
         async def ask(keys: list[str | bytes]) -> dict[str | bytes, KafkaError | None]:
+            link = await self.controller_link()
+            by_id = any(isinstance(key, bytes) for key in keys)
+            version = link.version(DeleteTopicsRequest, oldest=6 if by_id else 0)
             request = DeleteTopicsRequest(timeout_ms=self.limit_ms(timeout))
-            request.topics = [
-                DeleteTopicState(name=key) if isinstance(key, str) else DeleteTopicState(topic_id=key) for key in keys
-            ]
-            if all(isinstance(key, str) for key in keys):
+            if version < 6:
                 request.topic_names = [key for key in keys if isinstance(key, str)]
-            answer = await self.controller(request, oldest=0 if request.topic_names else 6)
+            else:
+                request.topics = [
+                    DeleteTopicState(name=key) if isinstance(key, str) else DeleteTopicState(topic_id=key)
+                    for key in keys
+                ]
+            answer = await link.request(request, version)
             self.metadata.forget()
             found: dict[str | bytes, KafkaError | None] = {}
             for row in answer.responses:

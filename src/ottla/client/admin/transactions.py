@@ -132,14 +132,11 @@ class Transactions(Requests):
         request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
         request.duration_filter = duration_ms
         request.transactional_id_pattern = transactional_id_pattern
-        oldest = 2 if transactional_id_pattern is not None else 1 if duration_ms >= 0 else 0
         limit = self.limit_ms(timeout)
 
         async def one(node: int) -> list[ListedTransaction]:
             async def attempt() -> list[ListedTransaction]:
-                link = await self.node_link(node)
-                version = link.version(ListTransactionsRequest, oldest=oldest)
-                answer: ListTransactionsResponse = await link.request(request, version)
+                answer: ListTransactionsResponse = await self.on_node(node, request)
                 if answer.error_code != NONE:
                     raise error_for(answer.error_code, f"list transactions of node {node}")
                 return [

@@ -1,0 +1,135 @@
+"""Admin: brokers, features, log directories, replicas, producers and transactions."""
+
+import pytest
+
+from ottla import Admin, ElectionType, KafkaError, TopicPartition
+from ottla.client.admin.cluster import FeatureRange, FeatureUpdate
+from ottla.client.admin.log_dirs import TopicPartitionReplica
+from ottla.client.admin.requests import UnknownNode
+from ottla.client.admin.transactions import AbortTransactionSpec
+from ottla.protocol.api import METADATA
+from tests.conformance.conftest import TopicFactory, Wire
+from tests.conformance.members import wait_for
+from tests.conformance.transactions import TransactionalProducer
+
+from .conftest import Produce, fresh
+
+
+@pytest.fixture
+def node(admin: Admin) -> int:
+    """The only broker."""
+    (found,) = admin.describe_cluster().nodes
+    return found.id
+
+
+def test_the_cluster(admin: Admin, bootstrap_servers: str, node: int) -> None:
+    found = admin.describe_cluster(include_fenced_brokers=True)
+    assert (f"{found.nodes[0].host}:{found.nodes[0].port}", found.nodes[0].fenced) == (bootstrap_servers, False)
+    assert found.cluster_id == admin.describe_cluster().cluster_id
+    versions = admin.api_versions()
+    assert versions[node][METADATA][1] >= 13
+    assert isinstance(admin.api_versions([4711]).errors[4711], UnknownNode)
+
+
+def test_features(admin: Admin, node: int) -> None:
+    found = admin.describe_features(node)
+    level = found.finalized["transaction.version"].max_version
+    assert found.supported["transaction.version"] == FeatureRange(0, 2)
+    assert found == admin.describe_features()
+    update = {"transaction.version": FeatureUpdate(level)}
+    refused = admin.update_features({"odd.version": FeatureUpdate(1)}, validate_only=True)
+    assert refused.errors["odd.version"].code != 0
+    assert admin.update_features(update, validate_only=True).errors == {}
+
+
+def test_log_directories(admin: Admin, node: int, topic: str, produce: Produce) -> None:
+    produce(topic, 3)
+    (directory,) = admin.describe_log_dirs([node], partitions=[TopicPartition(topic, 0)])[node].values()
+    assert directory.error is None
+    assert directory.replicas.keys() == {TopicPartition(topic, 0)}
+    replica = directory.replicas[TopicPartition(topic, 0)]
+    assert (replica.size > 60, replica.offset_lag, replica.is_future) == (True, 0, False)
+    everything = admin.describe_log_dirs([node, 4711])
+    ((path, whole),) = everything[node].items()
+    assert TopicPartition(topic, 1) in whole.replicas
+    assert whole.usable_bytes is not None
+    assert isinstance(everything.errors[4711], UnknownNode)
+    known = TopicPartitionReplica(topic, 0, node)
+    assert admin.alter_replica_log_dirs({known: path}).check().successes == {known: None}
+    assert admin.alter_replica_log_dirs({known: "/odd"}).errors[known].name == "LOG_DIR_NOT_FOUND"
+
+
+def test_reassignments(admin: Admin, node: int, topic: str) -> None:
+    place, absent = TopicPartition(topic, 0), TopicPartition(topic, 9)
+    results = admin.alter_partition_reassignments({place: [node], absent: [node]})
+    assert results.successes == {place: None}
+    assert results.errors[absent].name == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert admin.list_partition_reassignments([place]) == {}
+    assert admin.list_partition_reassignments() == {}
+    cancelled = admin.alter_partition_reassignments({place: None}).errors[place]
+    assert cancelled.name == "NO_REASSIGNMENT_IN_PROGRESS"
+    nowhere = admin.alter_partition_reassignments({place: [4711]}).errors[place]
+    assert nowhere.name == "INVALID_REPLICA_ASSIGNMENT"
+
+
+def test_elections(admin: Admin, topic: str) -> None:
+    place, absent = TopicPartition(topic, 0), TopicPartition(topic, 9)
+    for kind in ElectionType:
+        results = admin.elect_leaders(kind, [place, absent])
+        assert results.errors[place].name == "ELECTION_NOT_NEEDED"
+        assert results.errors[absent].name == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert admin.elect_leaders(ElectionType.PREFERRED).errors == {}
+
+
+def test_transactions(admin: Admin, wire: Wire, node: int) -> None:
+    subject = TopicFactory(wire)(1)
+    place = TopicPartition(subject.name, 0)
+    producer = TransactionalProducer(wire)
+    producer.add(subject)
+    producer.produce(subject, count=2)
+    name = producer.transactional_id
+    described = admin.describe_transactions([name, "nobody-" + name])
+    found = described[name]
+    assert (found.coordinator_id, found.state, found.producer_id) == (node, "Ongoing", producer.producer_id)
+    assert (found.transaction_timeout_ms, found.partitions) == (60_000, frozenset({place}))
+    assert found.start_time_ms is not None
+    assert described.errors["nobody-" + name].name == "TRANSACTIONAL_ID_NOT_FOUND"
+    listed = admin.list_transactions(transactional_id_pattern=f".*{name}")[node]
+    assert [(each.transactional_id, each.state) for each in listed] == [(name, "Ongoing")]
+    assert admin.list_transactions(producer_ids=[producer.producer_id], duration_ms=60_000)[node] == []
+    (writer,) = admin.describe_producers([place])[place]
+    assert (writer.producer_id, writer.last_sequence, writer.current_transaction_start_offset) == (
+        producer.producer_id,
+        1,
+        0,
+    )
+    assert admin.describe_producers([place], broker_id=node)[place] == (writer,)
+    fenced = admin.fence_producers([name])[name]
+    assert (fenced.producer_id, fenced.producer_epoch > producer.epoch) == (producer.producer_id, True)
+    wait_for(lambda: admin.describe_transactions([name])[name].state in ("Empty", "CompleteAbort"))
+    wait_for(lambda: admin.describe_producers([place])[place][0].current_transaction_start_offset is None)
+
+
+def test_a_transaction_is_aborted_by_hand(admin: Admin, wire: Wire) -> None:
+    subject = TopicFactory(wire)(1)
+    place = TopicPartition(subject.name, 0)
+    producer = TransactionalProducer(wire)
+    producer.add(subject)
+    producer.produce(subject)
+    (writer,) = admin.describe_producers([place])[place]
+    spec = AbortTransactionSpec(place, writer.producer_id, writer.producer_epoch, writer.coordinator_epoch or 0)
+    admin.abort_transaction(spec)
+    (after,) = admin.describe_producers([place])[place]
+    assert after.current_transaction_start_offset is None
+    producer.begin_anew()
+    producer.add(subject)
+    producer.produce(subject)
+    with pytest.raises(KafkaError, match="INVALID_PRODUCER_EPOCH"):
+        admin.abort_transaction(spec)
+    admin.force_terminate_transaction(producer.transactional_id)
+    wait_for(lambda: admin.describe_producers([place])[place][0].current_transaction_start_offset is None)
+
+
+def test_what_is_not_there(admin: Admin) -> None:
+    place = TopicPartition(fresh(), 0)
+    assert admin.describe_producers([place]).errors[place].name == "UNKNOWN_TOPIC_OR_PARTITION"
