@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from ottla.client.admin.scram import ScramMechanism, UserScramCredentialDeletion, UserScramCredentialUpsertion
     from ottla.client.admin.topics import NewPartitions, NewTopic
     from ottla.client.admin.transactions import AbortTransactionSpec
-    from ottla.client.blocking import Admin, ShareConsumer
+    from ottla.client.blocking import Admin, Consumer, Producer, ShareConsumer
     from ottla.client.errors import KafkaError
-    from ottla.client.groups import OffsetAndMetadata
+    from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+    from ottla.client.producer.closed import Delivered
     from ottla.client.share.delivery import AcknowledgeType
     from ottla.client.topics import EARLIEST, LATEST, TopicPartition
     from ottla.records.record import Record
@@ -35,11 +36,15 @@ _HOMES = {
     "ConfigResource": "ottla.client.admin.configs",
     "ElectionType": "ottla.client.admin.replicas",
     "FeatureUpdate": "ottla.client.admin.cluster",
+    "Consumer": "ottla.client.blocking",
+    "Delivered": "ottla.client.producer.closed",
+    "GroupMetadata": "ottla.client.groups",
     "KafkaError": "ottla.client.errors",
     "NewPartitions": "ottla.client.admin.topics",
     "NewTopic": "ottla.client.admin.topics",
     "OffsetAndMetadata": "ottla.client.groups",
     "QuotaFilter": "ottla.client.admin.quotas",
+    "Producer": "ottla.client.blocking",
     "Record": "ottla.records.record",
     "ResourceType": "ottla.client.admin.configs",
     "ScramMechanism": "ottla.client.admin.scram",
@@ -60,12 +65,16 @@ __all__ = [
     "ConfigChange",
     "ConfigOperation",
     "ConfigResource",
+    "Consumer",
+    "Delivered",
     "ElectionType",
     "FeatureUpdate",
+    "GroupMetadata",
     "KafkaError",
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
+    "Producer",
     "QuotaFilter",
     "Record",
     "ResourceType",

@@ -5,20 +5,36 @@ Timeouts are seconds, as in confluent-kafka.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+import contextlib
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ottla.client.admin.core import AdminCore
 from ottla.client.config import ClientConfig, dotted
+from ottla.client.consumer.core import ConsumerCore
+from ottla.client.consumer.rebalance import Listener as RebalanceListener
+from ottla.client.consumer.rebalance import Listeners
 from ottla.client.core import Core
+from ottla.client.errors import KafkaError
+from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.loop import LoopSurroundings, wait
+from ottla.client.producer.closed import Delivered
+from ottla.client.producer.contents import Content, Headers, OnDelivery, as_bytes, header_list
+from ottla.client.producer.core import ANY, ProducerCore
+from ottla.client.producer.partitioners import Partitioner
 from ottla.client.scheduler import Promise
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
-from ottla.client.waiting import milliseconds
+from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
+from ottla.client.waiting import limit_ms, milliseconds
 from ottla.records.record import Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -115,6 +131,282 @@ class ShareConsumer(Asynchronous):
     async def close(self, timeout: float | None = 30.0) -> None:
         """Accept what the last poll returned (implicit mode), release the rest, leave the group."""
         await self._run(self._share.close(milliseconds(timeout)))
+
+
+class Producer(Asynchronous):
+    """Writes records to topics, in batches; see `ottla.Producer`.
+
+        async with Producer(bootstrap_servers="localhost:9092") as producer:
+            await producer.produce("work", "value", key="key")
+
+    `produce` waits for memory only; `send` returns a future that is where the record was appended.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, /, *, choose: Partitioner | None = None, **options: Any
+    ) -> None:
+        super().__init__(config, options)
+        self._loop = asyncio.get_running_loop()
+        self._woken = False
+        self._producer = ProducerCore(self._core, contextlib.nullcontext(), self._wake, choose)
+
+    def _wake(self) -> None:
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._woken = False
+        self._producer.sender.take_in()
+
+    async def produce(
+        self,
+        topic: str,
+        value: Content = None,
+        key: Content = None,
+        partition: int = ANY,
+        on_delivery: OnDelivery | None = None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """Take a record on its way; see `ottla.Producer.produce`. `on_delivery` is called as soon as the outcome is known."""
+        moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        pairs = None if headers is None else header_list(headers)
+        record = (topic, partition, moment, as_bytes(key), as_bytes(value), pairs, on_delivery)
+        if not self._producer.append(*record):
+            await self._run(self._producer.append_later(*record))
+
+    async def send(
+        self,
+        topic: str,
+        value: Content = None,
+        key: Content = None,
+        partition: int = ANY,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+    ) -> "asyncio.Future[Delivered]":
+        """As `produce`; the future is where the record was appended, or raises why it was not."""
+        future: asyncio.Future[Delivered] = self._loop.create_future()
+
+        def settle(error: KafkaError | None, delivered: Delivered | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            elif delivered is not None:
+                future.set_result(delivered)
+
+        await self.produce(topic, value, key, partition, settle, timestamp, headers)
+        return future
+
+    async def flush(self, timeout: float | None = None) -> int:
+        """Send everything and wait; how many records have no outcome after `timeout` seconds."""
+        return await self._run(self._producer.flush(milliseconds(timeout)))
+
+    def __len__(self) -> int:
+        """Records without an outcome."""
+        return self._producer.accumulator.records
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of a topic."""
+        return await self._run(self._producer.partitions_for(topic))
+
+    def metrics(self) -> dict[str, float]:
+        """What has been sent so far, by Kafka's names."""
+        return self._producer.metrics()
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Become the one producer of transactional.id. Raises IllegalState, FencedError."""
+        await self._run(self._producer.transactional().init(limit_ms(timeout)))
+
+    def begin_transaction(self) -> None:
+        """Everything produced from now on is committed or aborted as a whole."""
+        self._producer.transactional().begin()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit a group's offsets with the transaction."""
+        await self._run(self._producer.send_offsets(offsets, group_metadata, limit_ms(timeout)))
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Wait until everything is acknowledged, then let readers see it. Raises IllegalState when a part of it failed."""
+        await self._run(self._producer.transactional().commit(limit_ms(timeout)))
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Nobody shall see what was written."""
+        await self._run(self._producer.transactional().abort(limit_ms(timeout)))
+
+    async def close(self, timeout: float | None = 30.0) -> None:
+        """Flush for so long, give up the rest."""
+        await self._run(self._producer.close(milliseconds(timeout)))
+
+
+class Consumer(Asynchronous):
+    """Reads records of topics; see `ottla.Consumer`, whose methods these are.
+
+        async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as consumer:
+            consumer.subscribe(["work"])
+            async for record in consumer:
+                ...
+
+    Listeners may be coroutine functions.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+        super().__init__(config, options)
+        self._consumer = ConsumerCore(self._core)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        on_assign: RebalanceListener | None = None,
+        on_revoke: RebalanceListener | None = None,
+        on_lost: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics as a member of the group, in place of what was read before."""
+        self._consumer.subscribe(topics, pattern, Listeners(on_assign, on_revoke, on_lost))
+
+    async def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        await self._run(self._consumer.unsubscribe())
+
+    def subscription(self) -> list[str]:
+        """The topics, as far as they were named."""
+        return self._consumer.subscription
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, without others of the group."""
+        self._consumer.assign([TopicPartition(*partition) for partition in partitions])
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        return self._consumer.assignment
+
+    async def poll(self, timeout: float | None = None) -> Record | None:
+        """The next record; None when none came within `timeout` seconds (None: wait for one)."""
+        record = self._consumer.take()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while record is None and await self._wait(deadline):
+            record = self._consumer.take()
+        return record
+
+    async def _wait(self, deadline: float | None) -> bool:
+        """Until there may be records; listeners are run on the way. False when the time is over."""
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            found = await self._run(self._consumer.wait(milliseconds(left)))
+            if isinstance(found, bool):
+                return found
+            try:
+                outcome = found.listener(found.partitions)
+                if inspect.isawaitable(outcome):
+                    await outcome
+            finally:
+                found.done.keep(None)
+
+    async def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
+        """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
+        most: int = self.config["max.poll.records"] if num_messages is None else num_messages
+        deadline = None if timeout is None else time.monotonic() + timeout
+        found = self._consumer.take_many(most)
+        while len(found) < most and await self._wait(deadline if not found else 0.0):
+            found += self._consumer.take_many(most - len(found))
+        return found
+
+    async def poll_arrow(
+        self, timeout: float | None = None, *, columns: Sequence[str] | None = None
+    ) -> "pa.Table | None":
+        """Records as an Arrow table, all that one fetch brought; see `ottla.Consumer.poll_arrow`."""
+        from ottla.client.consumer.tables import table_of
+
+        found = self._consumer.take_batches()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while found is None and await self._wait(deadline):
+            found = self._consumer.take_batches()
+        return None if found is None else table_of(*found, columns=columns)
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        """Records, for ever."""
+        while True:
+            record = await self.poll()
+            if record is not None:
+                yield record
+
+    async def position(self, partition: TopicPartition, timeout: float | None = 60.0) -> int:
+        """The offset of the next record."""
+        return await self._run(self._consumer.position(partition, milliseconds(timeout)))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset."""
+        self._consumer.seek(TopicPartition(*partition), offset)
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the first records; of all partitions unless some are given."""
+        self._consumer.seek_to(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the ends; of all partitions unless some are given."""
+        self._consumer.seek_to(partitions, LATEST)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give no records of these until they are resumed."""
+        self._consumer.pause([TopicPartition(*partition) for partition in partitions])
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with these."""
+        self._consumer.resume([TopicPartition(*partition) for partition in partitions])
+
+    def paused(self) -> list[TopicPartition]:
+        """Those that are paused."""
+        return self._consumer.paused
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the end; None before a fetch told."""
+        return self._consumer.lag(partition)
+
+    async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """The first offset at or after a moment in ms; offset -1 when there is none."""
+        return await self._run(self._consumer.offsets_at(timestamps))
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions begin."""
+        found = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
+        return {partition: each.offset for partition, each in found.items()}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions end; the last stable offsets with read_committed."""
+        found = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
+        return {partition: each.offset for partition, each in found.items()}
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Commit offsets, or the positions, and wait; what was committed."""
+        return await self._run(self._consumer.commit(offsets, limit_ms(timeout)))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed; partitions without a commit are left out."""
+        return await self._run(self._consumer.committed(partitions, limit_ms(timeout)))
+
+    def consumer_group_metadata(self) -> GroupMetadata:
+        """What a producer's transaction wants to know of this member."""
+        return self._consumer.group_metadata
+
+    def metrics(self) -> dict[str, float]:
+        """What has been read so far, by Kafka's names."""
+        return self._consumer.metrics()
+
+    async def close(self, timeout: float | None = 30.0) -> None:
+        """Commit (enable.auto.commit), leave the group."""
+        await self._run(self._consumer.close(milliseconds(timeout)))
 
 
 def _awaits(

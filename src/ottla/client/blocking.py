@@ -4,15 +4,21 @@ The core runs on a loop in a thread that all of them share; a call waits here un
 decided in this file. Timeouts are seconds, as in confluent-kafka.
 """
 
+import asyncio
 import concurrent.futures
+import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial, update_wrapper
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
+from ottla.client.consumer.chunks import Chunk
+from ottla.client.consumer.core import ConsumerCore, whole_offsets
+from ottla.client.consumer.rebalance import Handover, Listeners
+from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.producer.closed import Delivered, Listener
@@ -21,9 +27,12 @@ from ottla.client.producer.core import ANY, ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
-from ottla.client.topics import TopicPartition
-from ottla.client.waiting import Blocking, milliseconds
+from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
+from ottla.client.waiting import Blocking, limit_ms, milliseconds
 from ottla.records.record import Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -200,8 +209,8 @@ class Producer(Blocking):
             key = key.encode()
         pairs = None if headers is None else header_list(headers)
         record = (topic, partition, moment, key, value, pairs, listener)
-        if not self._producer.append(*record):  # type: ignore[arg-type]
-            self._run(self._producer.append_later(*record))  # type: ignore[arg-type]
+        if not self._producer.append(*record):
+            self._run(self._producer.append_later(*record))
 
     def produce_many(
         self, topic: str, values: Iterable[Content], *, keys: Iterable[Content] | None = None, partition: int = ANY
@@ -255,7 +264,7 @@ class Producer(Blocking):
 
     def init_transactions(self, timeout: float | None = None) -> None:
         """Become the one producer of transactional.id. Raises IllegalState, FencedError."""
-        self._run(self._producer.transactional().init(_limit(timeout)))
+        self._run(self._producer.transactional().init(limit_ms(timeout)))
 
     def begin_transaction(self) -> None:
         """Everything produced from now on is committed or aborted as a whole."""
@@ -268,16 +277,16 @@ class Producer(Blocking):
         timeout: float | None = None,
     ) -> None:
         """Commit a group's offsets with the transaction."""
-        self._run(self._producer.send_offsets(offsets, group_metadata, _limit(timeout)))
+        self._run(self._producer.send_offsets(offsets, group_metadata, limit_ms(timeout)))
 
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Wait until everything is acknowledged, then let readers see it. Raises IllegalState when a part of it failed."""
-        self._run(self._producer.transactional().commit(_limit(timeout)))
+        self._run(self._producer.transactional().commit(limit_ms(timeout)))
         self.poll()
 
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Nobody shall see what was written."""
-        self._run(self._producer.transactional().abort(_limit(timeout)))
+        self._run(self._producer.transactional().abort(limit_ms(timeout)))
         self.poll()
 
     def close(self, timeout: float | None = 30.0) -> None:
@@ -290,8 +299,241 @@ class Producer(Blocking):
                 self._release()
 
 
-def _limit(timeout: float | None) -> int | None:
-    return None if timeout is None else milliseconds(timeout)
+class Consumer(Blocking):
+    """Reads records of topics, as a member of a group or by itself.
+
+        with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as consumer:
+            consumer.subscribe(["work"])
+            for record in consumer:
+                ...
+
+    Not for two threads at once. Timeouts are seconds. Raises InvalidClientConfig.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+        super().__init__(config, options)
+        try:
+            self._consumer = self._call(lambda: ConsumerCore(self._core))
+        except BaseException:
+            self._release()
+            raise
+        loop = self._background.loop
+        taken = self._consumer.more_room
+        self._consumer.more_room = lambda chunk: _threadsafe(loop, taken, chunk)  # type: ignore[method-assign]
+
+    # What is read.
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        on_assign: RebalanceListener | None = None,
+        on_revoke: RebalanceListener | None = None,
+        on_lost: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics as a member of the group, in place of what was read before.
+
+        pattern   all topics whose whole name matches: Python's syntax with classic groups, RE2's (on the broker) with
+                  group.protocol=consumer
+        on_*      called with a list of partitions, inside `poll`, when they come, go, or are lost
+        """
+        wanted = list(topics)
+        listeners = Listeners(on_assign, on_revoke, on_lost)
+        self._call(lambda: self._consumer.subscribe(wanted, pattern, listeners))
+
+    def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        self._run(self._consumer.unsubscribe())
+
+    def subscription(self) -> list[str]:
+        """The topics, as far as they were named."""
+        return self._consumer.subscription
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, without others of the group."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        self._call(lambda: self._consumer.assign(wanted))
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        return self._call(lambda: self._consumer.assignment)
+
+    # Records.
+
+    def poll(self, timeout: float | None = None) -> Record | None:
+        """The next record; None when none came within `timeout` seconds (None: wait for one).
+
+        Raises NoOffset, OffsetOutOfRange (auto.offset.reset=none), CorruptBatch, NotAuthorized and other KafkaErrors that time
+        does not mend.
+        """
+        record = self._consumer.take()
+        if record is not None:
+            return record
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._wait(deadline):
+            record = self._consumer.take()
+            if record is not None:
+                return record
+        return None
+
+    def _wait(self, deadline: float | None) -> bool:
+        """Until there may be records; listeners are run on the way. False when the time is over."""
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            found = self._run(self._consumer.wait(milliseconds(left)))
+            if isinstance(found, bool):
+                return found
+            self._tell(found)
+
+    def _tell(self, handover: Handover) -> None:
+        """Run a listener, in the caller's thread."""
+        try:
+            handover.listener(handover.partitions)
+        finally:
+            self._call(lambda: handover.done.keep(None))
+
+    def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
+        """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
+        most: int = self.config["max.poll.records"] if num_messages is None else num_messages
+        deadline = None if timeout is None else time.monotonic() + timeout
+        found = self._consumer.take_many(most)
+        while len(found) < most and self._wait(deadline if not found else 0.0):
+            found += self._consumer.take_many(most - len(found))
+        return found
+
+    def poll_batches(self, timeout: float | None = None) -> tuple[TopicPartition, bytes, int, int] | None:
+        """Whole record batches as the broker stores them: partition, bytes, first offset wanted, next offset."""
+        found = self._consumer.take_batches()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while found is None and self._wait(deadline):
+            found = self._consumer.take_batches()
+        return found
+
+    def poll_arrow(self, timeout: float | None = None, *, columns: Sequence[str] | None = None) -> "pa.Table | None":
+        """Records as an Arrow table, all that one fetch brought; None when none came within `timeout` seconds.
+
+        columns  of key, value, topic, partition, offset, timestamp, timestampType, headers; all but headers unless given
+
+        Wants pyarrow.
+        """
+        from ottla.client.consumer.tables import table_of
+
+        found = self.poll_batches(timeout)
+        return None if found is None else table_of(*found, columns=columns)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Records, for ever."""
+        while True:
+            record = self.poll()
+            if record is not None:
+                yield record
+
+    # Positions.
+
+    def position(self, partition: TopicPartition, timeout: float | None = 60.0) -> int:
+        """The offset of the next record."""
+        return self._run(self._consumer.position(partition, milliseconds(timeout)))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset."""
+        self._call(lambda: self._consumer.seek(TopicPartition(*partition), offset))
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the first records; of all partitions unless some are given."""
+        wanted = list(partitions)
+        self._call(lambda: self._consumer.seek_to(wanted, EARLIEST))
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the ends; of all partitions unless some are given."""
+        wanted = list(partitions)
+        self._call(lambda: self._consumer.seek_to(wanted, LATEST))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give no records of these until they are resumed."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        self._call(lambda: self._consumer.pause(wanted))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with these."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        self._call(lambda: self._consumer.resume(wanted))
+
+    def paused(self) -> list[TopicPartition]:
+        """Those that are paused."""
+        return self._call(lambda: self._consumer.paused)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the end; None before a fetch told."""
+        return self._call(lambda: self._consumer.lag(partition))
+
+    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """The first offset at or after a moment in ms; offset -1 when there is none."""
+        return self._run(self._consumer.offsets_at(timestamps))
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions begin."""
+        found = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
+        return {partition: each.offset for partition, each in found.items()}
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions end: the offsets of the records to come; the last stable ones with read_committed."""
+        found = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
+        return {partition: each.offset for partition, each in found.items()}
+
+    # Commits.
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Commit offsets, or the positions, and wait; what was committed."""
+        return self._run(self._consumer.commit(offsets, limit_ms(timeout)))
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: Callable[[KafkaError | None, dict[TopicPartition, OffsetAndMetadata]], object] | None = None,
+    ) -> None:
+        """Commit offsets, or the positions, in the background; the callback runs in the client's thread."""
+        wanted = self._call(self._consumer.consumed) if offsets is None else whole_offsets(offsets)
+
+        async def commit() -> None:
+            failed: KafkaError | None = None
+            try:
+                await self._consumer.commit(wanted, None)
+            except KafkaError as error:
+                failed = error
+            if callback is not None:
+                callback(failed, wanted)
+
+        self._call(lambda: self._core.scheduler.background(commit(), "commit"))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed; partitions without a commit are left out."""
+        return self._run(self._consumer.committed(partitions, limit_ms(timeout)))
+
+    def consumer_group_metadata(self) -> GroupMetadata:
+        """What a producer's transaction wants to know of this member."""
+        return self._call(lambda: self._consumer.group_metadata)
+
+    def metrics(self) -> dict[str, float]:
+        """What has been read so far, by Kafka's names."""
+        return self._call(self._consumer.metrics)
+
+    def close(self, timeout: float | None = 30.0) -> None:
+        """Commit (enable.auto.commit), leave the group."""
+        if not self._released:
+            try:
+                self._run(self._consumer.close(milliseconds(timeout)))
+            finally:
+                self._release()
+
+
+def _threadsafe(loop: asyncio.AbstractEventLoop, function: Callable[[Chunk], None], chunk: Chunk) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: so is the consumer
+        loop.call_soon_threadsafe(function, chunk)
 
 
 def _waits(

@@ -9,6 +9,7 @@ KafkaError                       code, name and `retriable` as in the table of p
 │   └── StaleMetadata
 ├── UnknownTopic
 ├── OffsetOutOfRange
+├── NoOffset
 ├── CorruptBatch
 ├── RecordTooLarge
 ├── NotAuthorized
@@ -87,6 +88,10 @@ class OffsetOutOfRange(KafkaError):
     """The log no longer, or not yet, has the offset; `log_start` says where it begins, -1 if the broker did not."""
 
     log_start: int = -1
+
+
+class NoOffset(KafkaError):
+    """The group has committed none, and auto.offset.reset is none."""
 
 
 class CorruptBatch(KafkaError):

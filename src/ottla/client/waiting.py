@@ -21,6 +21,11 @@ def milliseconds(seconds: float | None) -> int:
     return _FOREVER_MS if seconds is None else max(int(seconds * 1000), 0)
 
 
+def limit_ms(seconds: float | None) -> int | None:
+    """A timeout as the core takes it; None leaves it to the configs."""
+    return None if seconds is None else milliseconds(seconds)
+
+
 class Blocking:
     """A client of a cluster that lives until `close`, or the end of its `with` block.
 

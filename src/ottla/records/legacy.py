@@ -163,6 +163,26 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
     return Rebuilt(build(records, codec=codec))
 
 
+def as_batch(data: bytes, limit: int) -> bytes:
+    """A message set as a broker stored it, as one RecordBatch v2 with the same offsets; b"" when no message is whole.
+
+    A packed message carries the offset of the last one in it; those in it count from 0 (magic 1) or say their own (magic 0).
+    Raises CorruptRecords.
+    """
+    records = []
+    for message in messages(data):
+        if not message.codec:
+            records.append(Record(message.offset, message.timestamp, message.key, message.value))
+            continue
+        inner = _inner(message, limit)
+        shift = message.offset - inner[-1].offset if message.magic else 0
+        appended = message.timestamp if message.attributes & _LOG_APPEND_TIME else None
+        for each in inner:
+            timestamp = each.timestamp if appended is None else appended
+            records.append(Record(each.offset + shift, timestamp, each.key, each.value))
+    return build(records, base_offset=records[0].offset) if records else b""
+
+
 def _size(message: Message) -> int:
     return 12 + _SMALLEST[message.magic] + len(message.key or b"") + len(message.value or b"")
 

@@ -23,7 +23,7 @@ class Delivered(NamedTuple):
     timestamp: int
 
 
-Listener = Callable[[KafkaError | None, Delivered | None], None]
+Listener = Callable[[KafkaError | None, Delivered | None], object]
 """Called with why it failed, or with where it is."""
 
 

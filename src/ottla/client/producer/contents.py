@@ -1,15 +1,14 @@
 """What a program hands to a producer: bytes or texts, headers as pairs or as a dictionary."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from ottla.client.errors import KafkaError
-from ottla.client.producer.closed import Delivered
+from ottla.client.producer.closed import Listener
 from ottla.records.record import Header
 
 Content = bytes | str | None
 """A key, a value: texts travel as UTF-8, None is null."""
 Headers = Mapping[str, Content] | Iterable[tuple[str, Content]]
-OnDelivery = Callable[[KafkaError | None, Delivered | None], object]
+OnDelivery = Listener
 """Called with why a record was not appended, or with where it is."""
 
 

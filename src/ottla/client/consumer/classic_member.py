@@ -1,0 +1,366 @@
+"""A member of a classic consumer group: members join, their leader shares out the partitions, all sync.
+
+    join (rejoined in every rebalance) --> the leader assigns --> sync --> heartbeats ... REBALANCE_IN_PROGRESS --> join
+
+A rebalance waits for the application: it is joined inside `poll` only, so that no partition goes away while its records are
+being worked on. Eager assignors give up everything before they join, cooperative ones only what goes elsewhere (KIP-429); both
+join again when that lets somebody else have it. A member that does not poll for max.poll.interval.ms leaves.
+"""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ottla.client.consumer.assignors import ASSIGNORS, Subscriber, assignor_names
+from ottla.client.consumer.rebalance import Change, Member
+from ottla.client.core import Core
+from ottla.client.errors import InvalidClientConfig, KafkaError, error_for
+from ottla.client.groups import GroupMetadata
+from ottla.client.metadata import COORDINATOR_LINK, GROUP
+from ottla.client.scheduler import Cancelled, Signal, Task
+from ottla.client.topics import TopicPartition
+from ottla.protocol import codec
+from ottla.protocol import errors as table
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignmentTopicPartition as AssignedTopic
+from ottla.protocol.messages.consumer_protocol import TopicPartition as OwnedTopic
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.sticky_assignor_user_data import PreviousTopic, StickyAssignorUserData
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.wire import PeerError
+
+_NOBODY: Final = -1
+_PROTOCOL_TYPE: Final = "consumer"
+_SUBSCRIPTION_VERSION: Final = 3
+_ASSIGNMENT_VERSION: Final = 0
+_ANEW: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.ILLEGAL_GENERATION})
+_COOPERATIVE: Final = "cooperative-sticky"
+_STICKY: Final = "sticky"
+
+
+class ClassicMember:
+    """One member."""
+
+    def __init__(self, core: Core, consumer: Member) -> None:
+        config = core.config
+        self.error: BaseException | None = None
+        try:
+            self._assignors = assignor_names(config["partition.assignment.strategy"])
+        except ValueError as error:
+            raise InvalidClientConfig(f"partition.assignment.strategy: {error}") from None
+        self._cooperative = self._assignors == [_COOPERATIVE]
+        self._core = core
+        self._consumer = consumer
+        self._group_id: str = config["group.id"]
+        self._instance_id: str | None = config["group.instance.id"]
+        self._member_id = ""
+        self._generation = _NOBODY
+        self._topics: list[str] = []
+        self._pattern: re.Pattern[str] | None = None
+        self._owned: list[TopicPartition] = []
+        self._rejoin = True
+        self._task: Task[Any] | None = None
+        self._polled = Signal()
+        self._resubscribed = Signal()
+        self._previous: tuple[list[TopicPartition], int] = ([], _NOBODY)
+        """What was assigned last, and in which generation: the sticky assignor wants to know."""
+        self._looked_at = 0
+        self._last_poll = core.clock.now_ms()
+        self._seen: dict[str, int] = {}
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """What the group knows the member by."""
+        return GroupMetadata(self._group_id, self._generation, self._member_id, self._instance_id)
+
+    def subscribe(self, topics: list[str], pattern: str | None) -> None:
+        """Read these topics, or those whose names match as a whole, in place of those before."""
+        self._topics = sorted(set(topics))
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self._rejoin = True
+        self.error = None
+        self._last_poll = self._core.clock.now_ms()
+        if self._task is None:
+            self._task = self._core.scheduler.background(self._live(), "group membership")
+        self._resubscribed.happen()
+
+    def polled(self) -> None:
+        """The application lives, and may be told of changes."""
+        self._last_poll = self._core.clock.now_ms()
+        self._polled.happen()
+
+    async def leave(self) -> None:
+        """Tell the coordinator; a static member stays until its session is over."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        self._task = None
+        with contextlib.suppress(KafkaError):  # its session times out instead
+            await self._say_goodbye()
+        self._forget()
+        self._owned = []
+
+    def _forget(self) -> None:
+        self._member_id = ""
+        self._generation = _NOBODY
+        self._rejoin = True
+
+    # -- life --
+
+    async def _live(self) -> None:
+        failures = 0
+        config = self._core.config
+        while True:
+            again = self._resubscribed.wait()
+            try:
+                if self._rejoin:
+                    await self._rebalance()
+                elif self._core.clock.now_ms() - self._last_poll > config["max.poll.interval.ms"]:
+                    await self._say_goodbye()
+                    self._forget()
+                    await self._lose()
+                    await self._polled.wait()
+                    continue
+                else:
+                    await self._beat()
+                failures = 0
+                if not self._rejoin:
+                    await self._core.scheduler.within(again, config["heartbeat.interval.ms"])
+            except Cancelled:
+                raise
+            except KafkaError as error:
+                if error.code == table.REBALANCE_IN_PROGRESS:
+                    self._rejoin = True
+                    continue
+                if error.code in _ANEW:
+                    self._forget()
+                    await self._lose()
+                elif not error.retriable:
+                    self._forget()
+                    await self._lose()
+                    self.error = error
+                    self._task = None
+                    return
+                failures += 1
+                await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
+
+    async def _lose(self) -> None:
+        lost, self._owned = self._owned, []
+        if lost:
+            await self._consumer.changed(Change.LOST, lost, [])
+
+    async def _beat(self) -> None:
+        request = HeartbeatRequest(group_id=self._group_id, generation_id=self._generation, member_id=self._member_id)
+        link = await self._link()
+        version = link.version(HeartbeatRequest)
+        if version >= 3:
+            request.group_instance_id = self._instance_id
+        answer = await link.request(request, version)
+        self._check(answer.error_code, "heartbeat")
+        if await self._topics_changed():
+            self._rejoin = True
+
+    async def _topics_changed(self) -> bool:
+        """Whether topics that match came, went or grew since they were assigned; looked at as often as metadata ages."""
+        metadata = self._core.metadata
+        names = list(self._seen) if self._pattern is None else None
+        if names is not None and all(metadata.known(name) is not None for name in names):
+            return False
+        if names is None and self._core.clock.now_ms() < self._looked_at + self._core.config["metadata.max.age.ms"]:
+            return False
+        return await self._partition_counts(await self._subscribed()) != self._seen
+
+    async def _link(self) -> Any:
+        node = await self._core.metadata.coordinator(GROUP, self._group_id)
+        return await self._core.network.ready(node, COORDINATOR_LINK)
+
+    def _check(self, code: int, about: str) -> None:
+        if code != table.NONE:
+            self._core.metadata.elsewhere(GROUP, self._group_id, code)
+            raise error_for(code, f"{about} in group {self._group_id}")
+
+    async def _say_goodbye(self) -> None:
+        if self._instance_id is not None or not self._member_id:
+            return
+        link = await self._link()
+        version = link.version(LeaveGroupRequest)
+        request = LeaveGroupRequest(group_id=self._group_id)
+        if version >= 3:
+            request.members = [MemberIdentity(member_id=self._member_id)]
+        else:
+            request.member_id = self._member_id
+        await link.request(request, version)
+
+    # -- a rebalance --
+
+    async def _rebalance(self) -> None:
+        if self._owned and not self._cooperative:
+            given_up, self._owned = self._owned, []
+            await self._consumer.changed(Change.REVOKED, given_up, [])
+        topics = await self._subscribed()
+        self._rejoin = False
+        answer = await self._join(topics)
+        self._member_id, self._generation = answer.member_id, answer.generation_id
+        assignments: dict[str, bytes] = {}
+        self._seen = await self._partition_counts(topics)
+        if answer.leader == answer.member_id and not answer.skip_assignment:
+            assignments = await self._assignments(answer)
+        assigned = await self._sync(answer, assignments)
+        await self._adopt(assigned)
+
+    async def _subscribed(self) -> list[str]:
+        if self._pattern is None:
+            return self._topics
+        self._looked_at = self._core.clock.now_ms()
+        infos = await self._core.metadata.all_topics()
+        exclude: bool = self._core.config["exclude.internal.topics"]
+        return [info.name for info in infos if self._pattern.fullmatch(info.name) and not (exclude and info.internal)]
+
+    async def _join(self, topics: list[str]) -> JoinGroupResponse:
+        config = self._core.config
+        link = await self._link()
+        version = link.version(JoinGroupRequest)
+        request = JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=config["session.timeout.ms"],
+            rebalance_timeout_ms=config["max.poll.interval.ms"],
+            protocol_type=_PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=self._subscription(topics, name))
+                for name in self._assignors
+            ],
+        )
+        if version >= 5:
+            request.group_instance_id = self._instance_id
+        timeout_ms = max(config["max.poll.interval.ms"] + 5000, config["request.timeout.ms"])
+        for _ in range(2):
+            request.member_id = self._member_id
+            answer: JoinGroupResponse = await link.request(request, version, timeout_ms=timeout_ms)
+            if answer.error_code != table.MEMBER_ID_REQUIRED:
+                break
+            self._member_id = answer.member_id
+        if answer.error_code != table.NONE:
+            self._rejoin = True
+        self._check(answer.error_code, "join")
+        return answer
+
+    def _subscription(self, topics: list[str], assignor: str) -> bytes:
+        owned: dict[str, OwnedTopic] = {}
+        for name, index in self._owned:
+            owned.setdefault(name, OwnedTopic(topic=name)).partitions.append(index)
+        said = ConsumerProtocolSubscription(
+            topics=topics,
+            owned_partitions=list(owned.values()),
+            generation_id=self._generation,
+            rack_id=self._core.config["client.rack"] or None,
+        )
+        if assignor == _STICKY:
+            said.user_data = _previous_data(*self._previous)
+        return _SUBSCRIPTION_VERSION.to_bytes(2, "big") + codec.encode(said, _SUBSCRIPTION_VERSION)
+
+    async def _assignments(self, answer: JoinGroupResponse) -> dict[str, bytes]:
+        """What the leader shares out."""
+        members = {}
+        for member in answer.members:
+            said = _subscription_of(member.metadata)
+            owned = tuple(
+                TopicPartition(each.topic, index) for each in said.owned_partitions for index in each.partitions
+            )
+            members[member.member_id] = Subscriber(
+                tuple(said.topics), owned, said.generation_id, member.group_instance_id
+            )
+        counts = await self._partition_counts(sorted({name for each in members.values() for name in each.topics}))
+        self._seen.update(counts)
+        name = answer.protocol_name or self._assignors[0]
+        assigned = ASSIGNORS[name](members, counts)
+        return {member: _encoded(partitions) for member, partitions in assigned.items()}
+
+    async def _partition_counts(self, topics: list[str]) -> dict[str, int]:
+        """How many partitions each topic has; topics that do not exist are left out."""
+        missing = [name for name in topics if self._core.metadata.known(name) is None]
+        if missing:
+            await self._core.metadata.fetch(missing)
+        infos = {name: self._core.metadata.known(name) for name in topics}
+        return {name: len(info.leaders) for name, info in infos.items() if info is not None}
+
+    async def _sync(self, joined: JoinGroupResponse, assignments: Mapping[str, bytes]) -> list[TopicPartition]:
+        link = await self._link()
+        version = link.version(SyncGroupRequest)
+        request = SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=said) for member, said in assignments.items()
+            ],
+        )
+        if version >= 3:
+            request.group_instance_id = self._instance_id
+        timeout_ms = max(self._core.config["max.poll.interval.ms"] + 5000, self._core.config["request.timeout.ms"])
+        answer = await link.request(request, version, timeout_ms=timeout_ms)
+        if answer.error_code != table.NONE:
+            self._rejoin = True
+        self._check(answer.error_code, "sync")
+        return _assigned_of(answer.assignment)
+
+    async def _adopt(self, assigned: list[TopicPartition]) -> None:
+        """Take what is new; a cooperative member gives up what it has no more, and joins again for whoever gets it."""
+        before = set(self._owned)
+        revoked = [partition for partition in self._owned if partition not in set(assigned)]
+        if revoked:
+            self._owned = [partition for partition in self._owned if partition in set(assigned)]
+            await self._consumer.changed(Change.REVOKED, revoked, list(self._owned))
+            self._rejoin = True
+        added = [partition for partition in assigned if partition not in before]
+        self._owned = assigned
+        self._previous = (list(assigned), self._generation)
+        await self._consumer.changed(Change.ASSIGNED, added, list(assigned))
+
+
+def _subscription_of(data: bytes) -> ConsumerProtocolSubscription:
+    """What a member said, in whatever version its client writes."""
+    version = min(int.from_bytes(data[:2], "big"), _SUBSCRIPTION_VERSION)
+    said, _ = codec.decode(ConsumerProtocolSubscription, version, data, 2)
+    return said
+
+
+def _previous_data(assigned: list[TopicPartition], generation: int) -> bytes:
+    topics: dict[str, PreviousTopic] = {}
+    for name, index in assigned:
+        topics.setdefault(name, PreviousTopic(topic=name)).partitions.append(index)
+    said = StickyAssignorUserData(previous_assignment=list(topics.values()), generation=generation)
+    return codec.encode(said, 1)
+
+
+def _previous_of(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
+    """What a member had, and since when; nothing when it does not say, or in words that nobody knows."""
+    for version in (1, 0):
+        with contextlib.suppress(PeerError):
+            said, end = codec.decode(StickyAssignorUserData, version, data or b"")
+            if end == len(data or b""):
+                had = (
+                    TopicPartition(each.topic, index) for each in said.previous_assignment for index in each.partitions
+                )
+                return tuple(had), said.generation
+    return (), _NOBODY
+
+
+def _encoded(partitions: list[TopicPartition]) -> bytes:
+    topics: dict[str, AssignedTopic] = {}
+    for name, index in partitions:
+        topics.setdefault(name, AssignedTopic(topic=name)).partitions.append(index)
+    said = ConsumerProtocolAssignment(assigned_partitions=list(topics.values()))
+    return _ASSIGNMENT_VERSION.to_bytes(2, "big") + codec.encode(said, _ASSIGNMENT_VERSION)
+
+
+def _assigned_of(data: bytes) -> list[TopicPartition]:
+    if len(data) < 2:
+        return []
+    version = min(int.from_bytes(data[:2], "big"), _SUBSCRIPTION_VERSION)
+    said, _ = codec.decode(ConsumerProtocolAssignment, version, data, 2)
+    return sorted(TopicPartition(each.topic, index) for each in said.assigned_partitions for index in each.partitions)

@@ -1,0 +1,223 @@
+"""A member of a consumer group of the new protocol (KIP-848): the coordinator assigns, the member reconciles.
+
+The member says in its heartbeats which partitions it has; the answer says which it should have. It gives up what it should not
+have, says so, and takes what is new once the coordinator has seen that it is free.
+
+    target {1,2}, owned {2,3} --> revoke 3 --> heartbeat: owned {2} --> assign 1 --> heartbeat: owned {1,2}
+
+An epoch that the coordinator does not agree with loses everything at once, and the member joins again.
+"""
+
+import base64
+import contextlib
+from typing import Any, Final
+
+from ottla.client.consumer.rebalance import Change, Member
+from ottla.client.core import Core
+from ottla.client.errors import KafkaError, error_for
+from ottla.client.groups import GroupMetadata
+from ottla.client.metadata import GROUP
+from ottla.client.scheduler import Cancelled, Signal, Task
+from ottla.client.topics import TopicPartition
+from ottla.protocol import errors as table
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+_JOIN: Final = 0
+_LEAVE: Final = -1
+_LEAVE_STATIC: Final = -2
+_DEFAULT_INTERVAL_MS: Final = 5000
+_AGAIN: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_EPOCH})
+
+
+class ConsumerMember:
+    """One member."""
+
+    def __init__(self, core: Core, consumer: Member) -> None:
+        config = core.config
+        self.error: BaseException | None = None
+        self._core = core
+        self._consumer = consumer
+        self._group_id: str = config["group.id"]
+        self._instance_id: str | None = config["group.instance.id"]
+        self._member_id = base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
+        self._epoch = _JOIN
+        self._topics: list[str] = []
+        self._pattern: str | None = None
+        self._owned: set[TopicPartition] = set()
+        self._target: set[tuple[bytes, int]] | None = None
+        self._ids: dict[str, bytes] = {}
+        self._full = True
+        self._owned_told = False
+        self._task: Task[Any] | None = None
+        self._now = Signal()
+        self._last_poll = core.clock.now_ms()
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """What the group knows the member by."""
+        return GroupMetadata(self._group_id, self._epoch or -1, self._member_id, self._instance_id)
+
+    def subscribe(self, topics: list[str], pattern: str | None) -> None:
+        """Read these topics, or those that match on the broker (RE2), in place of those before."""
+        self._topics, self._pattern = sorted(set(topics)), pattern
+        self._full = True
+        self.error = None
+        self._last_poll = self._core.clock.now_ms()
+        if self._task is None:
+            self._task = self._core.scheduler.background(self._live(), "heartbeats")
+        self._now.happen()
+
+    def polled(self) -> None:
+        """The application lives."""
+        self._last_poll = self._core.clock.now_ms()
+
+    async def leave(self) -> None:
+        """Tell the coordinator; a static member says that it comes back."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        self._task = None
+        if self._epoch != _JOIN:
+            self._epoch = _LEAVE_STATIC if self._instance_id is not None else _LEAVE
+            with contextlib.suppress(KafkaError):  # its session times out instead
+                await self._beat()
+        self._epoch = _JOIN
+        self._owned.clear()
+        self._target = None
+
+    # -- heartbeats --
+
+    async def _live(self) -> None:
+        failures = 0
+        interval_ms = _DEFAULT_INTERVAL_MS
+        while True:
+            again = self._now.wait()
+            try:
+                if self._core.clock.now_ms() - self._last_poll > self._core.config["max.poll.interval.ms"]:
+                    await self._stop_until_polled()
+                    continue
+                answer = await self._beat()
+                failures = 0
+                interval_ms = answer.heartbeat_interval_ms
+                self._take(answer)
+                if not await self._reconcile():
+                    await self._core.scheduler.within(again, interval_ms)
+            except Cancelled:
+                raise
+            except KafkaError as error:
+                if error.code in _AGAIN:
+                    await self._lose()
+                elif not error.retriable:
+                    await self._lose()
+                    self.error = error
+                    self._task = None
+                    return
+                failures += 1
+                await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
+
+    async def _stop_until_polled(self) -> None:
+        """The application has not polled for max.poll.interval.ms: leave, and come back when it does."""
+        self._epoch = _LEAVE
+        with contextlib.suppress(KafkaError):
+            await self._beat()
+        await self._lose()
+        before = self._last_poll
+        while self._last_poll == before:
+            await self._core.scheduler.sleep(100)
+
+    async def _lose(self) -> None:
+        """Nothing is ours any more."""
+        self._epoch = _JOIN
+        self._target = None
+        self._full = True
+        lost = sorted(self._owned)
+        self._owned.clear()
+        if lost:
+            await self._consumer.changed(Change.LOST, lost, [])
+
+    async def _beat(self) -> ConsumerGroupHeartbeatResponse:
+        joins = self._epoch == _JOIN
+        full = self._full or joins
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            member_epoch=self._epoch,
+            instance_id=self._instance_id,
+        )
+        if full and self._epoch >= _JOIN:
+            config = self._core.config
+            request.subscribed_topic_names = self._topics
+            request.subscribed_topic_regex = "" if self._pattern is None and not joins else self._pattern
+            request.rebalance_timeout_ms = config["max.poll.interval.ms"]
+            request.server_assignor = config["group.remote.assignor"]
+            request.rack_id = config["client.rack"] or None
+        if joins:
+            request.topic_partitions = []
+        elif not self._owned_told and self._epoch > _JOIN:
+            request.topic_partitions = self._owned_partitions()
+        answer: ConsumerGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
+            GROUP, self._group_id, request
+        )
+        if answer.error_code != table.NONE:
+            self._core.metadata.elsewhere(GROUP, self._group_id, answer.error_code)
+            raise error_for(answer.error_code, f"consumer group {self._group_id}", answer.error_message)
+        if full and (request.subscribed_topic_names, request.subscribed_topic_regex or None) == (
+            self._topics,
+            self._pattern,
+        ):
+            self._full = False
+        if request.topic_partitions is not None:
+            self._owned_told = True
+        return answer
+
+    def _owned_partitions(self) -> list[TopicPartitions]:
+        topics: dict[bytes, TopicPartitions] = {}
+        for name, index in sorted(self._owned):
+            topic_id = self._ids[name]
+            topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id)).partitions.append(index)
+        return list(topics.values())
+
+    def _take(self, answer: ConsumerGroupHeartbeatResponse) -> None:
+        self._epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self._target = {
+                (topic.topic_id, index) for topic in answer.assignment.topic_partitions for index in topic.partitions
+            }
+
+    # -- reconciliation --
+
+    async def _reconcile(self) -> bool:
+        """One step towards the target; whether there is something to tell the coordinator at once."""
+        if self._target is None:
+            return False
+        wanted = await self._named(self._target)
+        revoked = sorted(self._owned - wanted)
+        if revoked:
+            self._owned -= set(revoked)
+            await self._consumer.changed(Change.REVOKED, revoked, sorted(self._owned))
+            self._owned_told = False
+            return True
+        added = sorted(wanted - self._owned)
+        if added:
+            self._owned |= set(added)
+            await self._consumer.changed(Change.ASSIGNED, added, sorted(self._owned))
+            self._owned_told = False
+            return True
+        return False
+
+    async def _named(self, target: set[tuple[bytes, int]]) -> set[TopicPartition]:
+        """The target by names; topics that nobody knows by name yet are left out until somebody does."""
+        metadata = self._core.metadata
+        if any(metadata.name_of(topic_id) is None for topic_id, _ in target):
+            await metadata.fetch(self._topics if self._pattern is None else None)
+        found = set()
+        for topic_id, index in target:
+            name = metadata.name_of(topic_id)
+            if name is not None:
+                self._ids[name] = topic_id
+                found.add(TopicPartition(name, index))
+        return found

@@ -1,0 +1,559 @@
+"""A consumer: what `ottla.Consumer` and `ottla.aio.Consumer` show.
+
+Strategy. Three things go on by themselves on the core's thread: the membership (classic_member.py, consumer_member.py), the
+search for positions (committed offsets, auto.offset.reset), and the fetches (fetcher.py). The application's thread takes
+records from chunks that are there (`take`), which touches the core only once a chunk; when there is none, or when something
+wants its attention, it waits in `wait`. A listener runs in the application's thread: `wait` hands it out.
+
+    take() --> a record of the chunk at hand ---------------------------------------------> application
+                 | none left, or `attention`
+                 v
+               wait() --> a chunk arrived | a listener to run (Handover) | time is over | an error
+
+The position of a partition is the offset of the record that `take` gives next: what was given before counts as processed when
+it is committed.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.client.config import duration_ms
+from ottla.client.consumer.chunks import Chunk
+from ottla.client.consumer.classic_member import ClassicMember
+from ottla.client.consumer.commits import Commits, lost_membership
+from ottla.client.consumer.consumer_member import ConsumerMember
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
+from ottla.client.consumer.rebalance import Change, Handover, Listeners, Membership
+from ottla.client.core import Core, logger
+from ottla.client.errors import IllegalState, KafkaError, NoOffset, OffsetOutOfRange
+from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.offsets import list_offsets
+from ottla.client.scheduler import Promise, Signal, Task
+from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
+from ottla.records.record import Record
+
+_NO_GROUP: Final = "this needs the config group.id"
+
+
+class ConsumerCore:
+    """One consumer. `take`, `positions` and `attention` may be used by the application's thread, all else runs on the core's.
+
+    attention  something waits for the application's thread to come by
+    """
+
+    def __init__(self, core: Core) -> None:
+        config = core.config
+        self.core = core
+        self.attention = False
+        self.listeners = Listeners()
+        self._group_id: str = config["group.id"]
+        self._positions = Positions()
+        self._fetcher = Fetcher(core, self._positions, self._lost)
+        self._commits = Commits(core, self._group_id)
+        self._membership: Membership | None = None
+        self._handovers: deque[Handover] = deque()
+        self._stirred = Signal()
+        self._topics: list[str] = []
+        self._pattern: str | None = None
+        self._chunk: Chunk | None = None
+        self._records: list[Record] = []
+        self._next = 0
+        self._finding: Task[None] | None = None
+        self._committed_ms = core.clock.now_ms()
+        self._committing = False
+        self._closed = False
+        self._assigned_by_hand = False
+        self._inside = False
+        """Whether the application is in `wait`."""
+        self._entered = Signal()
+        self._visitors = 0
+        """Changes that wait for the application to be in `wait`, or happen there."""
+
+    # -- what is read --
+
+    def subscribe(self, topics: Iterable[str], pattern: str | None, listeners: Listeners) -> None:
+        """Read topics as a member of the group, in place of what was read before."""
+        self._check_open()
+        if not self._group_id:
+            raise IllegalState(f"subscribe: {_NO_GROUP}; assign reads without a group")
+        if self._assigned_by_hand:
+            raise IllegalState("assign was called before: unsubscribe first")
+        self.listeners = listeners
+        self._topics, self._pattern = list(topics), pattern
+        if self._membership is None:
+            protocol = ConsumerMember if self.core.config["group.protocol"] == "consumer" else ClassicMember
+            self._membership = protocol(self.core, self)
+        self._membership.subscribe(self._topics, pattern)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, without others of the group."""
+        self._check_open()
+        if self._membership is not None:
+            raise IllegalState("subscribe was called before: unsubscribe first")
+        self._assigned_by_hand = True
+        self._take_over(list(partitions))
+
+    async def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        self._check_open()
+        await self._leave()
+
+    @property
+    def subscription(self) -> list[str]:
+        """The topics, as far as they were named."""
+        return list(self._topics)
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        return sorted(self._positions.states)
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """What a transaction wants to know of this member."""
+        if not self._group_id:
+            raise IllegalState(f"group metadata: {_NO_GROUP}")
+        return self._membership.metadata if self._membership is not None else GroupMetadata(self._group_id)
+
+    def _take_over(self, partitions: list[TopicPartition]) -> None:
+        self._note_positions()
+        self._positions.assign(partitions)
+        self._fetcher.drop_stale()
+        if self._chunk is not None and self._positions.states.get(self._chunk.state.partition) is not self._chunk.state:
+            self._drop_chunk()
+        self._find_positions()
+        self._fetcher.pump()
+
+    # -- what a membership says --
+
+    async def changed(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
+        """Partitions come or go, while the application is inside `wait`: nothing changes under its hands."""
+        self._visitors += 1
+        try:
+            while not self._inside and not self._closed:
+                entered = self._entered.wait()
+                self._stir()
+                await entered
+            if change is Change.REVOKED:
+                await self._commit_before_revocation()
+            if change is Change.ASSIGNED:
+                self._take_over(owned)
+            listener = self.listeners.of(change)
+            if listener is not None and not self._closed:
+                done = Promise[None]()
+                self._handovers.append(Handover(change, partitions, listener, done))
+                self._stir()
+                await done
+            if change is not Change.ASSIGNED:
+                self._take_over(owned)
+        finally:
+            self._visitors -= 1
+            self._stirred.happen()
+
+    async def _commit_before_revocation(self) -> None:
+        """What is processed is committed before it goes elsewhere."""
+        if self._group_id and self.core.config["enable.auto.commit"]:
+            try:
+                await self._commit_offsets(self.consumed())
+            except KafkaError as error:
+                logger.warning("commit before a rebalance: %s", error)
+
+    # -- records --
+
+    def take(self) -> Record | None:
+        """The next record that is there; None when there is none, or when something wants attention. Raises CorruptBatch."""
+        if self.attention:
+            return None
+        while True:
+            if self._next < len(self._records):
+                record = self._records[self._next]
+                self._next += 1
+                return record
+            if not self._open_chunk():
+                return None
+
+    def take_many(self, most: int) -> list[Record]:
+        """Up to `most` records that are there."""
+        found: list[Record] = []
+        while len(found) < most and not self.attention:
+            part = self._records[self._next : self._next + most - len(found)]
+            self._next += len(part)
+            found += part
+            if len(found) < most and not self._open_chunk():
+                break
+        return found
+
+    def take_batches(self) -> tuple[TopicPartition, bytes, int, int] | None:
+        """A whole chunk as it came: partition, batches, first offset wanted, next offset. Raises CorruptBatch."""
+        if self.attention:
+            return None
+        if self._next < len(self._records):
+            raise IllegalState(
+                "records of a chunk are being read one by one: read them all before asking for whole ones"
+            )
+        chunk = self._next_chunk()
+        if chunk is None:
+            return None
+        self._records, self._next = [], 0
+        return chunk.state.partition, chunk.batches(), chunk.position, chunk.next_offset
+
+    def _open_chunk(self) -> bool:
+        """Go on to the next chunk; whether there is one."""
+        chunk = self._next_chunk()
+        if chunk is None:
+            return False
+        try:
+            self._records, self._next = chunk.records(), 0
+        except KafkaError:
+            self._drop_chunk()
+            chunk.state.fetch_position = UNKNOWN
+            raise
+        return True
+
+    def _next_chunk(self) -> Chunk | None:
+        self._finish_chunk()
+        chunks = self._fetcher.chunks
+        while chunks:
+            chunk = chunks.popleft()
+            state = chunk.state
+            if chunk.stale or self._positions.states.get(state.partition) is not state:
+                continue
+            if state.paused:
+                # It is fetched again when somebody resumes.
+                state.seek(chunk.position, state.leader_epoch)
+                continue
+            self._chunk = chunk
+            return chunk
+        return None
+
+    def _finish_chunk(self) -> None:
+        """The chunk at hand is read to its end."""
+        chunk, self._chunk = self._chunk, None
+        self._records, self._next = [], 0
+        if chunk is not None:
+            if not chunk.stale:
+                chunk.state.position = chunk.next_offset
+            self.more_room(chunk)
+
+    def more_room(self, chunk: Chunk) -> None:
+        """A chunk is done with; whoever drives the core sets how this reaches its thread."""
+        self._fetcher.taken(chunk)
+
+    def _drop_chunk(self) -> None:
+        self._chunk = None
+        self._records, self._next = [], 0
+
+    def _note_positions(self) -> None:
+        """The position in the chunk at hand."""
+        chunk = self._chunk
+        if chunk is not None and not chunk.stale:
+            left = self._next < len(self._records)
+            chunk.state.position = self._records[self._next].offset if left else chunk.next_offset
+
+    # -- waiting --
+
+    async def wait(self, timeout_ms: int) -> Handover | bool:
+        """Until there may be records (True), a listener is to be run, or the time is over (False). Raises KafkaError."""
+        self._check_open()
+        if self._membership is None and not self._positions.states:
+            raise IllegalState("poll comes after subscribe or assign")
+        self.attention = False
+        self._inside = True
+        self._entered.happen()
+        try:
+            if self._membership is not None:
+                self._membership.polled()
+            self._commit_now_and_then()
+            return await self._wait(self.core.clock.now_ms() + timeout_ms)
+        finally:
+            self._inside = False
+
+    async def _wait(self, deadline: int) -> Handover | bool:
+        while True:
+            stirred, arrived = self._stirred.wait(), self._fetcher.arrived.wait()
+            if self._handovers:
+                return self._handovers.popleft()
+            left = deadline - self.core.clock.now_ms()
+            if self._visitors:
+                await stirred
+                continue
+            self._raise_trouble()
+            if self._fetcher.chunks or self._next < len(self._records):
+                return True
+            if left <= 0:
+                return False
+            self._find_positions()
+            self._fetcher.pump()
+            await self.core.scheduler.within(stirred, left, arrived)
+
+    def _raise_trouble(self) -> None:
+        trouble: BaseException | None = self._fetcher.trouble
+        self._fetcher.trouble = None
+        if trouble is None and self._membership is not None:
+            trouble = self._membership.error
+        if trouble is not None:
+            raise trouble
+
+    def _stir(self) -> None:
+        self.attention = True
+        self._stirred.happen()
+
+    # -- positions --
+
+    def _find_positions(self) -> None:
+        """Look for positions that are missing, unless that is under way."""
+        if self._finding is None and (self._positions.lacking() or self._positions.resetting()):
+            self._finding = self.core.scheduler.background(self._find(), "positions")
+            if self._finding.done:
+                self._finding = None
+
+    async def _find(self) -> None:
+        try:
+            lacking = self._positions.lacking()
+            if lacking and self._group_id:
+                await self._find_committed(lacking)
+            for state in self._positions.lacking():
+                self._reset_by_policy(state, None)
+            await self._reset(self._positions.resetting())
+        except KafkaError as error:
+            if error.retriable:
+                await self.core.scheduler.sleep(self.core.metadata.backoff_ms(1))
+            else:
+                self._fetcher.trouble = error
+                self._stir()
+        finally:
+            self._finding = None
+        self._fetcher.pump()
+
+    async def _find_committed(self, states: list[PartitionState]) -> None:
+        member = self.group_metadata
+        try:
+            found = await self._commits.fetch([state.partition for state in states], member)
+        except KafkaError as error:
+            if not lost_membership(error):
+                raise
+            return
+        for state in states:
+            offset = found.get(state.partition)
+            if offset is not None and state.position == UNKNOWN and state.reset is None:
+                state.seek(offset.offset, offset.leader_epoch)
+
+    def _reset_by_policy(self, state: PartitionState, cause: OffsetOutOfRange | None) -> None:
+        policy: str = self.core.config["auto.offset.reset"]
+        if policy == "none":
+            if cause is not None:
+                raise cause
+            raise NoOffset(
+                f"group {self._group_id!r} has committed no offset of {state.partition}, and auto.offset.reset is none"
+            )
+        if policy == "earliest":
+            state.look_up(EARLIEST)
+        elif policy == "latest":
+            state.look_up(LATEST)
+        else:
+            state.look_up(self.core.clock.wall_ms() - duration_ms(policy.removeprefix("by_duration:")))
+
+    async def _reset(self, states: list[PartitionState]) -> None:
+        wanted = {state.partition: state.reset for state in states if state.reset is not None}
+        if not wanted:
+            return
+        found = await list_offsets(self.core, wanted)
+        late = [part for part in wanted if found[part].offset < 0]
+        ends = await list_offsets(self.core, dict.fromkeys(late, LATEST)) if late else {}
+        for state in states:
+            if state.reset is not None and state.partition in found:
+                state.seek(ends.get(state.partition, found[state.partition]).offset)
+
+    def _lost(self, state: PartitionState, error: OffsetOutOfRange) -> None:
+        """The log has no such offset."""
+        try:
+            self._reset_by_policy(state, error)
+        except KafkaError as refused:
+            self._fetcher.trouble = refused
+            state.fetch_position = UNKNOWN
+        else:
+            logger.info("%s: going on by auto.offset.reset", error)
+            self._find_positions()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset."""
+        self._moved(partition).seek(offset)
+        self._fetcher.drop_stale()
+        self._fetcher.pump()
+
+    def seek_to(self, partitions: Iterable[TopicPartition], moment: int) -> None:
+        """Go on at EARLIEST or LATEST."""
+        for partition in list(partitions) or self.assignment:
+            self._moved(partition).look_up(moment)
+        self._fetcher.drop_stale()
+        self._find_positions()
+
+    def _moved(self, partition: TopicPartition) -> PartitionState:
+        state = self._state(partition)
+        if self._chunk is not None and self._chunk.state is state:
+            self._drop_chunk()
+        return state
+
+    def _state(self, partition: TopicPartition) -> PartitionState:
+        state = self._positions.states.get(TopicPartition(*partition))
+        if state is None:
+            raise IllegalState(f"{TopicPartition(*partition)} is not assigned to this consumer")
+        return state
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give no records of these until they are resumed; members they stay."""
+        self._note_positions()
+        for partition in partitions:
+            state = self._state(partition)
+            state.paused = True
+            if state.position != UNKNOWN:
+                self._moved(partition).seek(state.position, state.leader_epoch)
+        self._fetcher.drop_stale()
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with these."""
+        for partition in partitions:
+            self._state(partition).paused = False
+        self._fetcher.pump()
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """Those that are paused."""
+        return sorted(part for part, state in self._positions.states.items() if state.paused)
+
+    async def position(self, partition: TopicPartition, timeout_ms: int) -> int:
+        """The offset of the next record. Raises RequestTimedOut when it is not found in time."""
+        state = self._state(partition)
+
+        async def attempt() -> int:
+            self._note_positions()
+            while state.position == UNKNOWN:
+                self._find_positions()
+                self._raise_trouble()
+                await self.core.scheduler.sleep(5)
+            return state.position
+
+        return await self.core.metadata.retrying(f"position in {state.partition}", attempt, timeout_ms)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the end that readers see; None before a fetch told."""
+        self._note_positions()
+        state = self._state(partition)
+        end = state.last_stable_offset if self.core.config.read_committed else state.high_watermark
+        if end == UNKNOWN or state.position == UNKNOWN:
+            return None
+        return max(end - state.position, 0)
+
+    # -- commits --
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions of all partitions that have one."""
+        self._note_positions()
+        return {
+            part: OffsetAndMetadata(state.position, "", state.leader_epoch)
+            for part, state in self._positions.known().items()
+        }
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout_ms: int | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Commit offsets, or the positions; what was committed. Raises FencedError and the like."""
+        if not self._group_id:
+            raise IllegalState(f"commit: {_NO_GROUP}")
+        wanted = self.consumed() if offsets is None else whole_offsets(offsets)
+        await self._commits.commit(wanted, self.group_metadata, timeout_ms)
+        self._committed_ms = self.core.clock.now_ms()
+        return wanted
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed; partitions without a commit are left out."""
+        if not self._group_id:
+            raise IllegalState(f"committed: {_NO_GROUP}")
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        return await self._commits.fetch(wanted, GroupMetadata(self._group_id), timeout_ms)
+
+    async def _commit_offsets(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        if offsets:
+            await self._commits.commit(offsets, self.group_metadata, self.core.config["request.timeout.ms"])
+
+    def _commit_now_and_then(self) -> None:
+        """enable.auto.commit: every auto.commit.interval.ms, in the background."""
+        config = self.core.config
+        if not (self._group_id and config["enable.auto.commit"]) or self._committing:
+            return
+        now = self.core.clock.now_ms()
+        if now - self._committed_ms < config["auto.commit.interval.ms"]:
+            return
+        self._committed_ms = now
+        self._committing = True
+        offsets = self.consumed()
+
+        async def commit() -> None:
+            try:
+                await self._commit_offsets(offsets)
+            except KafkaError as error:
+                if not lost_membership(error):
+                    logger.warning("automatic commit: %s", error)
+            finally:
+                self._committing = False
+
+        self.core.scheduler.background(commit(), "automatic commit")
+
+    # -- the end --
+
+    async def offsets_at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """Offsets by time."""
+        return await list_offsets(self.core, {TopicPartition(*part): moment for part, moment in moments.items()})
+
+    async def close(self, timeout_ms: int) -> None:
+        """Commit (enable.auto.commit), leave the group, give up the connections."""
+        if self._closed:
+            return
+        try:
+            leaving = self.core.scheduler.spawn(self._leave(), "leave")
+            if not await self.core.scheduler.within(leaving, timeout_ms):
+                leaving.cancel()
+        finally:
+            self._closed = True
+            self._fetcher.active = False
+            self.core.close()
+
+    async def _leave(self) -> None:
+        if self._positions.states:
+            await self._commit_before_revocation()
+        if self._membership is not None:
+            await self._membership.leave()
+            self._membership = None
+        self._handovers.clear()
+        self._visitors = 0
+        self._topics, self._pattern = [], None
+        self._assigned_by_hand = False
+        self._take_over([])
+        self._drop_chunk()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalState("the consumer is closed")
+
+    def metrics(self) -> dict[str, float]:
+        """What has been read so far."""
+        return {
+            "bytes-consumed-total": self._fetcher.bytes,
+            "fetch-total": self._fetcher.fetches,
+            "assigned-partitions": len(self._positions.states),
+            "connection-creation-total": self.core.network.opened_total,
+        }
+
+
+def whole_offsets(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Plain offsets as OffsetAndMetadata."""
+    return {
+        TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        for partition, offset in offsets.items()
+    }

@@ -1,0 +1,324 @@
+"""Fetches on their way: every node that leads some of a consumer's partitions is kept busy, within bounded memory.
+
+Strategy. One fetch is open for each node. When its answer comes, the partitions that have room left are asked for again at
+once, so that chunks are ready when the application wants them. A partition is asked for while it has less than
+max.partition.fetch.bytes waiting. A fetch names only what has changed since the one before (fetch sessions, KIP-227):
+
+    session 0, epoch 0 --> every partition named; the answer names the session
+    session S, epoch n --> partitions with another position, partitions that are new, and those forgotten
+
+What goes wrong with a partition is told by code: leaders are looked up again, an offset that is not there is reset, the rest is
+raised to the application (`trouble`).
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ottla.client.consumer.chunks import Chunk, modern
+from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
+from ottla.client.core import Core
+from ottla.client.errors import CorruptBatch, KafkaError, OffsetOutOfRange, error_for
+from ottla.client.scheduler import Signal
+from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.protocol import errors as table
+from ottla.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from ottla.protocol.schema import ZERO_UUID
+from ottla.records.batch import scan
+from ottla.records.errors import CorruptRecords
+
+_PURPOSE: Final = "fetch"
+_NEWEST_WITHOUT_IDS: Final = 12
+_PREFERRED_FOR_MS: Final = 300_000
+_FULL: Final = 0
+_SESSIONLESS: Final = -1
+_SESSION_CODES: Final = frozenset(
+    {
+        table.FETCH_SESSION_ID_NOT_FOUND,
+        table.INVALID_FETCH_SESSION_EPOCH,
+        table.FETCH_SESSION_TOPIC_ID_ERROR,
+        table.INCONSISTENT_TOPIC_ID,
+    }
+)
+
+Asked = tuple[int, int]
+"""(offset, leader epoch) that a session was last told."""
+
+
+class _NodeFetch:
+    """What is known of the fetches to one node."""
+
+    __slots__ = ("asked", "busy", "epoch", "not_before", "session")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.session = 0
+        self.epoch = _FULL
+        self.asked: dict[TopicPartition, Asked] = {}
+        self.not_before = 0
+
+    def forget(self) -> None:
+        """Begin a new session."""
+        self.session, self.epoch = 0, _FULL
+        self.asked.clear()
+
+
+class Fetcher:
+    """The fetches of one consumer.
+
+    chunks   what has come, oldest first; the application's thread takes from the left
+    arrived  happens when there is something to take, or trouble
+    trouble  what the application should hear of
+    lost     called with a partition whose offset is not in the log, and the error
+    """
+
+    def __init__(
+        self, core: Core, positions: Positions, lost: Callable[[PartitionState, OffsetOutOfRange], None]
+    ) -> None:
+        self.chunks: deque[Chunk] = deque()
+        self.arrived = Signal()
+        self.trouble: KafkaError | None = None
+        self.active = True
+        self.bytes = self.fetches = 0
+        self._core = core
+        self._config = core.config
+        self._positions = positions
+        self._lost = lost
+        self._nodes: dict[int, _NodeFetch] = {}
+        self._looking_up: set[str] = set()
+
+    def pump(self) -> None:
+        """Ask for whatever has room and is not asked for."""
+        if not self.active:
+            return
+        now = self._core.clock.now_ms()
+        wanted: dict[int, dict[PartitionState, TopicInfo]] = {}
+        for state in self._positions.states.values():
+            if state.fetch_position == UNKNOWN or state.paused or state.not_before > now:
+                continue
+            if state.buffered >= self._config["max.partition.fetch.bytes"]:
+                continue
+            info = self._core.metadata.known(state.partition.topic)
+            if info is None:
+                self._look_up(state.partition.topic)
+                continue
+            node = self._node_of(state, info, now)
+            if node >= 0:
+                wanted.setdefault(node, {})[state] = info
+        for node, states in wanted.items():
+            known = self._nodes.setdefault(node, _NodeFetch())
+            if not known.busy and known.not_before <= now:
+                known.busy = True
+                self._core.scheduler.background(self._fetch(node, known, states), "fetch")
+
+    def _node_of(self, state: PartitionState, info: TopicInfo, now: int) -> int:
+        if state.preferred is not None:
+            node, until = state.preferred
+            if until > now and node in self._core.network.brokers:
+                return node
+            state.preferred = None
+        node = info.leaders.get(state.partition.partition, -1)
+        if node < 0:
+            self._core.metadata.forget(state.partition.topic)
+            self._later(state)
+        return node
+
+    def _later(self, state: PartitionState) -> None:
+        """Not again before a back-off is over."""
+        wait = self._core.metadata.backoff_ms(1)
+        state.not_before = self._core.clock.now_ms() + wait
+        self._core.scheduler.call_later(wait, self.pump)
+
+    def _look_up(self, topic: str) -> None:
+        if topic in self._looking_up:
+            return
+        self._looking_up.add(topic)
+
+        async def look_up() -> None:
+            try:
+                await self._core.metadata.topic(topic, timeout_ms=self._config["request.timeout.ms"])
+            except KafkaError:
+                await self._core.scheduler.sleep(self._core.metadata.backoff_ms(3))
+            finally:
+                self._looking_up.discard(topic)
+            self.pump()
+
+        self._core.scheduler.background(look_up(), f"topic {topic}")
+
+    # -- one fetch --
+
+    async def _fetch(self, node: int, known: _NodeFetch, states: dict[PartitionState, TopicInfo]) -> None:
+        sent = {state: (state.version, state.fetch_position) for state in states}
+        try:
+            link = await self._core.network.ready(node, _PURPOSE)
+            ids = {info.name: info.id for info in states.values()}
+            newest = 32767 if ZERO_UUID not in ids.values() else _NEWEST_WITHOUT_IDS
+            version = link.version(FetchRequest, newest)
+            request = self._request(known, states, ids, version)
+            timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
+            self.fetches += 1
+            answer: FetchResponse = await link.request(request, version, timeout_ms=timeout_ms)
+            if answer.error_code != table.NONE:
+                known.forget()
+                if answer.error_code not in _SESSION_CODES:
+                    raise error_for(answer.error_code, f"fetch from node {node}")
+            else:
+                if version >= 7:
+                    self._next_epoch(known, answer)
+                self._take(answer, states, sent)
+        except KafkaError as error:
+            known.forget()
+            if not error.retriable:
+                self.trouble = error
+            for state, info in states.items():
+                state.preferred = None
+                self._core.metadata.forget(info.name)
+            wait = self._core.metadata.backoff_ms(1)
+            known.not_before = self._core.clock.now_ms() + wait
+            self._core.scheduler.call_later(wait, self.pump)
+        finally:
+            known.busy = False
+        self.arrived.happen()
+        self.pump()
+
+    def _request(
+        self, known: _NodeFetch, states: dict[PartitionState, TopicInfo], ids: dict[str, bytes], version: int
+    ) -> FetchRequest:
+        config = self._config
+        wanted: dict[TopicPartition, Asked] = {}
+        topics: dict[str, FetchTopic] = {}
+        for state, info in states.items():
+            epoch = info.epochs.get(state.partition.partition, -1)
+            asked = wanted[state.partition] = (state.fetch_position, epoch)
+            if known.epoch > _FULL and known.asked.get(state.partition) == asked:
+                continue
+            topic = topics.setdefault(info.name, FetchTopic(topic=info.name, topic_id=info.id))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=state.partition.partition,
+                    current_leader_epoch=epoch,
+                    fetch_offset=state.fetch_position,
+                    partition_max_bytes=config["max.partition.fetch.bytes"],
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=config["fetch.max.wait.ms"],
+            min_bytes=config["fetch.min.bytes"],
+            max_bytes=config["fetch.max.bytes"],
+            isolation_level=int(config.read_committed),
+            session_id=known.session,
+            session_epoch=known.epoch,
+            topics=list(topics.values()),
+            rack_id=config["client.rack"],
+        )
+        if version >= 7 and known.epoch > _FULL:
+            forgotten: dict[str, ForgottenTopic] = {}
+            for gone in known.asked.keys() - wanted.keys():
+                left = self._core.metadata.known(gone.topic)
+                topic_id = left.id if left is not None else ids.get(gone.topic, ZERO_UUID)
+                each = forgotten.setdefault(gone.topic, ForgottenTopic(topic=gone.topic, topic_id=topic_id))
+                each.partitions.append(gone.partition)
+            request.forgotten_topics_data = list(forgotten.values())
+        known.asked = wanted
+        return request
+
+    def _next_epoch(self, known: _NodeFetch, answer: FetchResponse) -> None:
+        if answer.session_id == 0:
+            known.session, known.epoch = 0, _FULL  # the broker keeps no session for us
+        else:
+            known.session = answer.session_id
+            known.epoch = 1 if known.epoch >= 2**31 - 1 else known.epoch + 1
+
+    # -- answers --
+
+    def _take(
+        self,
+        answer: FetchResponse,
+        states: dict[PartitionState, TopicInfo],
+        sent: dict[PartitionState, tuple[int, int]],
+    ) -> None:
+        by_name = {(info.name, state.partition.partition): state for state, info in states.items()}
+        by_id = {(info.id, state.partition.partition): state for state, info in states.items() if info.id != ZERO_UUID}
+        for topic in answer.responses:
+            for row in topic.partitions:
+                state = by_name.get((topic.topic, row.partition_index)) or by_id.get(
+                    (topic.topic_id, row.partition_index)
+                )
+                if state is None or sent[state] != (state.version, state.fetch_position):
+                    continue  # somebody has moved on since
+                if self._positions.states.get(state.partition) is state:
+                    self._take_row(state, row)
+
+    def _take_row(self, state: PartitionState, row: PartitionData) -> None:
+        position = state.fetch_position
+        about = f"fetch of {state.partition} from offset {position}"
+        if row.error_code == table.OFFSET_OUT_OF_RANGE:
+            if state.preferred is not None:
+                state.preferred = None
+                return
+            error = OffsetOutOfRange(f"{about}: the log has no such offset", row.error_code)
+            error.log_start = row.log_start_offset
+            self._lost(state, error)
+            return
+        if row.error_code != table.NONE:
+            failed = error_for(row.error_code, about)
+            if failed.retriable:
+                self._core.metadata.forget(state.partition.topic)
+                self._later(state)
+            else:
+                self.trouble = failed
+                state.paused = True
+            return
+        state.high_watermark = row.high_watermark
+        state.last_stable_offset = row.last_stable_offset
+        state.log_start = row.log_start_offset
+        if row.preferred_read_replica >= 0:
+            state.preferred = (row.preferred_read_replica, self._core.clock.now_ms() + _PREFERRED_FOR_MS)
+        data = bytes(row.records) if isinstance(row.records, bytes) else b""
+        if data:
+            self._take_data(state, data, position, row)
+
+    def _take_data(self, state: PartitionState, data: bytes, position: int, row: PartitionData) -> None:
+        try:
+            data = modern(data)
+        except CorruptRecords as damage:
+            self._damaged(state, str(damage))
+            return
+        found = scan(data)
+        if not found.batches:
+            if found.corrupt is not None:
+                self._damaged(state, found.corrupt)
+            return
+        next_offset = max(position, found.batches[-1].next_offset)
+        aborted = (row.aborted_transactions or []) if self._config.read_committed else []
+        whole = data if found.end == len(data) else data[: found.end]
+        chunk = Chunk(state, whole, position, next_offset, aborted, check_crcs=self._config["check.crcs"])
+        state.fetch_position = next_offset
+        state.buffered += len(whole)
+        self.bytes += len(whole)
+        self.chunks.append(chunk)
+
+    def _damaged(self, state: PartitionState, why: str) -> None:
+        """Bytes that are no records: nothing more of the partition until somebody seeks."""
+        self.trouble = CorruptBatch(f"{state.partition}: {why}; seek past it to go on", table.CORRUPT_MESSAGE)
+        state.fetch_position = UNKNOWN
+
+    def taken(self, chunk: Chunk) -> None:
+        """The application is done with a chunk: there is room for another."""
+        if not chunk.stale:
+            chunk.state.buffered -= len(chunk.data)
+        self.pump()
+
+    def drop_stale(self) -> None:
+        """Throw away what nobody will want."""
+        states = self._positions.states
+        kept = [each for each in self.chunks if not each.stale and states.get(each.state.partition) is each.state]
+        self.chunks.clear()
+        self.chunks.extend(kept)

@@ -1,0 +1,40 @@
+"""Fetched batches as Arrow tables: the bytes of a chunk become columns in one pass, without an object for a record.
+
+Wants pyarrow, which nothing else of the client imports.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from ottla.client.errors import CorruptBatch
+from ottla.client.topics import TopicPartition
+from ottla.protocol.errors import CORRUPT_MESSAGE
+from ottla.records.arrow import column_flags, record_batch, schema
+from ottla.records.columns import ColumnReader
+from ottla.records.errors import CorruptRecords
+
+COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""What a table has unless others are asked for."""
+
+
+def table_of(
+    partition: TopicPartition, batches: bytes, position: int, next_offset: int, *, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The records of whole batches from `position` (inclusive) to `next_offset` (exclusive).
+
+    Raises KeyError for a column that is none, CorruptBatch.
+    """
+    wanted = schema(COLUMNS if columns is None else columns)
+    reader = ColumnReader(column_flags(wanted.names))
+    parts = []
+    complete = False
+    while not complete:
+        try:
+            found = reader.read(batches, position, next_offset)
+        except CorruptRecords as damage:
+            raise CorruptBatch(f"{partition}: {damage}", CORRUPT_MESSAGE) from None
+        complete, position = found.complete, found.next_offset
+        parts.append(record_batch(found, partition.topic, partition.partition, wanted))
+    return pa.Table.from_batches(parts, schema=wanted)
