@@ -68,6 +68,7 @@ class Coordination:
         self._alarm: Cancellable | None = None
         self._alarm_at = 0
         self._to_load: deque[tuple[str, int]] = deque()
+        self._resigned: set[tuple[str, int]] = set()
         self._loading: Cancellable | None = None
         self._cluster = Cluster(node_id)
         self.groups = group_coordinator(values, clock, random, self._cluster, self._ring_at, self._heed_groups)
@@ -178,7 +179,7 @@ class Coordination:
         runtime.partitions = len(topic.partitions)
         for index, placed in enumerate(topic.partitions):
             partition = self._replicas.find(topic.name, index)
-            if placed.leader != self._node_id or partition is None:
+            if placed.leader != self._node_id or partition is None or (topic.name, index) in self._resigned:
                 runtime.unload(index)
             elif not runtime.leads(index):
                 runtime.load(index, PartitionLog(partition, self._clock))
@@ -206,6 +207,16 @@ class Coordination:
             runtime.unload(index)
             self._to_load.popleft()
         self._load_on()
+
+    def resign(self, topic: str, index: int) -> None:
+        """Stop being the coordinator of a partition, as if another broker led it, until `take_back`."""
+        self._resigned.add((topic, index))
+        self._runtimes[topic].unload(index)
+
+    def take_back(self, topic: TopicImage, index: int) -> None:
+        """Be the coordinator again of a partition that was resigned."""
+        self._resigned.discard((topic.name, index))
+        self._lead(topic)
 
     def _went_offline(self, topic: str, index: int) -> None:
         """The log of a partition failed, perhaps in the middle of an append: stop being its coordinator once that is over."""

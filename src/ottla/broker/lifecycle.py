@@ -77,19 +77,22 @@ class Broker:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
+        timers: Timers | None = None,
     ) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
-        self.timers: Timers = LoopTimers(loop)
+        self.timers: Timers = timers or LoopTimers(loop)
         self._coordination: Coordination | None = None
         self.node_id = config.node_id
         self.bound: list[tuple[Listener, tuple[str, int]]] = []
         self._directories: list[LogDirectory] = []
+        self._files = DiskStore()
         self._store: MetadataStore | None = None
         self._producer_ids = range(0)
         self._flusher = Flusher(loop, self.clock)
         self.throttling: Throttling | None = None
+        self._least_throttle_ms = 0
         self._telemetry: Telemetry | None = None
         self._sharing: Sharing | None = None
         self._limits = ConnectionLimits(*_limits_of(config))
@@ -207,12 +210,11 @@ class Broker:
         """Open the log directories; those that the disk does not give us are returned, as long as another one and the metadata
         are there: their partitions are offline.
         """
-        store = DiskStore()
         missing = []
         for name in self.config.log_dirs:
             path = Path(name)
             try:
-                self._directories.append(LogDirectory(store, path, self._jitter))
+                self._directories.append(LogDirectory(self._files, path, self._jitter))
             except FailedDirectory as cause:
                 if len(self.config.log_dirs) == 1 or path == Path(self.config.metadata_log_dir):
                     raise
@@ -292,6 +294,17 @@ class Broker:
         if self._store is not None:
             self._store.close()
 
+    def kill(self) -> None:
+        """Let go of everything as it is, as the system does after a kill -9: nobody is told, nothing is written any more, what
+        memory alone knew is lost. The next start looks through the logs.
+        """
+        for connection in self.server.connections:
+            connection.end.gone = None
+        self.server.close()
+        self._flusher.close()
+        self._abandon()
+        self._files.close()
+
     def _take_configs(self) -> None:
         """The configs of this broker as the metadata has them now, over those that it was started with."""
         image = self.image
@@ -304,12 +317,18 @@ class Broker:
     def _take_quotas(self) -> None:
         """The quotas as the metadata has them now; a broker without any has nothing to look at."""
         quotas = self.image.quotas
-        if quotas:
+        if quotas or self._least_throttle_ms:
             self.throttling = self.throttling or Throttling(self.config, self.clock)
             self.throttling.take(quotas)
+            self.throttling.least_ms = self._least_throttle_ms
         else:
             self.throttling = None
         self.server.connection_quota = connection_quota(self.config, quotas, self.server.connection_quota)
+
+    def throttle_all(self, throttle_ms: int) -> None:
+        """Leave every connection alone for so long after each of its requests, whatever the quotas say; 0 ends it."""
+        self._least_throttle_ms = throttle_ms
+        self._take_quotas()
 
     def _reconfigure(self, delta: Delta) -> None:
         if delta.configured in ((BROKER, ""), (BROKER, str(self.node_id))):

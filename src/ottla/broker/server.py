@@ -20,6 +20,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,7 +70,6 @@ class ServerConnection:
         "_frames",
         "_muted",
         "_out",
-        "_peer",
         "_server",
         "_sock",
         "_spent",
@@ -79,6 +79,7 @@ class ServerConnection:
         "address",
         "client_host",
         "closed",
+        "end",
         "peer",
     )
 
@@ -100,7 +101,7 @@ class ServerConnection:
         self.peer = peer
         host, _, port = peer.rpartition(":")
         self.client_host = "/" + host
-        self._peer = Peer(int(port))
+        self.end = Peer(int(port))
         self.address = address
 
     def readable(self) -> None:
@@ -133,7 +134,7 @@ class ServerConnection:
                     return
                 self._serve(frame, more=number < len(frames) - 1)
         except PeerError as error:
-            self._drop(error)
+            self.drop(error)
             return
         if self._out and not self._writing:
             self._flush()
@@ -152,7 +153,7 @@ class ServerConnection:
         broker = self._server.broker
         if broker.throttling is not None:
             self._begun = perf_counter_ns()
-        answer = dispatch.answer(envelope, self._context(envelope), broker)
+        answer = self._server.answer(envelope, self._context(envelope), broker)
         if answer is None:
             if broker.throttling is not None:
                 self._leave_alone(self._throttle_ms(envelope, broker.throttling))
@@ -180,7 +181,7 @@ class ServerConnection:
                 client_id=envelope.client_id,
                 client_host=self.client_host,
                 address=self.address,
-                peer=self._peer,
+                peer=self.end,
             )
         return context
 
@@ -199,7 +200,7 @@ class ServerConnection:
             while self._backlog and not self._waiting and not self._writing and not self.closed:
                 self._serve(self._backlog.popleft())
         except PeerError as error:
-            self._drop(error)
+            self.drop(error)
         if self._muted and not self._waiting and not self._writing and not self.closed:
             self._muted = False
             self._server.loop.add_reader(self._fd, self.readable)
@@ -219,9 +220,10 @@ class ServerConnection:
         """Serve nothing for so long (KIP-219); what comes meanwhile waits, and then is not read."""
         if throttle_ms > 0 and not self.closed:
             self._waiting = True
-            self._server.loop.call_later(throttle_ms / 1000, self._serve_again)
+            self._server.broker.timers.call_later(throttle_ms, self.serve_again)
 
-    def _serve_again(self) -> None:
+    def serve_again(self) -> None:
+        """The request that was served last has no answer, or enough time has passed since: go on with the next one."""
         if not self.closed:
             self._waiting = False
             self.active_at = self._server.tick
@@ -286,7 +288,8 @@ class ServerConnection:
             self._server.loop.remove_writer(self._fd)
             self._go_on()
 
-    def _drop(self, error: PeerError) -> None:
+    def drop(self, error: PeerError) -> None:
+        """Close the connection because of `error`."""
         if not self.closed:
             _logger.warning("closing the connection of %s: %s", self.peer, error)
             self._flush()  # what was answered before belongs to the client
@@ -305,14 +308,15 @@ class ServerConnection:
         self._out.clear()
         self._backlog.clear()
         self._server.forget(self)
-        if self._peer.gone is not None:
-            self._peer.gone(self._peer)
+        if self.end.gone is not None:
+            self.end.gone(self.end)
 
 
 class Server:
     """The listening sockets of a broker and the connections they accepted.
 
     idle_ms  connections.max.idle.ms; below zero nobody is ever closed for being silent
+    answer   what serves a request: `dispatch.answer`, unless a test puts something before it
     """
 
     def __init__(
@@ -326,6 +330,7 @@ class Server:
         self.broker = broker
         self.loop = loop
         self.max_request_bytes = max_request_bytes
+        self.answer = dispatch.answer
         self.shared = bytearray(_SHARED_BYTES)
         self.connections: set[ServerConnection] = set()
         self.tick = 0
@@ -335,7 +340,7 @@ class Server:
         self._listening: list[socket.socket] = []
         self._accepting = True
         self._idle_ms = idle_ms
-        self._ticking: asyncio.TimerHandle | None = None
+        self._ticking: Cancellable | None = None
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Accept clients at `host` ("" for every address) and `port` (0 takes a free one). Raises OSError."""
@@ -380,7 +385,7 @@ class Server:
                 delay_ms = self.connection_quota.record(peer[0], self.broker.clock.now_ms())
                 if delay_ms > 0:
                     self._dismissed.add(sock)
-                    self.loop.call_later(delay_ms / 1000, self._dismiss, sock, peer[0])
+                    self.broker.timers.call_later(delay_ms, partial(self._dismiss, sock, peer[0]))
                     continue
             try:
                 sock.setblocking(False)
@@ -426,7 +431,7 @@ class Server:
                 self.loop.add_reader(sock.fileno(), self._accept, sock)
 
     def _tick_later(self) -> None:
-        self._ticking = self.loop.call_later(max(self._idle_ms, _IDLE_TICKS) / 1000 / _IDLE_TICKS, self._tick)
+        self._ticking = self.broker.timers.call_later(max(self._idle_ms, _IDLE_TICKS) // _IDLE_TICKS, self._tick)
 
     def _tick(self) -> None:
         self.tick += 1
@@ -436,14 +441,22 @@ class Server:
                 connection.close()
         self._tick_later()
 
-    def close(self) -> None:
-        """Stop listening and drop every connection."""
-        if self._ticking is not None:
-            self._ticking.cancel()
+    def connection_of(self, end: Peer) -> ServerConnection | None:
+        """The connection whose other end that is, None once it is closed."""
+        return next((connection for connection in self.connections if connection.end is end), None)
+
+    def close_doors(self) -> None:
+        """Stop listening; who is connected stays."""
         for sock in self._listening:
             self.loop.remove_reader(sock.fileno())
             sock.close()
         self._listening.clear()
+
+    def close(self) -> None:
+        """Stop listening and drop every connection."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self.close_doors()
         for sock in self._dismissed:
             sock.close()
         self._dismissed.clear()

@@ -43,11 +43,15 @@ _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 
 
 class Throttling:
-    """The quotas of a broker that has some, and what was used of them."""
+    """The quotas of a broker that has some, and what was used of them.
+
+    least_ms  for so long every connection is left alone after a request, whatever was used
+    """
 
     def __init__(self, config: "BrokerConfig", clock: "Clock") -> None:
         window = _window(config, "quota")
         self._clock = clock
+        self.least_ms = 0
         self.window_ms = (window.samples - 1) * window.size_ms
         self._produced = RateQuota(Limits(PRODUCER_BYTE_RATE, {}), window)
         self._fetched = RateQuota(Limits(CONSUMER_BYTE_RATE, {}), window)
@@ -65,9 +69,9 @@ class Throttling:
         """A request was served; for how long, in ms, its connection is to be left alone."""
         user, client_id = _who(context)
         now = self._clock.now_ms()
-        throttle_ms = 0
+        throttle_ms = self.least_ms
         if api == PRODUCE and self._produced.limits:
-            throttle_ms = self._produced.record(user, client_id, request_bytes, now)
+            throttle_ms = max(throttle_ms, self._produced.record(user, client_id, request_bytes, now))
         if self._requests.limits:
             spent = nanoseconds / _NANOSECONDS_PER_PERCENT
             throttle_ms = max(throttle_ms, self._requests.record(user, client_id, spent, now))

@@ -239,6 +239,14 @@ class DiskStore:
         """How many files are mapped now."""
         return len(self._mappings)
 
+    def close(self) -> None:
+        """Close every file and every mapping; one that is used nevertheless is opened again."""
+        for file in tuple(self._open):
+            file.close()
+        for mapping in self._mappings.values():
+            mapping.close()
+        self._mappings.clear()
+
     def names(self, directory: Path) -> list[str]:
         return sorted(os.listdir(directory))
 
