@@ -9,6 +9,7 @@ import pytest
 from ottla import LATEST, Admin, NewTopic, TopicPartition
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Topic, Wire
+from tests.conformance.members import wait_for
 
 Produce = Callable[..., int]
 
@@ -49,8 +50,9 @@ def topic(admin: Admin) -> str:
     """A topic with two partitions."""
     name = fresh()
     admin.create_topics([NewTopic(name, 2, 1)]).check()
-    # Apache Kafka answers before the partitions have their leader.
-    admin.list_offsets({TopicPartition(name, index): LATEST for index in range(2)}).check()
+    # Apache Kafka answers before its brokers know of the topic and have made its partitions.
+    places = {TopicPartition(name, index): LATEST for index in range(2)}
+    wait_for(lambda: not admin.list_offsets(places).errors)
     return name
 
 

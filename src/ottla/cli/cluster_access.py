@@ -3,13 +3,20 @@
 A failure is one line on standard error and exit code 1; wrong usage is exit code 2.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 
+from ottla.client.admin.requests import Requests
+from ottla.client.errors import KafkaError
+from ottla.client.scheduler import Promise
+from ottla.client.waiting import Blocking
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Requests)
+R_co = TypeVar("R_co", bound=Requests, covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -33,14 +40,6 @@ def cluster_options(function: F) -> F:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
-def client_configs(bootstrap_server: str, file: str | None, **more: Any) -> dict[str, Any]:
-    """Configs of a client for a command; what the command itself wants comes last."""
-    from ottla.broker.config import read_file
-
-    given: dict[str, Any] = dict(read_file(Path(file))) if file else {}
-    return {"client.id": "ottla-cli", **given, "bootstrap.servers": bootstrap_server, **more}
-
-
 class CommandFailed(click.ClickException):
     """A command that could not do what it was asked for: its message is what the user reads."""
 
@@ -52,13 +51,53 @@ class CommandFailed(click.ClickException):
         click.echo(f"ottla: {self.format_message()}", err=True)
 
 
+class Cluster(Blocking, Generic[R_co]):
+    """A cluster and the part of the admin client that a command needs of it: the others are not even loaded."""
+
+    def __init__(self, part: type[R_co], configs: Mapping[str, Any]) -> None:
+        super().__init__(configs, {})
+        self._part = part(self._core)
+
+    @property
+    def admin(self) -> R_co:
+        """What can be asked; `ask` waits for it."""
+        return self._part
+
+    def ask(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
+        """The answer. Raises KafkaError."""
+        return self._run(coroutine)
+
+
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
-    """Whatever a client or a config raises becomes a CommandFailed."""
-    from ottla.client.errors import KafkaError
+def connected(part: type[R], bootstrap_server: str, command_config: str | None, **configs: Any) -> Iterator[Cluster[R]]:
+    """A cluster as a command asks it; failures are told in one line. `configs` win over the file."""
+    with told_in_one_line(), Cluster(part, client_configs(bootstrap_server, command_config, **configs)) as cluster:
+        yield cluster
+
+
+def client_configs(bootstrap_server: str, file: str | None, **more: Any) -> dict[str, Any]:
+    """Configs of a client for a command; what the command itself wants comes last. Raises CommandFailed."""
+    given: dict[str, Any] = dict(read_properties(file)) if file else {}
+    return {"client.id": "ottla-cli", **given, "bootstrap.servers": bootstrap_server, **more}
+
+
+def read_properties(file: str) -> dict[str, str]:
+    """A properties file. Raises CommandFailed."""
+    from pathlib import Path
+
+    from ottla.broker.config import read_file
     from ottla.metadata.configs import InvalidConfig
 
     try:
+        return dict(read_file(Path(file)))
+    except InvalidConfig as error:
+        raise CommandFailed(str(error)) from None
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Whatever a client raises becomes a CommandFailed."""
+    try:
         yield
-    except (KafkaError, InvalidConfig) as error:
+    except KafkaError as error:
         raise CommandFailed(str(error)) from None

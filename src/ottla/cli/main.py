@@ -45,7 +45,14 @@ _COMMANDS = {
 }
 
 
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    del param
+    if value and not ctx.resilient_parsing:
+        click.echo(f"ottla {__version__} ({form()}, Python {sys.version.split()[0]})")
+        ctx.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(message=f"ottla {__version__} ({form()}, Python {sys.version.split()[0]})")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Say which Ottla.")
 def main() -> None:
     """Kafka you can pip install."""

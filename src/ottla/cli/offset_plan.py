@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed
-from ottla.client.blocking import Admin
+from ottla.cli.cluster_access import Cluster, CommandFailed
+from ottla.client.admin.topics import Topics
 from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 
 Plan = dict[str, dict[TopicPartition, int]]
@@ -50,9 +50,9 @@ def parse_topics(topics: Iterable[str]) -> dict[str, list[int] | None]:
     return found
 
 
-def partitions_of(admin: Admin, topics: Mapping[str, list[int] | None]) -> list[TopicPartition]:
+def partitions_of(cluster: Cluster[Topics], topics: Mapping[str, list[int] | None]) -> list[TopicPartition]:
     """The partitions meant. Raises CommandFailed for a topic or a partition that does not exist."""
-    known = admin.list_topics()
+    known = cluster.ask(cluster.admin.list_topics())
     found = []
     for name, indexes in topics.items():
         info = known.get(name)
@@ -65,12 +65,14 @@ def partitions_of(admin: Admin, topics: Mapping[str, list[int] | None]) -> list[
     return found
 
 
-def offsets_at(admin: Admin, partitions: Iterable[TopicPartition], moment: int) -> dict[TopicPartition, int]:
+def offsets_at(
+    cluster: Cluster[Topics], partitions: Iterable[TopicPartition], moment: int
+) -> dict[TopicPartition, int]:
     """The offsets of a moment. After the last record that is the end, with a warning as Kafka's tools have it."""
     wanted = dict.fromkeys(partitions, moment)
-    found = admin.list_offsets(wanted).check()
+    found = cluster.ask(cluster.admin.list_offsets(wanted)).check()
     late = [partition for partition in wanted if found[partition].offset < 0]
-    ends = admin.list_offsets(dict.fromkeys(late, LATEST)).check() if late else {}
+    ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(late, LATEST))).check() if late else {}
     for partition in late:
         click.echo(
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
@@ -79,10 +81,10 @@ def offsets_at(admin: Admin, partitions: Iterable[TopicPartition], moment: int) 
     return {part: ends[part].offset if part in ends else found[part].offset for part in wanted}
 
 
-def within_log(admin: Admin, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def within_log(cluster: Cluster[Topics], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The same, but not before the beginning or behind the end, with a warning."""
-    first = admin.list_offsets(dict.fromkeys(offsets, EARLIEST)).check()
-    last = admin.list_offsets(dict.fromkeys(offsets, LATEST)).check()
+    first = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(offsets, EARLIEST))).check()
+    last = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(offsets, LATEST))).check()
     found = {}
     for partition, offset in offsets.items():
         low, high = first[partition].offset, last[partition].offset

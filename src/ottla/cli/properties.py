@@ -1,16 +1,15 @@
 """Properties on the command line: files, and NAME=VALUE options that win over them; and options under their old names."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import click
 
+from ottla.cli.cluster_access import read_properties
+
 
 def properties(file: str | None, given: Iterable[str], option: str) -> dict[str, str]:
-    """A properties file and then NAME=VALUE texts. Raises UsageError, and InvalidConfig for the file."""
-    from ottla.broker.config import read_file
-
-    found = dict(read_file(Path(file))) if file else {}
+    """A properties file and then NAME=VALUE texts. Raises UsageError, and CommandFailed for the file."""
+    found = read_properties(file) if file else {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, client_configs, cluster_options, json_option, told_in_one_line
+from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
 from ottla.cli.offset_plan import (
     Plan,
     Target,
@@ -18,14 +18,19 @@ from ottla.cli.offset_plan import (
 )
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.cli.times import timestamp_ms
-from ottla.client.admin.share_groups import ShareGroupDescription
-from ottla.client.blocking import Admin
+from ottla.client.admin.groups import Groups
+from ottla.client.admin.share_groups import ShareGroupDescription, ShareGroups
+from ottla.client.admin.topics import Topics
 from ottla.client.errors import KafkaError
 from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 
 _ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _TARGETS = ("to-earliest", "to-latest", "to-datetime", "to-offset", "to-current", "from-file")
 _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
+
+
+class _Part(ShareGroups, Groups, Topics):
+    """What this command asks."""
 
 
 @click.command("share-groups")
@@ -62,17 +67,17 @@ def share_groups(bootstrap_server: str, command_config: str | None, **given: Any
     """List, describe, reset and delete share groups."""
     action = _action(given)
     configs = {"default.api.timeout.ms": given["timeout"]}
-    with told_in_one_line(), Admin(client_configs(bootstrap_server, command_config, **configs)) as admin:
+    with connected(_Part, bootstrap_server, command_config, **configs) as cluster:
         if action == "list":
-            _list(admin, given)
+            _list(cluster, given)
         elif action == "describe":
-            _describe(admin, given)
+            _describe(cluster, given)
         elif action == "delete":
-            _delete(admin, given)
+            _delete(cluster, given)
         elif action == "reset-offsets":
-            _reset(admin, given)
+            _reset(cluster, given)
         else:
-            _delete_offsets(admin, given)
+            _delete_offsets(cluster, given)
 
 
 def _given(given: dict[str, Any], names: Iterable[str]) -> list[str]:
@@ -113,20 +118,20 @@ def _show(columns: Sequence[Column], rows: Sequence[Sequence[Any]], *, as_json: 
         echo_table(columns, rows)
 
 
-def _groups(admin: Admin, given: dict[str, Any]) -> list[str]:
+def _groups(cluster: Cluster[_Part], given: dict[str, Any]) -> list[str]:
     """The groups meant."""
     if not given["all_groups"]:
         return list(dict.fromkeys(given["groups"]))
-    return sorted(admin.list_groups(types=["share"]))
+    return sorted(cluster.ask(cluster.admin.list_groups(types=["share"])))
 
 
-def _list(admin: Admin, given: dict[str, Any]) -> None:
+def _list(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
     state = given["state"]
     states = [each.strip().capitalize() for each in (state or "").split(",") if each.strip()]
     unknown = set(states) - {"Empty", "Stable", "Dead"}
     if unknown:
         raise click.UsageError(f"--state {', '.join(sorted(unknown))}: share groups are Empty, Stable or Dead")
-    found = admin.list_groups(types=["share"], states=states)
+    found = cluster.ask(cluster.admin.list_groups(types=["share"], states=states))
     if state is not None:
         rows = [(name, group.state) for name, group in sorted(found.items())]
         _show((_GROUP, Column("STATE")), rows, as_json=given["as_json"])
@@ -137,13 +142,13 @@ def _list(admin: Admin, given: dict[str, Any]) -> None:
             click.echo(name)
 
 
-def _describe(admin: Admin, given: dict[str, Any]) -> None:
-    names = _groups(admin, given)
-    described = admin.describe_share_groups(names).check()
+def _describe(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    names = _groups(cluster, given)
+    described = cluster.ask(cluster.admin.describe_share_groups(names)).check()
     documents = []
     for name in names:
         group = described[name]
-        columns, rows = _described(admin, group, given)
+        columns, rows = _described(cluster, group, given)
         if given["as_json"]:
             documents += as_objects(columns, rows)
             continue
@@ -157,13 +162,13 @@ def _describe(admin: Admin, given: dict[str, Any]) -> None:
 
 
 def _described(
-    admin: Admin, group: ShareGroupDescription, given: dict[str, Any]
+    cluster: Cluster[_Part], group: ShareGroupDescription, given: dict[str, Any]
 ) -> tuple[Sequence[Column], list[Sequence[Any]]]:
     if given["members"]:
         return _members(group, verbose=given["verbose"])
     if given["state"] is not None:
         return _state(group, verbose=given["verbose"])
-    offsets = admin.list_share_group_offsets([group.group_id]).check()[group.group_id]
+    offsets = cluster.ask(cluster.admin.list_share_group_offsets([group.group_id])).check()[group.group_id]
     columns = [_GROUP, _TOPIC, _PARTITION, Column("START-OFFSET", 13), Column("LAG")]
     rows: list[Sequence[Any]] = []
     for partition, offset in sorted(offsets.items()):
@@ -208,10 +213,10 @@ def _state(group: ShareGroupDescription, *, verbose: bool) -> tuple[Sequence[Col
     return [*columns, Column("#MEMBERS")], [[*row, len(group.members)]]
 
 
-def _delete(admin: Admin, given: dict[str, Any]) -> None:
-    names = _groups(admin, given)
-    share = admin.list_groups(types=["share"])
-    results = admin.delete_groups([name for name in names if name in share])
+def _delete(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    names = _groups(cluster, given)
+    share = cluster.ask(cluster.admin.list_groups(types=["share"]))
+    results = cluster.ask(cluster.admin.delete_groups([name for name in names if name in share]))
     deleted = [name for name in names if name in results.successes]
     if given["as_json"]:
         echo_json({"deleted": deleted})
@@ -223,9 +228,9 @@ def _delete(admin: Admin, given: dict[str, Any]) -> None:
         raise CommandFailed(f"not deleted: {'; '.join(failed)}")
 
 
-def _delete_offsets(admin: Admin, given: dict[str, Any]) -> None:
+def _delete_offsets(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
     (group,) = given["groups"]
-    results = admin.delete_share_group_offsets(group, given["topics"])
+    results = cluster.ask(cluster.admin.delete_share_group_offsets(group, given["topics"]))
     rows = [
         (topic, "Successful" if topic not in results.errors else f"Error: {results.errors[topic]}") for topic in results
     ]
@@ -236,15 +241,15 @@ def _delete_offsets(admin: Admin, given: dict[str, Any]) -> None:
         raise CommandFailed(f"offsets of {len(results.errors)} of {len(rows)} topics were not deleted")
 
 
-def _reset(admin: Admin, given: dict[str, Any]) -> None:
-    names = _groups(admin, given)
-    plan = _plan(admin, names, given)
+def _reset(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    names = _groups(cluster, given)
+    plan = _plan(cluster, names, given)
     if given["execute"]:
         for name in names:
-            _check_empty(admin, name)
+            _check_empty(cluster, name)
         failed: list[KafkaError] = []
         for name, offsets in plan.items():
-            results = admin.alter_share_group_offsets(name, offsets)
+            results = cluster.ask(cluster.admin.alter_share_group_offsets(name, offsets))
             failed += results.errors.values()
             plan[name] = {partition: offset for partition, offset in offsets.items() if partition in results.successes}
         _show_plan(plan, given)
@@ -254,34 +259,34 @@ def _reset(admin: Admin, given: dict[str, Any]) -> None:
     _show_plan(plan, given)
 
 
-def _check_empty(admin: Admin, group: str) -> None:
+def _check_empty(cluster: Cluster[_Part], group: str) -> None:
     """Kafka's tool says this before it changes anything; a group that is not there yet will be made."""
-    described = admin.describe_share_groups([group])
+    described = cluster.ask(cluster.admin.describe_share_groups([group]))
     if group in described.successes and described[group].members:
         raise CommandFailed(f"share group {group!r} has members: stop them, then reset its offsets")
-    listed = admin.list_groups()
+    listed = cluster.ask(cluster.admin.list_groups())
     if group in listed and listed[group].type not in ("share", ""):
         raise CommandFailed(f"group {group!r} is no share group but a {listed[group].type} group")
 
 
-def _plan(admin: Admin, groups: list[str], given: dict[str, Any]) -> Plan:
+def _plan(cluster: Cluster[_Part], groups: list[str], given: dict[str, Any]) -> Plan:
     """Where each group is to go on."""
     target = _target(given)
     if target.file is not None:
         plan = read_plan(target.file, groups)
-        return {group: within_log(admin, offsets) for group, offsets in plan.items()}
+        return {group: within_log(cluster, offsets) for group, offsets in plan.items()}
     named = parse_topics(given["topics"])
     plan = {}
     for group in groups:
-        current = admin.list_share_group_offsets([group]).check()[group]
+        current = cluster.ask(cluster.admin.list_share_group_offsets([group])).check()[group]
         topics = dict.fromkeys(sorted({part.topic for part in current})) if given["all_topics"] else named
-        partitions = partitions_of(admin, topics)
+        partitions = partitions_of(cluster, topics)
         if target.moment is not None:
-            plan[group] = offsets_at(admin, partitions, target.moment)
+            plan[group] = offsets_at(cluster, partitions, target.moment)
         elif target.offset is not None:
-            plan[group] = within_log(admin, dict.fromkeys(partitions, target.offset))
+            plan[group] = within_log(cluster, dict.fromkeys(partitions, target.offset))
         else:
-            plan[group] = _staying(admin, partitions, {part: found.start_offset for part, found in current.items()})
+            plan[group] = _staying(cluster, partitions, {part: found.start_offset for part, found in current.items()})
     return plan
 
 
@@ -298,11 +303,11 @@ def _target(given: dict[str, Any]) -> Target:
 
 
 def _staying(
-    admin: Admin, partitions: list[TopicPartition], current: dict[TopicPartition, int | None]
+    cluster: Cluster[_Part], partitions: list[TopicPartition], current: dict[TopicPartition, int | None]
 ) -> dict[TopicPartition, int]:
     """Where the group is; the end of a partition that nobody has read."""
     unread = [partition for partition in partitions if current.get(partition) is None]
-    ends = admin.list_offsets(dict.fromkeys(unread, LATEST)).check() if unread else {}
+    ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(unread, LATEST))).check() if unread else {}
     found = {}
     for partition in partitions:
         offset = current.get(partition)
