@@ -52,6 +52,92 @@ class OpenBatch:
         """The records, as they travel."""
         return self.out.getvalue()
 
+    def add(self, timestamp: i64, key: bytes | None, value: bytes | None, headers: list[Header]) -> None:
+        """Take a record, whatever the size of the batch becomes."""
+        delta: i64 = wrapped(timestamp, -self.base_timestamp)
+        names = None if not headers else [name.encode() for name, _ in headers]
+        body: i64 = body_size(delta, self.count, key, value, headers, names)
+        self.write(body, delta, self.count, key, value, headers, names)
+        self.count += 1
+        self.size += body + varint_size(body)
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+
+    def listen(self, index: int, timestamp: int, listener: Any) -> None:
+        """Somebody wants to hear what becomes of a record."""
+        if self.listeners is None:
+            self.listeners = []
+        self.listeners.append((index, timestamp, listener))
+
+    def write(
+        self,
+        body: i64,
+        delta: i64,
+        index: i64,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        names: list[bytes] | None,
+    ) -> None:
+        """Write a record of `body` bytes behind its length; `delta` and `index` are its distances from the batch's first
+        timestamp and record, `names` the names of its headers."""
+        out = self.out
+        write_varint(out, body)
+        out.append(0)
+        write_varint(out, delta)
+        write_varint(out, index)
+        if key is None:
+            write_varint(out, -1)
+        else:
+            write_varint(out, len(key))
+            out.write(key)
+        if value is None:
+            write_varint(out, -1)
+        else:
+            write_varint(out, len(value))
+            out.write(value)
+        if headers and names is not None:
+            write_varint(out, len(headers))
+            for position, (_, content) in enumerate(headers):
+                write_varint(out, len(names[position]))
+                out.write(names[position])
+                if content is None:
+                    write_varint(out, -1)
+                else:
+                    write_varint(out, len(content))
+                    out.write(content)
+        else:
+            out.append(0)
+
+
+def body_size(
+    delta: i64,
+    index: i64,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[Header] | None,
+    names: list[bytes] | None,
+) -> i64:
+    """Bytes of a record behind its length."""
+    key_size: i64 = -1 if key is None else len(key)
+    value_size: i64 = -1 if value is None else len(value)
+    body: i64 = 1 + varint_size(delta) + varint_size(index) + varint_size(key_size) + varint_size(value_size)
+    if key_size > 0:
+        body += key_size
+    if value_size > 0:
+        body += value_size
+    if not headers or names is None:
+        return body + 1
+    body += varint_size(len(headers))
+    for position, (_, content) in enumerate(headers):
+        size: i64 = len(names[position])
+        body += varint_size(size) + size
+        size = -1 if content is None else len(content)
+        body += varint_size(size)
+        if size > 0:
+            body += size
+    return body
+
 
 @final
 class TopicBuffers:
@@ -124,27 +210,8 @@ class Accumulator:
         base: i64 = timestamp if batch is None else batch.base_timestamp
         index: i64 = 0 if batch is None else batch.count
         delta: i64 = wrapped(timestamp, -base)
-        body: i64 = 1 + varint_size(delta) + varint_size(index)
-        key_size: i64 = -1 if key is None else len(key)
-        value_size: i64 = -1 if value is None else len(value)
-        body += varint_size(key_size) + varint_size(value_size)
-        if key_size > 0:
-            body += key_size
-        if value_size > 0:
-            body += value_size
-        names: list[bytes] | None = None
-        if headers:
-            names = [name.encode() for name, _ in headers]
-            body += varint_size(len(headers))
-            for position, (_, content) in enumerate(headers):
-                size: i64 = len(names[position])
-                body += varint_size(size) + size
-                size = -1 if content is None else len(content)
-                body += varint_size(size)
-                if size > 0:
-                    body += size
-        else:
-            body += 1
+        names = None if not headers else [name.encode() for name, _ in headers]
+        body: i64 = body_size(delta, index, key, value, headers, names)
         total: i64 = body + varint_size(body)
         if self.buffered + total > self._buffer_memory and self.buffered > 0:
             return NO_ROOM
@@ -162,33 +229,9 @@ class Accumulator:
             topic.open[partition] = batch
             self.buffered += _OVERHEAD
             wake = True
-        out = batch.out
-        write_varint(out, body)
-        out.append(0)
-        write_varint(out, delta)
-        write_varint(out, index)
-        write_varint(out, key_size)
-        if key is not None:
-            out.write(key)
-        write_varint(out, value_size)
-        if value is not None:
-            out.write(value)
-        if headers and names is not None:
-            write_varint(out, len(headers))
-            for position, (_, content) in enumerate(headers):
-                write_varint(out, len(names[position]))
-                out.write(names[position])
-                if content is None:
-                    write_varint(out, -1)
-                else:
-                    write_varint(out, len(content))
-                    out.write(content)
-        else:
-            out.append(0)
+        batch.write(body, delta, index, key, value, headers, names)
         if listener is not None:
-            if batch.listeners is None:
-                batch.listeners = []
-            batch.listeners.append((index, timestamp, listener))
+            batch.listen(index, timestamp, listener)
         batch.count = index + 1
         batch.size += total
         if timestamp > batch.max_timestamp:

@@ -7,7 +7,7 @@ from ottla.client.errors import KafkaError
 from ottla.client.producer.accumulator import OpenBatch
 from ottla.client.producer.sequences import Batch
 from ottla.client.topics import TopicPartition
-from ottla.records.batch import TRANSACTIONAL, BatchHeader, seal
+from ottla.records.batch import TRANSACTIONAL, BatchHeader, records_of, seal
 from ottla.records.compression import compress
 from ottla.records.legacy import for_old_client
 
@@ -57,6 +57,24 @@ class ClosedBatch(Batch):
         header.base_timestamp = batch.base_timestamp
         header.max_timestamp = batch.max_timestamp
         header.count = batch.count
+
+    def halves(self) -> "tuple[ClosedBatch, ClosedBatch]":
+        """Two batches with half of the records each (KIP-126)."""
+        whole = records_of(seal(self.header, self.payload))
+        middle = len(whole) // 2
+        packing = Packing(self.header.compression, None)
+        parts = []
+        for first, records in ((0, whole[:middle]), (middle, whole[middle:])):
+            part = OpenBatch(self.partition.partition, 0, records[0].timestamp)
+            for record in records:
+                part.add(record.timestamp, record.key, record.value, record.headers)
+            for index, timestamp, listener in self.listeners or ():
+                if first <= index < first + len(records):
+                    part.listen(index - first, timestamp, listener)
+            parts.append(ClosedBatch(self.partition, part, packing, self.deadline, transactional=self.transactional))
+        # What they hold of buffer.memory is what the whole held.
+        parts[0].size, parts[1].size = self.size // 2, self.size - self.size // 2
+        return parts[0], parts[1]
 
     def sealed(self, producer_id: int, epoch: int, version: int) -> bytes:
         """The bytes for a Produce of this version, in the producer's name (-1: nobody's)."""

@@ -297,8 +297,13 @@ class Sender:
     def _judge(self, batch: ClosedBatch, row: PartitionProduceResponse) -> None:
         queue = self._queues[batch.partition]
         verdict = queue.verdict(batch, row.error_code)
+        if row.error_code == table.OUT_OF_ORDER_SEQUENCE_NUMBER and self._epoch_is_over:
+            verdict = Verdict.AGAIN  # it stands behind the hole, and goes out under the next epoch
         if verdict is Verdict.ACKNOWLEDGED:
             self._acknowledged(batch, row.base_offset, row.log_append_time_ms)
+        elif row.error_code == table.MESSAGE_TOO_LARGE and batch.count > 1:
+            queue.divide(batch, batch.halves())
+            self._waiting[batch.partition] = None
         elif verdict is Verdict.AGAIN:
             if table.error(row.error_code).retriable:
                 self._core.metadata.forget(batch.partition.topic)

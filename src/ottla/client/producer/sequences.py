@@ -30,7 +30,7 @@ class Verdict(Enum):
 class Batch:
     """One batch on its way.
 
-    number    position among all batches of its partition, never reused
+    number    position among all batches of its partition, never reused; of halves in between
     sequence  -1 until it is first sent
     deadline  clock ms after which it is not sent again (delivery.timeout.ms)
     """
@@ -42,7 +42,7 @@ class Batch:
         self.data = data
         self.count = count
         self.deadline = deadline
-        self.number = -1
+        self.number: float = -1
         self.sequence = -1
 
 
@@ -100,6 +100,21 @@ class PartitionQueue:
     def done(self, batch: Batch) -> None:
         """It was acknowledged."""
         self.in_flight.remove(batch)
+
+    def divide(self, batch: Batch, halves: tuple[Batch, Batch]) -> None:
+        """In place of a batch that was too large for the broker its halves go out, under the sequences that it had."""
+        first, second = halves
+        first.sequence = batch.sequence
+        second.sequence = (batch.sequence + first.count) % _SEQUENCES if batch.sequence >= 0 else -1
+        behind = [other.number for other in (*self.in_flight, *self.waiting) if other.number > batch.number]
+        following = min(behind, default=batch.number + 1)
+        first.number, second.number = batch.number, (batch.number + following) / 2
+        self.in_flight.remove(batch)
+        self._draining = True
+        ordered = list(self.waiting)
+        for half in halves:
+            insort(ordered, half, key=lambda other: other.number)
+        self.waiting = deque(ordered)
 
     def again(self, batch: Batch) -> None:
         """It goes out once more, in its turn."""

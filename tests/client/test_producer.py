@@ -1,0 +1,280 @@
+"""The producer: where records go, what is said of them, retries, limits, transactions."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla import Admin, Consumer, Delivered, GroupMetadata, KafkaError, NewTopic, Producer, Record, TopicPartition, aio
+from ottla.client.errors import (
+    BufferExhausted,
+    FencedError,
+    IllegalState,
+    InvalidClientConfig,
+    RecordTooLarge,
+    UnknownTopic,
+)
+
+from .conftest import fresh
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+Read = Callable[..., list[Record]]
+
+
+@pytest.fixture
+def read(bootstrap_servers: str) -> Read:
+    """read(topic, count, **configs): the first records of all its partitions, in the order of their partitions."""
+
+    def all_of(topic: str, count: int, **configs: Any) -> list[Record]:
+        with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", **configs) as consumer:
+            consumer.assign([TopicPartition(topic, index) for index in range(2)])
+            found: list[Record] = []
+            while len(found) < count:
+                more = consumer.consume(count - len(found), timeout=10)
+                assert more, found
+                found += more
+            assert consumer.consume(1, timeout=0.2) == []
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    return all_of
+
+
+@pytest.fixture
+def producer(bootstrap_servers: str) -> Any:
+    with Producer(bootstrap_servers=bootstrap_servers) as client:
+        yield client
+
+
+def test_everything_of_a_record_arrives(producer: Producer, topic: str, read: Read) -> None:
+    producer.produce(topic, "text", key=b"k", partition=1, timestamp=1234, headers={"a": "1", "n": None})
+    producer.produce(topic, None, partition=1, timestamp=1235, headers=[("a", b"1"), ("a", "2")])
+    producer.produce(topic, b"", key="", partition=0, timestamp=1236)
+    assert producer.flush(10) == 0
+    first, second, third = read(topic, 3)
+    assert (first.partition, first.key, first.value, first.timestamp, first.headers) == (0, b"", b"", 1236, [])
+    assert (second.key, second.value, second.timestamp) == (b"k", b"text", 1234)
+    assert second.headers == [("a", b"1"), ("n", None)]
+    assert (third.key, third.value, third.headers) == (None, None, [("a", b"1"), ("a", b"2")])
+
+
+def test_reports_come_from_poll_and_flush_in_the_callers_thread(producer: Producer, topic: str) -> None:
+    told: list[tuple[KafkaError | None, Delivered | None, str]] = []
+
+    def report(error: KafkaError | None, delivered: Delivered | None) -> None:
+        told.append((error, delivered, threading.current_thread().name))
+
+    for number in range(3):
+        producer.produce(topic, str(number), partition=0, on_delivery=report, timestamp=number)
+    assert len(producer) == 3
+    assert producer.flush(10) == 0
+    assert len(producer) == 0
+    here = threading.current_thread().name
+    assert told == [(None, Delivered(topic, 0, number, number), here) for number in range(3)]
+    producer.produce(topic, "x", partition=0, on_delivery=report)
+    assert producer.poll(10) == 1
+
+
+def test_a_future_for_each_record(producer: Producer, topic: str) -> None:
+    futures = [producer.send(topic, str(number), partition=1, timestamp=7) for number in range(3)]
+    assert [future.result(10) for future in futures] == [Delivered(topic, 1, number, 7) for number in range(3)]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_compression(bootstrap_servers: str, topic: str, read: Read, codec: str) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers, compression_type=codec) as producer:
+        for number in range(2000):
+            producer.produce(topic, f"value {number}" * 5, partition=0)
+    values = [record.value for record in read(topic, 2000)]
+    assert values == [(f"value {number}" * 5).encode() for number in range(2000)]
+
+
+@pytest.mark.parametrize(
+    "configs", [{"acks": "0"}, {"acks": "1"}, {"linger_ms": 0}, {"batch_size": 0}, {"linger_ms": 50}]
+)
+def test_ways_to_send(bootstrap_servers: str, topic: str, read: Read, configs: dict[str, Any]) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers, **configs) as producer:
+        futures = [producer.send(topic, str(number), partition=0) for number in range(50)]
+        assert producer.flush(10) == 0
+        offsets = [future.result(1).offset for future in futures]
+    assert offsets == ([-1] * 50 if configs.get("acks") == "0" else list(range(50)))
+    assert [record.value for record in read(topic, 50)] == [str(number).encode() for number in range(50)]
+
+
+def test_keys_decide_and_others_fill_batches(producer: Producer, topic: str, read: Read) -> None:
+    for number in range(100):
+        producer.produce(topic, "keyed", key=f"k{number % 10}")
+        producer.produce(topic, "free")
+    producer.flush(10)
+    records = read(topic, 200)
+    places: dict[bytes | None, set[int]] = {}
+    for record in records:
+        places.setdefault(record.key, set()).add(record.partition)
+    free = places.pop(None)
+    assert all(len(found) == 1 for found in places.values())
+    assert {next(iter(found)) for found in places.values()} == {0, 1}
+    assert len(free) == 1  # a batch's worth sticks to a partition
+
+
+def test_order_is_kept_with_five_requests_on_their_way(bootstrap_servers: str, topic: str, read: Read) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers, batch_size=200, linger_ms=0) as producer:
+        for number in range(3000):
+            producer.produce(topic, b"%d" % number, partition=0)
+        assert producer.flush(30) == 0
+        assert producer.metrics()["record-send-total"] == 3000
+    assert [int(record.value or b"") for record in read(topic, 3000)] == list(range(3000))
+
+
+def test_many_threads(producer: Producer, topic: str, read: Read) -> None:
+    def work(mark: int) -> None:
+        for number in range(500):
+            producer.produce(topic, b"%d %d" % (mark, number), partition=0)
+
+    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert producer.flush(30) == 0
+    found = [tuple(map(int, (record.value or b"").split())) for record in read(topic, 2000)]
+    for mark in range(4):
+        assert [number for its, number in found if its == mark] == list(range(500))
+
+
+def test_what_cannot_be(producer: Producer, topic: str, bootstrap_servers: str) -> None:
+    with pytest.raises(UnknownTopic, match=f"topic {topic} has no partition 2"):
+        producer.produce(topic, "x", partition=2)
+    with pytest.raises(RecordTooLarge, match=r"above max\.request\.size"):
+        producer.produce(topic, bytes(2 << 20))
+    with pytest.raises(IllegalState, match=r"transactional\.id"):
+        producer.begin_transaction()
+    with pytest.raises(InvalidClientConfig, match=r"linger\.mx is no client config; did you mean linger\.ms"):
+        Producer(bootstrap_servers=bootstrap_servers, linger_mx=1)
+    with pytest.raises(InvalidClientConfig, match=r"bootstrap\.servers is missing"):
+        Producer()
+    closed = Producer(bootstrap_servers=bootstrap_servers)
+    closed.produce(topic, "x")
+    closed.close()
+    with pytest.raises(IllegalState, match="closed"):
+        closed.produce(topic, "x")
+
+
+def test_a_record_that_the_broker_refuses(producer: Producer, admin: Admin, bootstrap_servers: str) -> None:
+    name = fresh()
+    admin.create_topics([NewTopic(name, 1, 1, config={"max.message.bytes": "1000"})]).check()
+    # They go out as one batch, which is divided until it is known whose fault it is (KIP-126).
+    futures = [producer.send(name, bytes(size)) for size in (10, 20, 5000, 30, 40)]
+    producer.flush(20)
+    assert [futures[number].result(10).offset for number in (0, 1, 3, 4)] == [0, 1, 2, 3]
+    with pytest.raises(RecordTooLarge, match=r"raise those or lower batch\.size"):
+        futures[2].result(10)
+    assert producer.send(name, b"more").result(10).offset == 4
+
+
+def test_memory_is_bounded(topic: str) -> None:
+    with Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=200) as nowhere, pytest.raises(KafkaError):
+        nowhere.produce(topic, "x")
+
+
+def test_memory_that_stays_full(bootstrap_servers: str, topic: str) -> None:
+    producer = Producer(
+        bootstrap_servers=bootstrap_servers, buffer_memory=3000, batch_size=1000, max_block_ms=300, linger_ms=60_000
+    )
+    producer.produce(topic, bytes(900), partition=0)
+    producer._call(producer._core.network.close)  # nobody answers any more
+    for _ in range(2):
+        producer.produce(topic, bytes(900), partition=0)
+    with pytest.raises(BufferExhausted, match=r"buffer\.memory \(3000 bytes\) was full for 300 ms"):
+        producer.produce(topic, bytes(900), partition=0)
+    producer.close(0.1)
+
+
+def test_transactions(bootstrap_servers: str, topic: str, read: Read) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers, transactional_id=fresh("tx")) as producer:
+        with pytest.raises(IllegalState, match=r"init_transactions\(\) comes first"):
+            producer.begin_transaction()
+        producer.init_transactions(30)
+        with pytest.raises(IllegalState, match=r"begin_transaction\(\) comes first"):
+            producer.produce(topic, "too early")
+        for number in range(4):
+            producer.begin_transaction()
+            for partition in range(2):
+                producer.produce(topic, str(number), partition=partition)
+            if number % 2:
+                producer.abort_transaction(30)
+            else:
+                producer.commit_transaction(30)
+    assert [record.value for record in read(topic, 4, isolation_level="read_committed")] == [b"0", b"2"] * 2
+
+
+def test_offsets_go_with_the_transaction(bootstrap_servers: str, topic: str) -> None:
+    group, partition = fresh("g"), TopicPartition(topic, 0)
+    consumer = Consumer(bootstrap_servers=bootstrap_servers, group_id=group)
+    with consumer, Producer(bootstrap_servers=bootstrap_servers, transactional_id=fresh("tx")) as producer:
+        producer.init_transactions(30)
+        for offset, ends in ((5, producer.abort_transaction), (7, producer.commit_transaction)):
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction({partition: offset}, GroupMetadata(group))
+            ends(30)
+            found = consumer.committed([partition])
+            assert {part: each.offset for part, each in found.items()} == ({partition: 7} if offset == 7 else {})
+
+
+def test_a_zombie_is_fenced(bootstrap_servers: str, topic: str, read: Read) -> None:
+    name = fresh("tx")
+    with (
+        Producer(bootstrap_servers=bootstrap_servers, transactional_id=name) as old,
+        Producer(bootstrap_servers=bootstrap_servers, transactional_id=name) as new,
+    ):
+        old.init_transactions(30)
+        old.begin_transaction()
+        old.send(topic, "old", partition=0).result(10)
+        new.init_transactions(30)
+        new.begin_transaction()
+        new.produce(topic, "new", partition=0)
+        with pytest.raises(FencedError):
+            old.commit_transaction(30)
+        with pytest.raises(FencedError):
+            old.begin_transaction()
+        new.commit_transaction(30)
+    assert [record.value for record in read(topic, 1, isolation_level="read_committed")] == [b"new"]
+
+
+def test_a_failed_record_fails_its_transaction(bootstrap_servers: str, admin: Admin) -> None:
+    name = fresh()
+    admin.create_topics([NewTopic(name, 1, 1, config={"max.message.bytes": "1000"})]).check()
+    with Producer(bootstrap_servers=bootstrap_servers, transactional_id=fresh("tx")) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        future = producer.send(name, bytes(5000))
+        with pytest.raises(IllegalState, match=r"abort_transaction\(\) is what is left"):
+            producer.commit_transaction(30)
+        assert isinstance(future.exception(10), RecordTooLarge)
+        producer.abort_transaction(30)
+        producer.begin_transaction()
+        producer.produce(name, "small")
+        producer.commit_transaction(30)
+
+
+def test_asyncio(bootstrap_servers: str, topic: str, read: Read) -> None:
+    async def write() -> list[int]:
+        async with aio.Producer(bootstrap_servers=bootstrap_servers) as producer:
+            await producer.produce(topic, "first", partition=0)
+            futures = [await producer.send(topic, str(number), partition=0) for number in range(3)]
+            assert await producer.flush(10) == 0
+            return [(await future).offset for future in futures]
+
+    assert asyncio.run(write()) == [1, 2, 3]
+    assert [record.value for record in read(topic, 4)] == [b"first", b"0", b"1", b"2"]
+
+
+def test_nobody_answers() -> None:
+    begun = time.monotonic()
+    with (
+        Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=500) as producer,
+        pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"),
+    ):
+        producer.produce("t", "x")
+    assert time.monotonic() - begun >= 0.5
