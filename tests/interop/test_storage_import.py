@@ -13,7 +13,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.log.directory import uuid_text
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -27,6 +26,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.schema import Request
+from ottla.protocol.uuids import uuid_text
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Wire
 from tests.interop.apache_kafka import ApacheKafka, lacking

@@ -29,7 +29,7 @@ from ottla.broker.throttling import Throttling, connection_quota
 from ottla.environment import Clock, Random, SystemClock, SystemRandom, Timers
 from ottla.log.checkpoints import DamagedCheckpoint
 from ottla.log.config import LogConfig
-from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory, uuid_text
+from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.log.store import DiskStore
 from ottla.metadata.alteration import BROKER
@@ -47,6 +47,7 @@ from ottla.metadata.image import (
 )
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
+from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.environment import Random
-from ottla.log.directory import uuid_text
 from ottla.metadata.alteration import CLIENT_METRICS
 from ottla.metadata.image import Image
 from ottla.metadata.refusal import Refused
@@ -29,6 +28,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest
 from ottla.protocol.schema import RequestContext
+from ottla.protocol.uuids import uuid_text
 from ottla.records.compression import decompress
 from ottla.records.errors import CorruptRecords
 

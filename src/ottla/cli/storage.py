@@ -12,10 +12,10 @@ import click
 
 from ottla.broker.config import BrokerConfig, broker_config, read_file
 from ottla.environment import SystemRandom
-from ottla.log.directory import uuid_text
 from ottla.metadata.adoption import Adoption, AlreadyAdopted, CannotAdopt, adopt
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.store.sqlite import DamagedStore
+from ottla.protocol.uuids import uuid_text
 
 
 @click.group()

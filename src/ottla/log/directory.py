@@ -11,7 +11,6 @@ replication-offset-checkpoint       per partition, its high watermark
 <topic>-<partition>.<hex>-delete/   a deleted partition, removed after file.delete.delay.ms
 """
 
-import base64
 import fcntl
 import json
 import logging
@@ -26,6 +25,7 @@ from ottla.log.config import LogConfig
 from ottla.log.log import Log, StorageError
 from ottla.log.relocation import Relocation
 from ottla.log.store import Store
+from ottla.protocol.uuids import uuid_bytes, uuid_text
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 METADATA_LOG: Final = "__cluster_metadata-0"
@@ -51,19 +51,6 @@ class Identity(NamedTuple):
     node_id: int
     cluster_id: str
     directory_id: bytes
-
-
-def uuid_text(uuid: bytes) -> str:
-    """16 bytes as Kafka writes them: base64url without padding, 22 characters."""
-    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
-
-
-def uuid_bytes(text: str) -> bytes:
-    """The inverse of `uuid_text`. Raises ValueError."""
-    uuid = base64.urlsafe_b64decode(text + "==")
-    if len(uuid) != 16:
-        raise ValueError(f"{text!r} is not a uuid of 22 characters")
-    return uuid
 
 
 def _broker_epoch(marker: str | None) -> int:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ottla.log.config import LogConfig
-from ottla.log.directory import Identity, LogDirectory, UnusableDirectory, uuid_bytes, uuid_text
+from ottla.log.directory import Identity, LogDirectory, UnusableDirectory
 from ottla.log.store import DiskStore
+from ottla.protocol.uuids import uuid_bytes, uuid_text
 
 ID = bytes(range(16))
 

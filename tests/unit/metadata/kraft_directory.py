@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ottla.log.directory import uuid_text
 from ottla.protocol import codec
 from ottla.protocol.messages import metadata_records as records
 from ottla.protocol.schema import Message
+from ottla.protocol.uuids import uuid_text
 from ottla.protocol.wire import write_uvarint
 from ottla.records.batch import build
 from ottla.records.record import Record

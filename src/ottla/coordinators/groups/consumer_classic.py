@@ -26,7 +26,6 @@ from ottla.coordinators.groups.group import CONSUMER
 from ottla.coordinators.groups.member import protocols_of, rebalance_timeout
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Result, Timer
-from ottla.log.directory import uuid_text
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -34,6 +33,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespons
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.uuids import uuid_text
 from ottla.protocol.wire import PeerError
 
 # JoinGroup

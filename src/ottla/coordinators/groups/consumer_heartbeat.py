@@ -23,7 +23,6 @@ from ottla.coordinators.groups.consumer_update import Update, check_instance, ch
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.groups.upgrade import Upgrade
 from ottla.coordinators.runtime import Millis, Result, Timer, operation
-from ottla.log.directory import uuid_text
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -32,6 +31,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from ottla.protocol.uuids import uuid_text
 
 
 def refuse(
