@@ -42,6 +42,7 @@ _COMMANDS = {
     "serve": "serve:serve",
     "share-groups": "share_groups:share_groups",
     "storage": "storage:storage",
+    "topics": "topics:topics",
 }
 
 

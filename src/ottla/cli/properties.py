@@ -1,6 +1,7 @@
 """Properties on the command line: files, and NAME=VALUE options that win over them; and options under their old names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -9,14 +10,39 @@ from ottla.cli.cluster_access import read_properties
 
 def properties(file: str | None, given: Iterable[str], option: str) -> dict[str, str]:
     """A properties file and then NAME=VALUE texts. Raises UsageError, and CommandFailed for the file."""
-    found = read_properties(file) if file else {}
+    return {**(read_properties(file) if file else {}), **pairs(given, option)}
+
+
+def pairs(given: Iterable[str], option: str) -> dict[str, str]:
+    """NAME=VALUE texts; a value may well be blank. Raises UsageError."""
+    found = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise click.UsageError(f"{option} {text}: a property is NAME=VALUE")
-        # A separator may well be blank.
         found[name.strip()] = value
     return found
+
+
+def given_of(given: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Those of the options that were given, in their spelling on the command line."""
+    keys = {"list": "list_", "topic": "topics", "group": "groups"}
+    found = []
+    for name in names:
+        key = name.replace("-", "_")
+        value = given[key] if key in given else given[keys[name]]
+        if value not in (False, None, ()):
+            found.append(name)
+    return found
+
+
+def one_action(given: Mapping[str, Any], actions: Sequence[str]) -> str:
+    """Which of the actions it is. Raises UsageError."""
+    named = given_of(given, actions)
+    if len(named) != 1:
+        listed = ", ".join(f"--{each}" for each in actions)
+        raise click.UsageError(f"exactly one of {listed} says what to do")
+    return named[0]
 
 
 def deprecated(old: str, new: str, given: bool) -> None:

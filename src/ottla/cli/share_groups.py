@@ -1,6 +1,6 @@
 """`ottla share-groups`: Kafka's kafka-share-groups, with its flags and its columns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -16,6 +16,7 @@ from ottla.cli.offset_plan import (
     read_plan,
     within_log,
 )
+from ottla.cli.properties import given_of, one_action
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.cli.times import timestamp_ms
 from ottla.client.admin.groups import Groups
@@ -80,33 +81,23 @@ def share_groups(bootstrap_server: str, command_config: str | None, **given: Any
             _delete_offsets(cluster, given)
 
 
-def _given(given: dict[str, Any], names: Iterable[str]) -> list[str]:
-    """Those of the options that were given."""
-    keys = {"list": "list_"}
-    return [name for name in names if given[keys.get(name, name.replace("-", "_"))] not in (False, None, ())]
-
-
 def _action(given: dict[str, Any]) -> str:
     """Which of the actions it is. Raises UsageError when the options do not go together."""
-    actions = _given(given, _ACTIONS)
-    if len(actions) != 1:
-        listed = ", ".join(f"--{each}" for each in _ACTIONS)
-        raise click.UsageError(f"exactly one of {listed} says what to do")
-    (action,) = actions
+    action = one_action(given, _ACTIONS)
     scoped = action in ("describe", "delete", "reset-offsets")
     if scoped and bool(given["groups"]) == given["all_groups"]:
         raise click.UsageError(f"--{action} wants either --group or --all-groups")
-    if action == "describe" and len(_given(given, ("offsets", "members", "state"))) > 1:
+    if action == "describe" and len(given_of(given, ("offsets", "members", "state"))) > 1:
         raise click.UsageError("--describe takes one of --offsets, --members, --state")
     if action == "delete-offsets" and (len(given["groups"]) != 1 or not given["topics"]):
         raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
     if action == "reset-offsets":
-        if len(_given(given, _TARGETS)) != 1:
+        if len(given_of(given, _TARGETS)) != 1:
             listed = ", ".join(f"--{each}" for each in _TARGETS)
             raise click.UsageError(f"--reset-offsets wants exactly one of {listed}")
         if given["dry_run"] == given["execute"] and not given["export"]:
             raise click.UsageError("--reset-offsets wants either --dry-run or --execute")
-        if len(_given(given, ("topics", "all-topics", "from-file"))) != 1:
+        if len(given_of(given, ("topic", "all-topics", "from-file"))) != 1:
             raise click.UsageError("--reset-offsets wants exactly one of --topic, --all-topics, --from-file")
     return action
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ottla.environment import Random
 from ottla.log.directory import (
+from ottla.protocol.uuids import 
     CLEAN_SHUTDOWN,
     METADATA_LOG,
     Identity,

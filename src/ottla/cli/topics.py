@@ -1,0 +1,191 @@
+"""`ottla topics`: Kafka's kafka-topics, with its flags and its lines."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.properties import one_action, pairs
+from ottla.cli.table import echo_json
+from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
+from ottla.client.topics import TopicInfo
+from ottla.protocol.errors import TOPIC_ALREADY_EXISTS
+from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.uuids import uuid_text
+
+_ACTIONS = ("create", "delete", "alter", "describe", "list")
+_FILTERS = (
+    "under_replicated_partitions",
+    "unavailable_partitions",
+    "under_min_isr_partitions",
+    "at_min_isr_partitions",
+)
+
+
+@click.command("topics")
+@cluster_options
+@click.option("--create", is_flag=True, help="Make a topic.")
+@click.option("--delete", is_flag=True, help="Delete topics.")
+@click.option("--alter", is_flag=True, help="Give topics more partitions.")
+@click.option("--describe", is_flag=True, help="Show partitions, leaders, replicas and configs.")
+@click.option("--list", "list_", is_flag=True, help="List the names.")
+@click.option("--topic", metavar="TOPIC", help="The topic; a regular expression but for --create.")
+@click.option("--topic-id", metavar="ID", help="The topic to describe, by its id.")
+@click.option("--partitions", type=click.IntRange(1), metavar="N", help="How many partitions; the broker's default.")
+@click.option(
+    "--replication-factor", type=click.IntRange(1), metavar="N", help="How many replicas; the broker's default."
+)
+@click.option(
+    "--replica-assignment", metavar="1:2,2:3", help="Brokers of each partition's replicas, in place of both numbers."
+)
+@click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="A config of the new topic.")
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no failure.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists already is no failure.")
+@click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.")
+@click.option("--under-replicated-partitions", is_flag=True, help="Only partitions whose replicas are not all in sync.")
+@click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader.")
+@click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas.")
+@click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions at min.insync.replicas.")
+@click.option(
+    "--partition-size-limit-per-response",
+    type=click.IntRange(1),
+    default=2000,
+    metavar="N",
+    help="How many partitions a broker tells at once.",
+)
+@json_option
+def topics(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+    """Make, delete, alter, describe and list topics."""
+    action = one_action(given, _ACTIONS)
+    _check(action, given)
+    if action == "describe":
+        from ottla.cli.topic_description import Part, describe
+
+        with connected(Part, bootstrap_server, command_config) as cluster:
+            describe(cluster, given)
+        return
+    with connected(Topics, bootstrap_server, command_config) as cluster:
+        if action == "list":
+            _list(cluster, given)
+        elif action == "create":
+            _create(cluster, given)
+        elif action == "alter":
+            _alter(cluster, given)
+        else:
+            _delete(cluster, given)
+
+
+def _check(action: str, given: dict[str, Any]) -> None:
+    """Raises UsageError when the options do not go together."""
+    if action in ("create", "alter", "delete") and given["topic"] is None:
+        raise click.UsageError(f"--{action} wants --topic")
+    if action == "alter" and given["partitions"] is None:
+        raise click.UsageError("--alter wants --partitions")
+    allowed = {
+        "topic_id": ("describe",),
+        "replication_factor": ("create",),
+        "partitions": ("create", "alter"),
+        "replica_assignment": ("create", "alter"),
+        "configs": ("create",),
+        "if_exists": ("alter", "delete", "describe"),
+        "if_not_exists": ("create",),
+        "exclude_internal": ("list", "describe"),
+        **dict.fromkeys(("topics_with_overrides", *_FILTERS), ("describe",)),
+    }
+    for name, actions in allowed.items():
+        if given[name] not in (None, False, ()) and action not in actions:
+            option = {"configs": "config"}.get(name, name).replace("_", "-")
+            raise click.UsageError(f"--{option} goes with {' and '.join(f'--{each}' for each in actions)} alone")
+    if given["replica_assignment"] and (given["replication_factor"] or (action == "create" and given["partitions"])):
+        raise click.UsageError("--replica-assignment takes the place of --partitions and --replication-factor")
+    if len([name for name in (*_FILTERS, "topics_with_overrides") if given[name]]) > 1:
+        raise click.UsageError("at most one of the options that choose what is described")
+
+
+def matching(cluster: Cluster[Topics], given: Mapping[str, Any], *, wanted: bool = True) -> list[TopicInfo]:
+    """The topics meant by --topic, all unless given. Raises CommandFailed if there must be one and is none."""
+    known = cluster.ask(cluster.admin.list_topics(internal=not given["exclude_internal"]))
+    if given["topic"] is None:
+        return list(known.values())
+    pattern = given["topic"].strip().strip("\"'").replace(",", "|")
+    try:
+        fits = re.compile(pattern).fullmatch
+    except re.error as error:
+        raise click.UsageError(f"--topic {given['topic']}: {error}") from None
+    found = [info for info in known.values() if fits(info.name)]
+    if wanted and not found and not given["if_exists"]:
+        raise CommandFailed(f"topic {given['topic']} does not exist")
+    return found
+
+
+def _list(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
+    names = sorted(info.name for info in matching(cluster, given, wanted=False))
+    if given["as_json"]:
+        echo_json(names)
+        return
+    for name in names:
+        click.echo(name)
+
+
+def _create(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
+    name = given["topic"]
+    configs = pairs(given["configs"], "--config")
+    topic = NewTopic(
+        name,
+        given["partitions"] or -1,
+        given["replication_factor"] or -1,
+        _assignment(given["replica_assignment"]),
+        dict(configs),
+    )
+    if {".", "_"} & set(name):
+        click.echo(
+            "WARNING: names with a period ('.') or underscore ('_') may collide as names of metrics; use one of both.",
+            err=True,
+        )
+    results = cluster.ask(cluster.admin.create_topics([topic]))
+    error = results.errors.get(name)
+    if error is not None and not (error.code == TOPIC_ALREADY_EXISTS and given["if_not_exists"]):
+        raise error
+    made = None if error is not None else results[name]
+    if given["as_json"]:
+        topic_id = uuid_text(made.topic_id) if made is not None and made.topic_id != ZERO_UUID else None
+        echo_json({"topic": name, "created": made is not None, "topic_id": topic_id})
+    elif made is not None:
+        click.echo(f"Created topic {name}.")
+
+
+def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
+    """ "1:2,2:3" as brokers of each partition. Raises UsageError."""
+    if not text:
+        return ()
+    try:
+        found = tuple(tuple(int(node) for node in part.split(":")) for part in text.split(","))
+    except ValueError:
+        raise click.UsageError(f"--replica-assignment {text}: brokers are numbers, as in 1:2,2:3") from None
+    if any(len(set(nodes)) != len(nodes) for nodes in found):
+        raise click.UsageError(f"--replica-assignment {text}: a broker twice in a partition")
+    if len({len(nodes) for nodes in found}) > 1:
+        raise click.UsageError(f"--replica-assignment {text}: every partition has as many replicas as the others")
+    return found
+
+
+def _alter(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
+    assignment = _assignment(given["replica_assignment"])
+    # Kafka's option names the replicas of all partitions, the old ones first.
+    wanted = [
+        NewPartitions(info.name, given["partitions"], assignment[len(info.leaders) :])
+        for info in matching(cluster, given)
+    ]
+    results = cluster.ask(cluster.admin.create_partitions(wanted)).check()
+    if given["as_json"]:
+        echo_json({"altered": sorted(results)})
+
+
+def _delete(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
+    names = [info.name for info in matching(cluster, {**given, "exclude_internal": False})]
+    results = cluster.ask(cluster.admin.delete_topics(names)).check()
+    if given["as_json"]:
+        echo_json({"deleted": sorted(map(str, results))})
