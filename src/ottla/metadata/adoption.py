@@ -14,14 +14,12 @@ from typing import Final, NamedTuple
 
 from ottla.environment import Random
 from ottla.log.directory import (
-from ottla.protocol.uuids import 
     CLEAN_SHUTDOWN,
     METADATA_LOG,
     Identity,
     UnusableDirectory,
     lock,
     read_identity,
-    uuid_bytes,
 )
 from ottla.log.store import DiskStore
 from ottla.metadata import keys
@@ -31,6 +29,7 @@ from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.kraft import KraftMetadata, KraftTopic, UnreadableMetadata
 from ottla.metadata.refusal import Refused
 from ottla.metadata.store.sqlite import SqliteStore
+from ottla.protocol.uuids import uuid_bytes
 from ottla.records.batch import HEADER_SIZE, crc_ok, records_of, scan
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
