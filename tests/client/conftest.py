@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla import LATEST, Admin, NewTopic, TopicPartition
+from ottla import LATEST, Admin, NewTopic, Producer, TopicPartition
 from ottla.testing import EmbeddedBroker
-from tests.conformance.conftest import Topic, Wire
+from tests.conformance.conftest import Wire
 from tests.conformance.members import wait_for
 
 Produce = Callable[..., int]
 
 QUICK = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
     "group.initial.rebalance.delay.ms": "0",
     "group.share.assignment.interval.ms": "0",
     "group.share.heartbeat.interval.ms": "100",
@@ -69,15 +72,15 @@ def share_group(admin: Admin, topic: str) -> str:
 
 @pytest.fixture
 def produce(bootstrap_servers: str) -> Iterator[Produce]:
-    """produce(topic, count, partition): records v0, v1, ... in one batch; returns the first offset."""
-    host, _, port = bootstrap_servers.rpartition(":")
-    wire = Wire((host, int(port)), is_kafka=False)
+    """produce(topic, count, partition): records k0: v0, k1: v1, ...; returns the first offset."""
+    with Producer(bootstrap_servers=bootstrap_servers) as producer:
 
-    def append(topic: str, count: int = 1, partition: int = 0) -> int:
-        return Topic(wire, topic, b"").append(count, partition=partition, timestamp=time.time_ns() // 1_000_000)
+        def append(topic: str, count: int = 1, partition: int = 0) -> int:
+            futures = [producer.send(topic, f"v{number}", f"k{number}", partition) for number in range(count)]
+            assert producer.flush(30) == 0
+            return futures[0].result().offset
 
-    yield append
-    wire.close()
+        yield append
 
 
 @pytest.fixture
