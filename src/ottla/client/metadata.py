@@ -146,7 +146,8 @@ class Metadata:
         if not await self.scheduler.within(attempt, patience_ms):
             attempt.cancel()
             self.network.give_up(address)
-            raise ConnectionLost(f"{address[0]}:{address[1]}: no connection in time")
+            met = self.network.troubles.get(address, f"{address[0]}:{address[1]}: no connection in time")
+            raise ConnectionLost(met)
         return attempt.result()
 
     def _addresses(self) -> list[tuple[Address, int]]:

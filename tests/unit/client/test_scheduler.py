@@ -1,0 +1,164 @@
+"""Coroutines without an event loop."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from ottla.client.scheduler import Cancelled, Promise, Scheduler, Signal, kept
+
+from .world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def scheduler(world: World) -> Scheduler:
+    return Scheduler(world, world)
+
+
+def test_a_task_returns_raises_and_waits(world: World, scheduler: Scheduler) -> None:
+    promise = Promise[int]()
+
+    async def double() -> int:
+        return 2 * await promise
+
+    task = scheduler.spawn(double())
+    assert not task.done
+    promise.keep(21)
+    assert task.result() == 42
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    failed = scheduler.spawn(fail())
+    with pytest.raises(ValueError, match="no"):
+        failed.result()
+    assert isinstance(failed.error, ValueError)
+
+
+def test_only_the_first_outcome_counts() -> None:
+    promise = kept(1)
+    promise.keep(2)
+    promise.fail(ValueError())
+    assert promise.result() == 1
+
+
+def test_nobody_is_entered_while_he_runs(scheduler: Scheduler) -> None:
+    """A promise that is kept by a running task wakes the waiting one afterwards."""
+    order: list[str] = []
+    promise = Promise[None]()
+
+    async def waits() -> None:
+        await promise
+        order.append("woken")
+
+    async def keeps() -> None:
+        promise.keep(None)
+        order.append("kept")
+
+    scheduler.spawn(waits())
+    scheduler.spawn(keeps())
+    assert order == ["kept", "woken"]
+
+
+def test_a_long_chain_does_not_pile_up(scheduler: Scheduler) -> None:
+    first = previous = Promise[int]()
+
+    async def follow(before: Promise[int]) -> int:
+        return await before + 1
+
+    for _ in range(5000):
+        previous = scheduler.spawn(follow(previous))
+    first.keep(0)
+    assert previous.result() == 5000
+
+
+def test_time_goes_by(world: World, scheduler: Scheduler) -> None:
+    never = Promise[None]()
+
+    async def wait() -> tuple[bool, int]:
+        await scheduler.sleep(100)
+        return await scheduler.within(never, 50), world.now
+
+    task = scheduler.spawn(wait())
+    world.advance(149)
+    assert not task.done
+    world.advance(1)
+    assert task.result() == (False, 1150)
+
+
+def test_the_first_of_several(world: World, scheduler: Scheduler) -> None:
+    mine, other = Promise[None](), Promise[None]()
+
+    async def wait() -> bool:
+        return await scheduler.within(mine, 1000, other)
+
+    task = scheduler.spawn(wait())
+    other.keep(None)
+    assert task.result() is False
+    assert scheduler.spawn(wait()).result() is False
+    mine.keep(None)
+    assert scheduler.spawn(wait()).result() is True
+
+
+def test_cancel_raises_where_it_waits(world: World, scheduler: Scheduler) -> None:
+    cleaned: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await scheduler.sleep(1000)
+        finally:
+            cleaned.append("yes")
+
+    task = scheduler.spawn(wait())
+    task.cancel()
+    assert (task.done, cleaned) == (True, ["yes"])
+    with pytest.raises(Cancelled):
+        task.result()
+    world.advance(2000)  # the timer is gone
+    task.cancel()
+
+
+def test_side_by_side(world: World, scheduler: Scheduler) -> None:
+    async def after(delay: int, value: int) -> int:
+        await scheduler.sleep(delay)
+        if value < 0:
+            raise ValueError(str(value))
+        return value
+
+    def run(*values: int) -> Coroutine[Promise[Any], None, list[int]]:
+        return scheduler.every([after(30 - value, value) for value in values])
+
+    task = scheduler.spawn(run(1, 2, 3))
+    world.advance(29)
+    assert task.result() == [1, 2, 3]
+    failing = scheduler.spawn(run(1, -2, 3))
+    world.advance(31)
+    assert not failing.done
+    world.advance(1)
+    with pytest.raises(ValueError, match="-2"):
+        failing.result()
+
+
+def test_what_nobody_waits_for_is_told(world: World) -> None:
+    told: list[tuple[str, str]] = []
+    scheduler = Scheduler(world, world, lambda name, error: told.append((name, str(error))))
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    scheduler.background(fail(), "work")
+    scheduler.background(scheduler.sleep(10), "sleep").cancel()
+    assert told == [("work", "no")]
+
+
+def test_a_signal_happens_again_and_again(scheduler: Scheduler) -> None:
+    signal = Signal()
+    first = signal.wait()
+    signal.happen()
+    assert first.done
+    assert not signal.wait().done

@@ -1,0 +1,301 @@
+"""A cluster in memory and in virtual time: what the client's core asks of the world, without sockets, threads or waiting.
+
+A `World` has a clock that moves when it is told to, and brokers at addresses. A broker answers what it was given an answer for
+(`broker.on(Request, handler)`), after `latency_ms`; a handler may return a response, None for no answer at all, or LOST to
+break the connection. What goes over the wire is bytes, as ever.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
+
+from ottla.client.config import ClientConfig
+from ottla.client.core import Core
+from ottla.client.network import Address, Receiver
+from ottla.client.scheduler import Promise, Task
+from ottla.protocol import codec
+from ottla.protocol.api import APIS
+from ottla.protocol.connection import Envelope, open_envelope, response_pieces
+from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
+from ottla.protocol.frames import FrameReader
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.schema import Request, Response
+
+T = TypeVar("T")
+LOST: Final = "lost"
+TOPIC_ID: Final = bytes(range(16))
+Handler = Callable[[Any, int], "Response | str | None"]
+
+
+class Alarm:
+    """A call that is due at a moment."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class World:
+    """Clock, chance, timers and transport of a core; and the brokers.
+
+    opened  how often each address was dialled, and when: (ms, address)
+    """
+
+    def __init__(self) -> None:
+        self.now = 1000
+        self.brokers: dict[Address, Broker] = {}
+        self.opened: list[tuple[int, Address]] = []
+        self._due: list[tuple[int, int, Alarm]] = []
+        self._count = 0
+
+    # What a core asks.
+
+    @property
+    def clock(self) -> "World":
+        return self
+
+    @property
+    def random(self) -> "World":
+        return self
+
+    @property
+    def timers(self) -> "World":
+        return self
+
+    @property
+    def transport(self) -> "World":
+        return self
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.now
+
+    def bytes16(self) -> bytes:
+        self._count += 1
+        return self._count.to_bytes(16, "big")
+
+    def below(self, bound: int) -> int:
+        return bound // 2
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Alarm:
+        self._count += 1
+        alarm = Alarm(callback)
+        heapq.heappush(self._due, (self.now + max(delay_ms, 0), self._count, alarm))
+        return alarm
+
+    def open(self, address: Address, receiver: Receiver) -> Callable[[], None]:
+        self.opened.append((self.now, address))
+        broker = self.brokers.get(address)
+        if broker is None or broker.refuses:
+            alarm = self.call_later(1, lambda: receiver.lost("Connection refused"))
+        elif broker.silent:
+            return lambda: None
+        else:
+            alarm = self.call_later(broker.latency_ms, lambda: receiver.connected(Wire(self, broker, receiver)))
+        return alarm.cancel
+
+    # What a test asks.
+
+    def core(self, **configs: Any) -> Core:
+        """A core of a client in this world."""
+        given = {name.replace("_", "."): value for name, value in configs.items()}
+        return Core(ClientConfig({"bootstrap.servers": "one:9092", **given}), self)
+
+    def broker(self, host: str = "one", node: int = 1) -> "Broker":
+        """Make a broker; the whole cluster knows it."""
+        made = self.brokers[host, 9092] = Broker(self, host, node)
+        return made
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time go by."""
+        end = self.now + milliseconds
+        while self._due and self._due[0][0] <= end:
+            self._step()
+        self.now = end
+
+    def _step(self) -> None:
+        moment, _, alarm = heapq.heappop(self._due)
+        self.now = max(self.now, moment)
+        if alarm.callback is not None:
+            alarm.callback()
+
+    def run(self, core: Core, coroutine: Coroutine[Promise[Any], None, T], limit_ms: int = 600_000) -> T:
+        """What a coroutine of the core returns or raises; time goes by as far as it must."""
+        return self.finish(core.scheduler.spawn(coroutine), limit_ms)
+
+    def finish(self, task: Task[T], limit_ms: int = 600_000) -> T:
+        """What a task returns or raises."""
+        end = self.now + limit_ms
+        while not task.done:
+            assert self._due, "nothing will ever happen"
+            assert self._due[0][0] <= end, "it takes too long"
+            self._step()
+        return task.result()
+
+
+class Wire:
+    """An open connection: frames go to the broker, answers come back in order."""
+
+    def __init__(self, world: World, broker: "Broker", receiver: Receiver) -> None:
+        self._world = world
+        self._broker = broker
+        self._receiver = receiver
+        self._frames = FrameReader(1 << 30)
+        self._open = True
+        self._ready_at = 0
+        broker.wires.append(self)
+
+    def write(self, pieces: Sequence[Any]) -> None:
+        data = bytearray(b"".join(map(bytes, pieces)))
+        for frame in self._frames.feed(data, len(data)):
+            moment = max(self._ready_at, self._world.now + self._broker.latency_ms)
+            self._ready_at = moment
+            self._world.call_later(moment - self._world.now, lambda frame=frame: self._arrived(frame))  # type: ignore[misc]
+
+    def _arrived(self, frame: bytes) -> None:
+        if not self._open:
+            return
+        envelope = open_envelope(frame)
+        answer = self._broker.answer(envelope)
+        if answer == LOST:
+            self.lose("the broker closed the connection")
+        elif answer is not None:
+            self._send(b"".join(map(bytes, response_pieces(envelope, answer))))  # type: ignore[arg-type]
+
+    def _send(self, data: bytes) -> None:
+        left = bytearray(data)
+
+        def receive_into(buffer: Any) -> int:
+            view = memoryview(buffer)
+            count = min(len(view), len(left))
+            view[:count] = left[:count]
+            del left[:count]
+            return count
+
+        while left and self._open:
+            self._receiver.readable(receive_into)
+
+    def lose(self, reason: str) -> None:
+        """The connection breaks."""
+        if self._open:
+            self._open = False
+            self._receiver.lost(reason)
+
+    def close(self) -> None:
+        self._open = False
+
+
+class Broker:
+    """One broker.
+
+    asked     how often each request came, by class
+    requests  all of them, with their versions
+    ranges    API key -> (oldest, newest) that it says it serves; all of Ottla's unless set
+    """
+
+    def __init__(self, world: World, host: str, node: int) -> None:
+        self.host, self.node = host, node
+        self.latency_ms = 1
+        self.refuses = self.silent = False
+        self.asked: Counter[type[Request]] = Counter()
+        self.requests: list[tuple[Any, int]] = []
+        self.ranges: dict[int, tuple[int, int]] = {key: (0, api.newest) for key, api in APIS.items()}
+        self.features: dict[str, int] = {}
+        self.topics: dict[str, dict[int, int]] = {}
+        self.wires: list[Wire] = []
+        self.cluster_id = "cluster"
+        self._world = world
+        self._handlers: dict[type[Request], Handler] = {
+            ApiVersionsRequest: self._versions,
+            MetadataRequest: self._metadata,
+        }
+
+    def on(self, request: type[Request], *handlers: "Handler | Response | str | None") -> None:
+        """Answer a request: with each of these in turn, and then with the last for ever."""
+        left = list(handlers)
+
+        def handle(asked: Any, version: int) -> Any:
+            following = left.pop(0) if len(left) > 1 else left[0]
+            return following(asked, version) if callable(following) else following
+
+        self._handlers[request] = handle
+
+    def answer(self, envelope: Envelope) -> "Response | str | None":
+        kind = envelope.api.request_class()
+        if kind is ApiVersionsRequest and envelope.asked > self.ranges[ApiVersionsRequest.API][1]:
+            self.asked[kind] += 1
+            oldest, newest = self.ranges[ApiVersionsRequest.API]
+            keys = [ApiVersion(api_key=ApiVersionsRequest.API, min_version=oldest, max_version=newest)]
+            envelope.version = 0
+            return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=keys)
+        request, _ = codec.decode(kind, envelope.version, envelope.frame, envelope.body)
+        self.asked[kind] += 1
+        self.requests.append((request, envelope.version))
+        return self._handlers[kind](request, envelope.version)
+
+    def sent(self, kind: type[Request]) -> list[Any]:
+        """The requests of a kind, in order."""
+        return [request for request, _ in self.requests if type(request) is kind]
+
+    def lose_all(self) -> None:
+        """Every connection breaks."""
+        for wire in self.wires:
+            wire.lose("Connection reset by peer")
+        self.wires.clear()
+
+    def _versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in self.ranges.items()]
+        answer = ApiVersionsResponse(api_keys=keys)
+        if version >= 3:
+            answer.finalized_features = [
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in self.features.items()
+            ]
+        return answer
+
+    def _metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
+        del version
+        names = sorted(self.topics) if request.topics is None else [each.name or "" for each in request.topics]
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=each.node, host=each.host, port=9092)
+                for each in self._world.brokers.values()
+            ],
+            cluster_id=self.cluster_id,
+            controller_id=self.node,
+            topics=[self._topic(name) for name in names],
+        )
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        leaders = self.topics.get(name)
+        if leaders is None:
+            return MetadataResponseTopic(error_code=3, name=name)
+        partitions = [
+            MetadataResponsePartition(
+                error_code=NONE,
+                partition_index=index,
+                leader_id=node,
+                leader_epoch=0,
+                replica_nodes=[node],
+                isr_nodes=[node],
+            )
+            for index, node in leaders.items()
+        ]
+        return MetadataResponseTopic(name=name, topic_id=TOPIC_ID, partitions=partitions)
