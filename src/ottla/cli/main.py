@@ -38,7 +38,16 @@ class Commands(click.Group):
 
 
 _COMMANDS = {
+    "broker-api-versions": "broker_api_versions:broker_api_versions",
+    "client-metrics": "client_metrics:client_metrics",
+    "cluster": "cluster:cluster",
     "console-share-consumer": "console_share_consumer:console_share_consumer",
+    "consumer-groups": "consumer_groups:consumer_groups",
+    "delete-records": "delete_records:delete_records",
+    "get-offsets": "get_offsets:get_offsets",
+    "groups": "groups:groups",
+    "leader-election": "leader_election:leader_election",
+    "log-dirs": "log_dirs:log_dirs",
     "serve": "serve:serve",
     "share-groups": "share_groups:share_groups",
     "storage": "storage:storage",

@@ -5,18 +5,61 @@ TOPIC,PARTITION,OFFSET for one group, GROUP,TOPIC,PARTITION,OFFSET for several, 
 """
 
 import csv
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from ottla.cli.cluster_access import Cluster, CommandFailed
+from ottla.cli.properties import given_of
+from ottla.cli.table import Column, as_objects, echo_json, echo_table
+from ottla.cli.times import timestamp_ms
 from ottla.client.admin.topics import Topics
+from ottla.client.config import duration_ms
 from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 
 Plan = dict[str, dict[TopicPartition, int]]
 """group -> partition -> offset"""
+
+
+_TARGETS = (
+    "to-earliest",
+    "to-latest",
+    "to-datetime",
+    "by-duration",
+    "to-offset",
+    "shift-by",
+    "to-current",
+    "from-file",
+)
+_SCOPES = ("topic", "all-topics", "from-file")
+_COLUMNS = (Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10), Column("NEW-OFFSET"))
+Current = Mapping[TopicPartition, int | None]
+"""Where a group is; None where it has read nothing."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def reset_options(function: F) -> F:
+    """What --reset-offsets takes; `shift-by` and `by-duration` are of consumer groups alone."""
+    for option in reversed(
+        (
+            click.option("--to-earliest", is_flag=True, help="From the first record on."),
+            click.option("--to-latest", is_flag=True, help="From the end on."),
+            click.option(
+                "--to-datetime", metavar="TIME", help="From the first record at or after YYYY-MM-DDTHH:mm:SS.sss on."
+            ),
+            click.option("--to-offset", type=int, metavar="N", help="From this offset on, within what the log has."),
+            click.option("--to-current", is_flag=True, help="From where the group is on."),
+            click.option("--from-file", metavar="CSV", help="As a file says that --export has written."),
+            click.option("--dry-run", is_flag=True, help="Show the plan only."),
+            click.option("--execute", is_flag=True, help="Carry the plan out."),
+            click.option("--export", is_flag=True, help="Print the plan as CSV."),
+        )
+    ):
+        function = option(function)
+    return function
 
 
 class Target(NamedTuple):
@@ -24,14 +67,118 @@ class Target(NamedTuple):
 
     moment  EARLIEST, LATEST, or ms since the epoch
     offset  the same for all partitions
+    shift   so far from where the group is
     current stay
     file    a CSV of --export
     """
 
     moment: int | None = None
     offset: int | None = None
+    shift: int | None = None
     current: bool = False
     file: str | None = None
+
+
+def check_reset(given: Mapping[str, Any]) -> None:
+    """Raises UsageError when the options do not go together."""
+    targets = [name for name in _TARGETS if name.replace("-", "_") in given]
+    if len(given_of(given, targets)) != 1:
+        raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{each}' for each in targets)}")
+    if len(given_of(given, _SCOPES)) != 1:
+        raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{each}' for each in _SCOPES)}")
+
+
+def target_of(given: Mapping[str, Any]) -> Target:
+    """Where to go. Raises BadParameter for a time that is none."""
+    if given["to_datetime"] is not None:
+        return Target(moment=timestamp_ms(given["to_datetime"]))
+    if given.get("by_duration") is not None:
+        try:
+            return Target(moment=time.time_ns() // 1_000_000 - duration_ms(given["by_duration"]))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    if given["to_offset"] is not None:
+        return Target(offset=given["to_offset"])
+    if given.get("shift_by") is not None:
+        return Target(shift=given["shift_by"])
+    if given["from_file"] is not None:
+        return Target(file=given["from_file"])
+    if given["to_current"]:
+        return Target(current=True)
+    return Target(moment=EARLIEST if given["to_earliest"] else LATEST)
+
+
+def plan_for(
+    cluster: Cluster[Topics],
+    currents: Mapping[str, Current],
+    given: Mapping[str, Any],
+    *,
+    whole_topics: bool = False,
+) -> Plan:
+    """Where each group is to go on.
+
+    currents      the groups, and where they are
+    whole_topics  --all-topics means all partitions of the topics that the group knows, not only those it has offsets of
+    """
+    target = target_of(given)
+    if target.file is not None:
+        plan = read_plan(target.file, list(currents))
+        return {group: within_log(cluster, offsets) for group, offsets in plan.items()}
+    named = parse_topics(given["topics"])
+    plan = {}
+    for group, current in currents.items():
+        if not given["all_topics"]:
+            partitions = partitions_of(cluster, named)
+        elif whole_topics:
+            partitions = partitions_of(cluster, dict.fromkeys(sorted({part.topic for part in current})))
+        else:
+            partitions = sorted(current)
+        plan[group] = _offsets(cluster, group, partitions, current, target)
+    return plan
+
+
+def _offsets(
+    cluster: Cluster[Topics], group: str, partitions: list[TopicPartition], current: Current, target: Target
+) -> dict[TopicPartition, int]:
+    if target.moment is not None:
+        return offsets_at(cluster, partitions, target.moment)
+    if target.offset is not None:
+        return within_log(cluster, dict.fromkeys(partitions, target.offset))
+    if target.shift is None:
+        return _staying(cluster, partitions, current)
+    shifted = {}
+    for partition in partitions:
+        offset = current.get(partition)
+        if offset is None:
+            raise CommandFailed(f"group {group} has no offset of {partition}, so it cannot be shifted")
+        shifted[partition] = offset + target.shift
+    return within_log(cluster, shifted)
+
+
+def _staying(cluster: Cluster[Topics], partitions: list[TopicPartition], current: Current) -> dict[TopicPartition, int]:
+    """Where the group is; the end of a partition that nobody has read."""
+    unread = [partition for partition in partitions if current.get(partition) is None]
+    ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(unread, LATEST))).check() if unread else {}
+    found = {}
+    for partition in partitions:
+        offset = current.get(partition)
+        found[partition] = ends[partition].offset if offset is None else offset
+    return found
+
+
+def show_plan(plan: Plan, given: Mapping[str, Any]) -> None:
+    """Print it: a table, JSON, or CSV (--export)."""
+    rows: Sequence[Sequence[Any]] = [
+        (group, *partition, offset) for group, parts in plan.items() for partition, offset in sorted(parts.items())
+    ]
+    if given["export"]:
+        for line in csv_lines(plan):
+            click.echo(line)
+    elif given["as_json"]:
+        echo_json(as_objects(_COLUMNS, rows))
+    else:
+        click.echo()
+        echo_table(_COLUMNS, rows)
 
 
 def parse_topics(topics: Iterable[str]) -> dict[str, list[int] | None]:

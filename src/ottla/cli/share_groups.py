@@ -6,27 +6,15 @@ from typing import Any
 import click
 
 from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
-from ottla.cli.offset_plan import (
-    Plan,
-    Target,
-    csv_lines,
-    offsets_at,
-    parse_topics,
-    partitions_of,
-    read_plan,
-    within_log,
-)
+from ottla.cli.offset_plan import check_reset, plan_for, reset_options, show_plan
 from ottla.cli.properties import given_of, one_action
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
-from ottla.cli.times import timestamp_ms
 from ottla.client.admin.groups import Groups
 from ottla.client.admin.share_groups import ShareGroupDescription, ShareGroups
 from ottla.client.admin.topics import Topics
 from ottla.client.errors import KafkaError
-from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 
 _ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
-_TARGETS = ("to-earliest", "to-latest", "to-datetime", "to-offset", "to-current", "from-file")
 _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
 
 
@@ -53,15 +41,7 @@ class _Part(ShareGroups, Groups, Topics):
     "--state", "state", is_flag=False, flag_value="", metavar="[STATE,...]", help="States: Empty, Stable, Dead."
 )
 @click.option("--verbose", is_flag=True, help="More columns.")
-@click.option("--to-earliest", is_flag=True, help="From the first record on.")
-@click.option("--to-latest", is_flag=True, help="From the end on.")
-@click.option("--to-datetime", metavar="TIME", help="From the first record at or after YYYY-MM-DDTHH:mm:SS.sss on.")
-@click.option("--to-offset", type=int, metavar="N", help="From this offset on, within what the log has.")
-@click.option("--to-current", is_flag=True, help="From where the group is on.")
-@click.option("--from-file", metavar="CSV", help="As a file says that --export has written.")
-@click.option("--dry-run", is_flag=True, help="Show the plan only.")
-@click.option("--execute", is_flag=True, help="Carry the plan out.")
-@click.option("--export", is_flag=True, help="Print the plan as CSV.")
+@reset_options
 @click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="How long to try.")
 @json_option
 def share_groups(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
@@ -92,13 +72,9 @@ def _action(given: dict[str, Any]) -> str:
     if action == "delete-offsets" and (len(given["groups"]) != 1 or not given["topics"]):
         raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
     if action == "reset-offsets":
-        if len(given_of(given, _TARGETS)) != 1:
-            listed = ", ".join(f"--{each}" for each in _TARGETS)
-            raise click.UsageError(f"--reset-offsets wants exactly one of {listed}")
+        check_reset(given)
         if given["dry_run"] == given["execute"] and not given["export"]:
             raise click.UsageError("--reset-offsets wants either --dry-run or --execute")
-        if len(given_of(given, ("topic", "all-topics", "from-file"))) != 1:
-            raise click.UsageError("--reset-offsets wants exactly one of --topic, --all-topics, --from-file")
     return action
 
 
@@ -234,7 +210,9 @@ def _delete_offsets(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
 
 def _reset(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
     names = _groups(cluster, given)
-    plan = _plan(cluster, names, given)
+    offsets_of = cluster.ask(cluster.admin.list_share_group_offsets(names)).check()
+    currents = {name: {place: found.start_offset for place, found in offsets_of[name].items()} for name in names}
+    plan = plan_for(cluster, currents, given, whole_topics=True)
     if given["execute"]:
         for name in names:
             _check_empty(cluster, name)
@@ -243,11 +221,11 @@ def _reset(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
             results = cluster.ask(cluster.admin.alter_share_group_offsets(name, offsets))
             failed += results.errors.values()
             plan[name] = {partition: offset for partition, offset in offsets.items() if partition in results.successes}
-        _show_plan(plan, given)
+        show_plan(plan, given)
         if failed:
             raise CommandFailed(str(failed[0]))
         return
-    _show_plan(plan, given)
+    show_plan(plan, given)
 
 
 def _check_empty(cluster: Cluster[_Part], group: str) -> None:
@@ -258,60 +236,3 @@ def _check_empty(cluster: Cluster[_Part], group: str) -> None:
     listed = cluster.ask(cluster.admin.list_groups())
     if group in listed and listed[group].type not in ("share", ""):
         raise CommandFailed(f"group {group!r} is no share group but a {listed[group].type} group")
-
-
-def _plan(cluster: Cluster[_Part], groups: list[str], given: dict[str, Any]) -> Plan:
-    """Where each group is to go on."""
-    target = _target(given)
-    if target.file is not None:
-        plan = read_plan(target.file, groups)
-        return {group: within_log(cluster, offsets) for group, offsets in plan.items()}
-    named = parse_topics(given["topics"])
-    plan = {}
-    for group in groups:
-        current = cluster.ask(cluster.admin.list_share_group_offsets([group])).check()[group]
-        topics = dict.fromkeys(sorted({part.topic for part in current})) if given["all_topics"] else named
-        partitions = partitions_of(cluster, topics)
-        if target.moment is not None:
-            plan[group] = offsets_at(cluster, partitions, target.moment)
-        elif target.offset is not None:
-            plan[group] = within_log(cluster, dict.fromkeys(partitions, target.offset))
-        else:
-            plan[group] = _staying(cluster, partitions, {part: found.start_offset for part, found in current.items()})
-    return plan
-
-
-def _target(given: dict[str, Any]) -> Target:
-    if given["to_datetime"] is not None:
-        return Target(moment=timestamp_ms(given["to_datetime"]))
-    if given["to_offset"] is not None:
-        return Target(offset=given["to_offset"])
-    if given["from_file"] is not None:
-        return Target(file=given["from_file"])
-    if given["to_current"]:
-        return Target(current=True)
-    return Target(moment=EARLIEST if given["to_earliest"] else LATEST)
-
-
-def _staying(
-    cluster: Cluster[_Part], partitions: list[TopicPartition], current: dict[TopicPartition, int | None]
-) -> dict[TopicPartition, int]:
-    """Where the group is; the end of a partition that nobody has read."""
-    unread = [partition for partition in partitions if current.get(partition) is None]
-    ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(unread, LATEST))).check() if unread else {}
-    found = {}
-    for partition in partitions:
-        offset = current.get(partition)
-        found[partition] = ends[partition].offset if offset is None else offset
-    return found
-
-
-def _show_plan(plan: Plan, given: dict[str, Any]) -> None:
-    rows = [(group, *partition, offset) for group, parts in plan.items() for partition, offset in sorted(parts.items())]
-    if given["export"]:
-        for line in csv_lines(plan):
-            click.echo(line)
-        return
-    if not given["as_json"]:
-        click.echo()
-    _show((_GROUP, _TOPIC, _PARTITION, Column("NEW-OFFSET")), rows, as_json=given["as_json"])

@@ -1,0 +1,110 @@
+"""`ottla client-metrics`: Kafka's kafka-client-metrics: which metrics clients are to push, and how often (KIP-714)."""
+
+import secrets
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import Cluster, cluster_options, connected, json_option
+from ottla.cli.properties import one_action
+from ottla.cli.table import echo_json
+from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, Configs, ResourceType
+from ottla.protocol.uuids import uuid_text
+
+_ACTIONS = ("alter", "delete", "describe", "list")
+_CONFIGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
+
+
+@click.command("client-metrics")
+@cluster_options
+@click.option("--alter", is_flag=True, help="Make or change a subscription.")
+@click.option("--delete", is_flag=True, help="Delete a subscription.")
+@click.option("--describe", is_flag=True, help="Show one subscription, or all.")
+@click.option("--list", "list_", is_flag=True, help="List the names.")
+@click.option("--name", metavar="NAME", help="The subscription.")
+@click.option("--generate-name", is_flag=True, help="A new name for --alter.")
+@click.option("--metrics", metavar="M1,M2", help="Prefixes of metrics; empty for none.")
+@click.option("--interval", metavar="MS", help="How often; empty for the default.")
+@click.option(
+    "--match", metavar="K1=V1,K2=V2", help="Which clients: client_id, client_software_name, ...; empty for all."
+)
+@json_option
+def client_metrics(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+    """Make, change, delete, describe and list subscriptions of client metrics."""
+    action = one_action(given, _ACTIONS)
+    if action == "alter" and (given["name"] is None) == (not given["generate_name"]):
+        raise click.UsageError("--alter wants either --name or --generate-name")
+    if action == "delete" and given["name"] is None:
+        raise click.UsageError("--delete wants --name")
+    if action != "alter" and any(given[option] is not None for option in _CONFIGS):
+        raise click.UsageError("--metrics, --interval and --match go with --alter alone")
+    with connected(Configs, bootstrap_server, command_config) as cluster:
+        if action == "list":
+            names = _names(cluster)
+            if given["as_json"]:
+                echo_json(names)
+            for name in [] if given["as_json"] else names:
+                click.echo(name)
+        elif action == "describe":
+            _describe(cluster, given)
+        elif action == "alter":
+            _alter(cluster, given)
+        else:
+            _delete(cluster, given)
+
+
+def _names(cluster: Cluster[Configs]) -> list[str]:
+    found = cluster.ask(cluster.admin.list_config_resources([ResourceType.CLIENT_METRICS]))
+    return sorted(resource.name for resource in found)
+
+
+def _describe(cluster: Cluster[Configs], given: dict[str, Any]) -> None:
+    known = _names(cluster)
+    if given["name"] is not None and given["name"] not in known:
+        if given["as_json"]:
+            echo_json([])
+        else:
+            click.echo(f"The client metric resource {given['name']} doesn't exist and doesn't have dynamic config.")
+        return
+    resources = [ConfigResource(ResourceType.CLIENT_METRICS, name) for name in known if given["name"] in (None, name)]
+    results = cluster.ask(cluster.admin.describe_configs(resources)).check()
+    documents = [
+        {"name": resource.name, "configs": {name: entry.value for name, entry in sorted(results[resource].items())}}
+        for resource in resources
+    ]
+    if given["as_json"]:
+        echo_json(documents)
+        return
+    for resource in resources:
+        click.echo(f"Client metrics configs for {resource.name} are:")
+        for name, entry in sorted(results[resource].items()):
+            click.echo(f"  {name}={entry.value}")
+
+
+def _alter(cluster: Cluster[Configs], given: dict[str, Any]) -> None:
+    name = given["name"] if given["name"] is not None else uuid_text(secrets.token_bytes(16))
+    changes = []
+    for option, config in _CONFIGS.items():
+        value = given[option]
+        if value == "":
+            changes.append(ConfigChange(config, operation=ConfigOperation.DELETE))
+        elif value is not None:
+            changes.append(ConfigChange(config, value))
+    resource = ConfigResource(ResourceType.CLIENT_METRICS, name)
+    cluster.ask(cluster.admin.incremental_alter_configs({resource: changes})).check()
+    _done("Altered", name, given)
+
+
+def _delete(cluster: Cluster[Configs], given: dict[str, Any]) -> None:
+    resource = ConfigResource(ResourceType.CLIENT_METRICS, given["name"])
+    entries = cluster.ask(cluster.admin.describe_configs([resource])).check()[resource]
+    changes = [ConfigChange(name, operation=ConfigOperation.DELETE) for name in entries]
+    cluster.ask(cluster.admin.incremental_alter_configs({resource: changes})).check()
+    _done("Deleted", given["name"], given)
+
+
+def _done(what: str, name: str, given: dict[str, Any]) -> None:
+    if given["as_json"]:
+        echo_json({what.lower(): name})
+    else:
+        click.echo(f"{what} client metrics config for {name}.")

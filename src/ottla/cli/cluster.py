@@ -1,0 +1,90 @@
+"""`ottla cluster`: Kafka's kafka-cluster: its id, its brokers, what they serve; a broker that does not come back."""
+
+import click
+
+from ottla.cli.broker_api_versions import broker_api_versions
+from ottla.cli.cluster_access import cluster_options, connected, json_option
+from ottla.cli.properties import deprecated
+from ottla.cli.table import Column, as_objects, echo_json, echo_table
+from ottla.client.admin.cluster import Cluster
+
+_old_config = click.option("--config", "old_config", metavar="FILE", help="Old name of --command-config.")
+_COLUMNS = (
+    Column("ID", 10),
+    Column("HOST"),
+    Column("PORT", 10),
+    Column("RACK", 10),
+    Column("STATE", 10),
+    Column("ENDPOINT_TYPE"),
+)
+
+
+@click.group("cluster")
+def cluster() -> None:
+    """What a cluster is made of."""
+
+
+cluster.add_command(broker_api_versions, "api-versions")
+
+
+def _config(command_config: str | None, old_config: str | None) -> str | None:
+    deprecated("--config", "--command-config", old_config is not None)
+    return command_config or old_config
+
+
+@cluster.command("cluster-id")
+@cluster_options
+@_old_config
+@json_option
+def cluster_id(bootstrap_server: str, command_config: str | None, old_config: str | None, *, as_json: bool) -> None:
+    """Show the cluster's id."""
+    with connected(Cluster, bootstrap_server, _config(command_config, old_config)) as access:
+        found = access.ask(access.admin.describe_cluster()).cluster_id
+    if as_json:
+        echo_json({"cluster_id": found})
+    elif found is None:
+        click.echo("No cluster ID found. The Kafka version is probably too old.")
+    else:
+        click.echo(f"Cluster ID: {found}")
+
+
+@cluster.command("list-endpoints")
+@cluster_options
+@_old_config
+@click.option("--include-fenced-brokers", is_flag=True, help="Also brokers that registered and do not serve.")
+@json_option
+def list_endpoints(
+    bootstrap_server: str,
+    command_config: str | None,
+    old_config: str | None,
+    *,
+    include_fenced_brokers: bool,
+    as_json: bool,
+) -> None:
+    """Show where the brokers are."""
+    with connected(Cluster, bootstrap_server, _config(command_config, old_config)) as access:
+        nodes = access.ask(access.admin.describe_cluster(include_fenced_brokers=include_fenced_brokers)).nodes
+    rows = [
+        (node.id, node.host, node.port, node.rack, "fenced" if node.fenced else "unfenced", "broker") for node in nodes
+    ]
+    if as_json:
+        echo_json(as_objects(_COLUMNS, rows))
+    else:
+        echo_table(_COLUMNS, [(*row[:3], row[3] or "null", *row[4:]) for row in rows])
+
+
+@cluster.command("unregister")
+@cluster_options
+@_old_config
+@click.option("--id", "-i", "node", type=int, required=True, metavar="N", help="The broker.")
+@json_option
+def unregister(
+    bootstrap_server: str, command_config: str | None, old_config: str | None, node: int, *, as_json: bool
+) -> None:
+    """Forget a broker that will not come back."""
+    with connected(Cluster, bootstrap_server, _config(command_config, old_config)) as access:
+        access.ask(access.admin.unregister_broker(node))
+    if as_json:
+        echo_json({"unregistered": node})
+    else:
+        click.echo(f"Broker {node} is no longer registered.")

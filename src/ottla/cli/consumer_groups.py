@@ -1,0 +1,362 @@
+"""`ottla consumer-groups`: Kafka's kafka-consumer-groups, with its flags and its columns."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import Cluster, CommandFailed, connected, json_option
+from ottla.cli.offset_plan import check_reset, parse_topics, plan_for, reset_options, show_plan
+from ottla.cli.properties import given_of, one_action
+from ottla.cli.table import Column, as_objects, echo_json, echo_table
+from ottla.client.admin.consumer_groups import ConsumerGroupDescription, ConsumerGroups, GroupMember
+from ottla.client.admin.groups import Groups, ListedGroup
+from ottla.client.admin.topics import Topics
+from ottla.client.errors import KafkaError
+from ottla.client.groups import OffsetAndMetadata
+from ottla.client.topics import LATEST, TopicPartition
+
+_ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
+_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
+_TYPES = ("Consumer", "Classic")
+_GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
+_NO_DRY_RUN = (
+    "WARN: nothing is done without --execute. Name --dry-run to say so: a later version will want one of the two."
+)
+
+
+class _Part(ConsumerGroups, Groups, Topics):
+    """What this command asks."""
+
+
+@click.command("consumer-groups")
+@click.option(
+    "--bootstrap-server", metavar="HOST:PORT", help="Brokers to connect to, several with commas between them."
+)
+@click.option("--command-config", metavar="FILE", help="Properties for the client, one name=value a line.")
+@click.option("--list", "list_", is_flag=True, help="List the groups; with --state and --type those too.")
+@click.option(
+    "--describe", is_flag=True, help="Describe groups: --offsets (unless told otherwise), --members, --state."
+)
+@click.option("--delete", is_flag=True, help="Delete groups that have no members.")
+@click.option("--reset-offsets", is_flag=True, help="Let groups without members go on elsewhere.")
+@click.option("--delete-offsets", is_flag=True, help="Forget what a group has committed of topics it does not read.")
+@click.option("--validate-regex", metavar="REGEX", help="Whether brokers take this regular expression (RE2).")
+@click.option("--group", "groups", metavar="GROUP", multiple=True, help="A group; may be repeated.")
+@click.option("--all-groups", is_flag=True, help="All consumer groups.")
+@click.option("--topic", "topics", metavar="TOPIC[:N,M]", multiple=True, help="A topic, or some partitions of it.")
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets of.")
+@click.option("--offsets", is_flag=True, help="How far the group is, and how far that is behind.")
+@click.option("--members", is_flag=True, help="Who reads what.")
+@click.option("--state", is_flag=False, flag_value="", metavar="[STATE,...]", help="States, or groups in these states.")
+@click.option(
+    "--type", "type_", is_flag=False, flag_value="", metavar="[TYPE,...]", help="Types, or groups of these types."
+)
+@click.option("--verbose", is_flag=True, help="More columns.")
+@reset_options
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="From so long ago on.")
+@click.option("--shift-by", type=int, metavar="N", help="So many records on from where the group is, or (-N) back.")
+@click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="How long to try.")
+@json_option
+def consumer_groups(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+    """List, describe, reset and delete consumer groups, classic ones and those of KIP-848."""
+    action = _action(given)
+    if action == "validate-regex":
+        _validate(given["validate_regex"], as_json=given["as_json"])
+        return
+    if bootstrap_server is None:
+        raise click.UsageError("Missing option '--bootstrap-server'.")
+    configs = {"default.api.timeout.ms": given["timeout"]}
+    with connected(_Part, bootstrap_server, command_config, **configs) as cluster:
+        if action == "list":
+            _list(cluster, given)
+        elif action == "describe":
+            _describe(cluster, given)
+        elif action == "delete":
+            _delete(cluster, given)
+        elif action == "reset-offsets":
+            _reset(cluster, given)
+        else:
+            _delete_offsets(cluster, given)
+
+
+def _action(given: dict[str, Any]) -> str:
+    """Which of the actions it is. Raises UsageError when the options do not go together."""
+    action = one_action(given, _ACTIONS)
+    if action in ("describe", "delete", "reset-offsets") and bool(given["groups"]) == given["all_groups"]:
+        raise click.UsageError(f"--{action} wants either --group or --all-groups")
+    if action == "describe" and len(given_of(given, ("offsets", "members", "state"))) > 1:
+        raise click.UsageError("--describe takes one of --offsets, --members, --state")
+    if action == "delete-offsets" and (len(given["groups"]) != 1 or not given["topics"]):
+        raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
+    if action == "reset-offsets":
+        check_reset(given)
+        if given["dry_run"] and given["execute"]:
+            raise click.UsageError("--reset-offsets wants --dry-run or --execute, not both")
+        if not given["dry_run"] and not given["execute"]:
+            click.echo(_NO_DRY_RUN, err=True)
+    return action
+
+
+def _validate(pattern: str, *, as_json: bool) -> None:
+    import re2
+
+    reason = None
+    try:
+        re2.compile(pattern)
+    except re2.error as error:
+        reason = str(error.args[0].decode() if isinstance(error.args[0], bytes) else error)
+    if as_json:
+        echo_json({"valid": reason is None, "reason": reason})
+    elif reason is None:
+        click.echo(f"The regular expression `{pattern}` is valid.")
+    else:
+        click.echo(f"The regular expression `{pattern}` is invalid: {reason}.")
+    if reason is not None:
+        raise CommandFailed(f"{pattern} is no regular expression of RE2")
+
+
+# -- list --
+
+
+def _is_consumer_group(group: ListedGroup) -> bool:
+    return group.type in ("consumer", "classic", "") and group.protocol_type in ("consumer", "")
+
+
+def _words(text: str | None, known: Sequence[str], option: str) -> list[str]:
+    """ "stable, empty" in their own spelling. Raises UsageError."""
+    spelt = {word.lower(): word for word in known}
+    words = [word.strip().lower() for word in (text or "").split(",") if word.strip()]
+    unknown = [word for word in words if word not in spelt]
+    if unknown:
+        raise click.UsageError(f"{option} {', '.join(unknown)}: consumer groups have {', '.join(known)}")
+    return [spelt[word] for word in words]
+
+
+def _list(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    states = _words(given["state"], _STATES, "--state")
+    types = [word.lower() for word in _words(given["type_"], _TYPES, "--type")]
+    found = cluster.ask(cluster.admin.list_groups(states=states, types=types))
+    groups = [
+        group for _, group in sorted(found.items()) if _is_consumer_group(group) and (not types or group.type in types)
+    ]
+    columns, rows = [Column("GROUP", 25)], [[group.group_id] for group in groups]
+    for option, title in (("type_", "TYPE"), ("state", "STATE")):
+        if given[option] is not None:
+            columns.append(Column(title, 20))
+            for row, group in zip(rows, groups, strict=True):
+                row.append(group.type.capitalize() if option == "type_" else group.state)
+    if given["as_json"]:
+        echo_json(as_objects(columns, rows) if len(columns) > 1 else [group.group_id for group in groups])
+    elif len(columns) > 1:
+        echo_table(columns, rows)
+    else:
+        for group in groups:
+            click.echo(group.group_id)
+
+
+# -- describe --
+
+
+def _groups(cluster: Cluster[_Part], given: dict[str, Any]) -> list[str]:
+    """The groups meant."""
+    if not given["all_groups"]:
+        return list(dict.fromkeys(given["groups"]))
+    found = cluster.ask(cluster.admin.list_groups())
+    return sorted(name for name, group in found.items() if _is_consumer_group(group))
+
+
+def _describe(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    names = _groups(cluster, given)
+    described = cluster.ask(cluster.admin.describe_consumer_groups(names)).check()
+    documents = []
+    for name in names:
+        group = described[name]
+        if given["members"]:
+            columns, rows = _members(group, verbose=given["verbose"])
+        elif given["state"] is not None:
+            columns, rows = _state(group, verbose=given["verbose"])
+        else:
+            columns, rows = _offsets(cluster, group, verbose=given["verbose"])
+        if given["as_json"]:
+            documents += as_objects(columns, rows)
+            continue
+        if not group.members:
+            click.echo(f"\nConsumer group '{name}' has no active members.", err=True)
+        click.echo()
+        echo_table(columns, rows)
+    if given["as_json"]:
+        echo_json(documents)
+
+
+def _offsets(
+    cluster: Cluster[_Part], group: ConsumerGroupDescription, *, verbose: bool
+) -> tuple[Sequence[Column], list[Sequence[Any]]]:
+    """Every partition that was committed or that a member has, with its end."""
+    name = group.group_id
+    committed = cluster.ask(cluster.admin.list_consumer_group_offsets([name])).check()[name]
+    readers = {place: member for member in group.members for place in member.assignment}
+    places = sorted(committed.keys() | readers.keys())
+    ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(places, LATEST))).successes
+    columns = [
+        _GROUP,
+        _TOPIC,
+        _PARTITION,
+        Column("CURRENT-OFFSET", 15),
+        Column("LOG-END-OFFSET", 15),
+        Column("LAG", 15),
+        Column("CONSUMER-ID", 15),
+        Column("HOST", 15),
+        Column("CLIENT-ID"),
+    ]
+    rows: list[Sequence[Any]] = []
+    for place in places:
+        row = [name, *place, *_progress(committed.get(place), ends[place].offset if place in ends else None)]
+        row += _reader(readers.get(place))
+        if verbose:
+            found = committed.get(place)
+            row.insert(3, found.leader_epoch if found is not None and found.leader_epoch >= 0 else None)
+        rows.append(row)
+    # A member that has nothing to read is a row too.
+    rows += [
+        [name, *[None] * (6 if verbose else 5), *_reader(member)] for member in group.members if not member.assignment
+    ]
+    if verbose:
+        columns.insert(3, Column("LEADER-EPOCH", 15))
+    return columns, rows
+
+
+def _progress(committed: OffsetAndMetadata | None, end: int | None) -> list[int | None]:
+    offset = None if committed is None else committed.offset
+    return [offset, end, end - offset if end is not None and offset is not None else None]
+
+
+def _reader(member: GroupMember | None) -> list[str | None]:
+    return [None, None, None] if member is None else [member.member_id, member.host, member.client_id]
+
+
+def _members(group: ConsumerGroupDescription, *, verbose: bool) -> tuple[Sequence[Column], list[Sequence[Any]]]:
+    columns = [_GROUP, Column("CONSUMER-ID", 15), Column("HOST", 15)]
+    static = any(member.group_instance_id is not None for member in group.members)
+    if static:
+        columns.insert(2, Column("GROUP-INSTANCE-ID", 17))
+    columns += [Column("CLIENT-ID", 15), Column("#PARTITIONS", 15)]
+    if verbose:
+        columns += [
+            Column("CURRENT-EPOCH", 15),
+            Column("CURRENT-ASSIGNMENT", 20),
+            Column("TARGET-EPOCH", 15),
+            Column("TARGET-ASSIGNMENT", 20),
+        ]
+    rows: list[Sequence[Any]] = []
+    for member in sorted(group.members, key=lambda member: -len(member.assignment)):
+        row: list[Any] = [group.group_id, member.member_id, member.host, member.client_id, len(member.assignment)]
+        if static:
+            row.insert(2, member.group_instance_id)
+        if verbose:
+            row += [member.member_epoch, _told(member.assignment)]
+            row += [group.assignment_epoch, _told(member.target_assignment or ())]
+        rows.append(row)
+    return columns, rows
+
+
+def _told(places: Iterable[TopicPartition]) -> str | None:
+    topics: dict[str, list[int]] = {}
+    for place in places:
+        topics.setdefault(place.topic, []).append(place.partition)
+    return ";".join(f"{name}:{','.join(map(str, sorted(parts)))}" for name, parts in sorted(topics.items())) or None
+
+
+def _state(group: ConsumerGroupDescription, *, verbose: bool) -> tuple[Sequence[Column], list[Sequence[Any]]]:
+    node, host, port = group.coordinator
+    columns = [
+        _GROUP,
+        Column("COORDINATOR (ID)", 25),
+        Column("ASSIGNMENT-STRATEGY", 20),
+        Column("STATE", 20),
+    ]
+    row: list[Any] = [group.group_id, f"{host}:{port}  ({node})", group.assignor or None, group.state]
+    if verbose:
+        columns += [Column("GROUP-EPOCH", 15), Column("TARGET-ASSIGNMENT-EPOCH", 25)]
+        row += [group.group_epoch, group.assignment_epoch]
+    return [*columns, Column("#MEMBERS")], [[*row, len(group.members)]]
+
+
+# -- change --
+
+
+def _delete(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    names = _groups(cluster, given)
+    results = cluster.ask(cluster.admin.delete_groups(names))
+    deleted = [name for name in names if name in results.successes]
+    told = ", ".join(f"'{name}'" for name in deleted)
+    if given["as_json"]:
+        echo_json({"deleted": deleted})
+    elif deleted and not results.errors:
+        click.echo(f"Deletion of requested consumer groups ({told}) was successful.")
+    elif deleted:
+        click.echo(f"These consumer groups were deleted successfully: {told}")
+    if results.errors:
+        raise CommandFailed(f"not deleted: {'; '.join(str(error) for error in results.errors.values())}")
+
+
+def _delete_offsets(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    (group,) = given["groups"]
+    known = cluster.ask(cluster.admin.list_topics())
+    rows: list[tuple[str, int | None, str]] = []
+    places: list[TopicPartition] = []
+    for name, indexes in parse_topics(given["topics"]).items():
+        if name in known:
+            wanted = sorted(known[name].leaders) if indexes is None else indexes
+            places += [TopicPartition(name, index) for index in wanted]
+        else:
+            rows.append((name, None, f"Error: topic {name} does not exist"))
+    if places:
+        results = cluster.ask(cluster.admin.delete_consumer_group_offsets(group, places))
+        for place in sorted(results):
+            error = results.errors.get(place)
+            rows.append((*place, "Successful" if error is None else f"Error: {error}"))
+    failed = [row for row in rows if row[2] != "Successful"]
+    columns = (_TOPIC, _PARTITION, Column("STATUS"))
+    if given["as_json"]:
+        echo_json(as_objects(columns, rows))
+    else:
+        click.echo(
+            f"Request succeeded for deleting offsets from group {group}."
+            if not failed
+            else "Error: Encountered some partition-level error, see the follow-up details."
+        )
+        click.echo()
+        echo_table(columns, rows)
+    if failed:
+        raise CommandFailed(f"offsets of {len(failed)} of {len(rows)} partitions were not deleted")
+
+
+def _reset(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    names = _groups(cluster, given)
+    _check_inactive(cluster, names)
+    offsets_of = cluster.ask(cluster.admin.list_consumer_group_offsets(names)).check()
+    currents: Mapping[str, Mapping[TopicPartition, int | None]] = {
+        name: {place: found.offset for place, found in offsets_of[name].items()} for name in names
+    }
+    plan = plan_for(cluster, currents, given)
+    failed: list[KafkaError] = []
+    if given["execute"]:
+        for name, offsets in plan.items():
+            results = cluster.ask(cluster.admin.alter_consumer_group_offsets(name, offsets))
+            failed += results.errors.values()
+            plan[name] = {place: offset for place, offset in offsets.items() if place in results.successes}
+    show_plan(plan, given)
+    if failed:
+        raise CommandFailed(str(failed[0]))
+
+
+def _check_inactive(cluster: Cluster[_Part], names: Iterable[str]) -> None:
+    """Kafka's tool says this before it changes anything; a group that is not there yet will be made."""
+    described = cluster.ask(cluster.admin.describe_consumer_groups(names))
+    for name, group in described.successes.items():
+        if group.state not in ("Empty", "Dead"):
+            raise CommandFailed(f"consumer group '{name}' is {group.state}: stop its members, then reset its offsets")
+    for error in described.errors.values():
+        if error.name != "GROUP_ID_NOT_FOUND":
+            raise error

@@ -1,0 +1,105 @@
+"""`ottla get-offsets`: Kafka's kafka-get-offsets, with its flags and its lines."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.table import echo_json
+from ottla.client.admin.topics import Topics
+from ottla.client.topics import TopicPartition
+
+_SPECIAL = {
+    "latest": -1,
+    "earliest": -2,
+    "max-timestamp": -3,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+    "earliest-pending-upload": -6,
+}
+_PATTERN = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
+Filter = Callable[[TopicPartition], bool]
+
+
+@click.command("get-offsets")
+@cluster_options
+@click.option("--topic", metavar="REGEX", help="The topics; all unless given.")
+@click.option("--partitions", metavar="N,M", help="The partitions; all unless given.")
+@click.option("--topic-partitions", metavar="T1:1,T2:0-3,T3:5-", help="Topics by regular expression, with partitions.")
+@click.option(
+    "--time", default="latest", show_default=True, metavar="TIME", help=f"ms since the epoch, or {', '.join(_SPECIAL)}."
+)
+@click.option("--exclude-internal-topics", is_flag=True, help="Leave out Kafka's own topics.")
+@json_option
+def get_offsets(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+    """Print TOPIC:PARTITION:OFFSET: the ends of partitions, or the first record at or after a time."""
+    if given["topic_partitions"] and (given["topic"] or given["partitions"]):
+        raise click.UsageError("--topic-partitions goes without --topic and --partitions")
+    moment = _moment(given["time"])
+    wanted = _filters(given["topic_partitions"]) if given["topic_partitions"] else [_simple(given)]
+    with connected(Topics, bootstrap_server, command_config) as cluster:
+        known = cluster.ask(cluster.admin.list_topics(internal=not given["exclude_internal_topics"]))
+        places = [TopicPartition(info.name, number) for info in known.values() for number in sorted(info.leaders)]
+        places = [place for place in places if any(fits(place) for fits in wanted)]
+        if not places:
+            raise CommandFailed("no partition fits what was asked for")
+        results = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(sorted(places), moment)))
+    # -1: no record has such a time.
+    rows = [(place, found.offset) for place, found in results.successes.items() if found.offset >= 0]
+    rows.sort()
+    if given["as_json"]:
+        echo_json([{**place._asdict(), "offset": offset} for place, offset in rows])
+    else:
+        for place, offset in rows:
+            click.echo(f"{place.topic}:{place.partition}:{offset}")
+    if results.errors:
+        place, error = min(results.errors.items())
+        raise CommandFailed(f"{len(results.errors)} partitions without an answer, {place}: {error}")
+
+
+def _moment(text: str) -> int:
+    if text in _SPECIAL:
+        return _SPECIAL[text]
+    try:
+        return int(text)
+    except ValueError:
+        raise click.UsageError(f"--time {text}: ms since the epoch, or one of {', '.join(_SPECIAL)}") from None
+
+
+def _simple(given: dict[str, Any]) -> Filter:
+    fits = _topic(given["topic"] or ".*", "--topic")
+    numbers: set[int] | None = None
+    if given["partitions"]:
+        try:
+            numbers = {int(number) for number in given["partitions"].split(",")}
+        except ValueError:
+            raise click.UsageError(f"--partitions {given['partitions']}: numbers, as in 0,1") from None
+    return lambda place: fits(place.topic) and (numbers is None or place.partition in numbers)
+
+
+def _topic(pattern: str, option: str) -> Callable[[str], bool]:
+    try:
+        compiled = re.compile(pattern.replace(",", "|"))
+    except re.error as error:
+        raise click.UsageError(f"{option} {pattern}: {error}") from None
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def _filters(text: str) -> list[Filter]:
+    """A number is one partition, 0-3 those from 0 (inclusive) to 3 (exclusive); either end may be left out."""
+    found = []
+    for part in text.split(","):
+        match = _PATTERN.fullmatch(part)
+        if match is None:
+            raise click.UsageError(f"--topic-partitions {part}: TOPIC, TOPIC:N, TOPIC:N-M, TOPIC:N- or TOPIC:-M")
+        name, number, low, high = match.groups()
+        found.append(_filter(_topic(name or ".*", "--topic-partitions"), number, low, high))
+    return found
+
+
+def _filter(fits: Callable[[str], bool], number: str | None, low: str | None, high: str | None) -> Filter:
+    first = int(number or low or 0)
+    end = int(number) + 1 if number else int(high) if high else None
+    return lambda place: fits(place.topic) and first <= place.partition and (end is None or place.partition < end)

@@ -1,0 +1,53 @@
+"""`ottla groups`: Kafka's kafka-groups, which lists groups of all types."""
+
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import cluster_options, connected, json_option
+from ottla.cli.table import Column, as_objects, echo_json, echo_table
+from ottla.client.admin.groups import Groups, ListedGroup
+
+_TYPES = ("classic", "consumer", "share", "streams")
+_COLUMNS = (Column("GROUP", 20), Column("TYPE", 20), Column("PROTOCOL"))
+
+
+@click.command("groups")
+@cluster_options
+@click.option("--list", "list_", is_flag=True, help="List the groups.")
+@click.option("--group-type", type=click.Choice(_TYPES, case_sensitive=False), help="Only groups of this type.")
+@click.option("--protocol", metavar="PROTOCOL", help="Only groups of this protocol: consumer, connect, ...")
+@click.option(
+    "--consumer", is_flag=True, help="Only consumer groups, also classic ones and those that only keep offsets."
+)
+@click.option("--share", is_flag=True, help="Only share groups.")
+@click.option("--streams", is_flag=True, help="Only streams groups.")
+@json_option
+def groups(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+    """List groups of all types."""
+    if not given["list_"]:
+        raise click.UsageError("--list says what to do")
+    chosen = [name for name in ("consumer", "share", "streams") if given[name]]
+    if len(chosen) > 1 or (chosen and (given["group_type"] or given["protocol"])):
+        raise click.UsageError("one of --consumer, --share, --streams, or --group-type and --protocol")
+    with connected(Groups, bootstrap_server, command_config) as cluster:
+        found = cluster.ask(cluster.admin.list_groups())
+    rows = [
+        (group.group_id, group.type or None, group.protocol_type)
+        for _, group in sorted(found.items())
+        if _wanted(group, chosen, given)
+    ]
+    if given["as_json"]:
+        echo_json(as_objects(_COLUMNS, rows))
+    else:
+        echo_table(_COLUMNS, [(name, (kind or "-").capitalize(), protocol) for name, kind, protocol in rows])
+
+
+def _wanted(group: ListedGroup, chosen: list[str], given: dict[str, Any]) -> bool:
+    if chosen == ["consumer"]:
+        return group.type == "consumer" or (group.type in ("classic", "") and group.protocol_type in ("consumer", ""))
+    if chosen:
+        return group.type == chosen[0]
+    return (given["group_type"] is None or group.type == given["group_type"].lower()) and (
+        given["protocol"] is None or group.protocol_type == given["protocol"]
+    )

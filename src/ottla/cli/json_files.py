@@ -1,0 +1,39 @@
+"""JSON files that say which partitions a command is about, in the layouts of Kafka's tools."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ottla.cli.cluster_access import CommandFailed
+from ottla.client.topics import TopicPartition
+
+
+def read_rows(path: str, key: str = "partitions") -> list[dict[str, Any]]:
+    """The objects of {"version": 1, `key`: [...]}. Raises CommandFailed."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    except json.JSONDecodeError as error:
+        raise CommandFailed(f"{path} is no JSON: {error}") from None
+    rows = document.get(key) if isinstance(document, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise CommandFailed(f'{path}: wanted {{"version": 1, "{key}": [...]}}')
+    if document.get("version", 1) != 1:
+        raise CommandFailed(f"{path}: version {document['version']} is not known, only 1")
+    return rows
+
+
+def place_of(row: dict[str, Any], path: str) -> TopicPartition:
+    """The partition that a row is about. Raises CommandFailed."""
+    topic, partition = row.get("topic"), row.get("partition")
+    if not isinstance(topic, str) or not isinstance(partition, int):
+        raise CommandFailed(f"{path}: {json.dumps(row)} wants a topic and a partition")
+    return TopicPartition(topic, partition)
+
+
+def once(places: list[TopicPartition], path: str) -> None:
+    """Raises CommandFailed for a partition that is there twice."""
+    twice = sorted({str(place) for place in places if places.count(place) > 1})
+    if twice:
+        raise CommandFailed(f"{path} names {', '.join(twice)} twice")

@@ -1,0 +1,72 @@
+"""`ottla leader-election`: Kafka's kafka-leader-election."""
+
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.json_files import once, place_of, read_rows
+from ottla.cli.properties import deprecated, given_of
+from ottla.cli.table import echo_json
+from ottla.client.admin.replicas import ElectionType, Replicas
+from ottla.client.topics import TopicPartition
+from ottla.protocol.errors import ELECTION_NOT_NEEDED
+
+_SCOPES = ("topic", "all-topic-partitions", "path-to-json-file")
+
+
+@click.command("leader-election")
+@cluster_options
+@click.option("--admin.config", "old_config", metavar="FILE", help="Old name of --command-config.")
+@click.option(
+    "--election-type",
+    type=click.Choice(["preferred", "unclean"], case_sensitive=False),
+    required=True,
+    help="The first replica is to lead, or whichever there is where nobody leads.",
+)
+@click.option("--topic", metavar="TOPIC", help="The topic, with --partition.")
+@click.option("--partition", type=int, metavar="N", help="The partition.")
+@click.option("--all-topic-partitions", is_flag=True, help="All partitions that need it.")
+@click.option("--path-to-json-file", metavar="FILE", help='{"partitions": [{"topic": "t", "partition": 1}]}.')
+@json_option
+def leader_election(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+    """Elect leaders of partitions."""
+    deprecated("--admin.config", "--command-config", given["old_config"] is not None)
+    if len(given_of(given, _SCOPES)) != 1:
+        raise click.UsageError(f"exactly one of {', '.join(f'--{each}' for each in _SCOPES)}")
+    if (given["topic"] is None) != (given["partition"] is None):
+        raise click.UsageError("--topic and --partition go together")
+    places: list[TopicPartition] | None = None
+    if given["topic"] is not None:
+        places = [TopicPartition(given["topic"], given["partition"])]
+    elif given["path_to_json_file"] is not None:
+        path = given["path_to_json_file"]
+        places = [place_of(row, path) for row in read_rows(path)]
+        once(places, path)
+    kind = ElectionType[given["election_type"].upper()]
+    with connected(Replicas, bootstrap_server, command_config or given["old_config"]) as cluster:
+        results = cluster.ask(cluster.admin.elect_leaders(kind, places))
+    elected = sorted(results.successes)
+    needless = sorted(place for place, error in results.errors.items() if error.code == ELECTION_NOT_NEEDED)
+    failed = {place: error for place, error in sorted(results.errors.items()) if place not in needless}
+    if given["as_json"]:
+        echo_json(
+            {
+                "elected": [place._asdict() for place in elected],
+                "not_needed": [place._asdict() for place in needless],
+                "failed": [{**place._asdict(), "error": str(error)} for place, error in failed.items()],
+            }
+        )
+    else:
+        if elected:
+            click.echo(f"Successfully completed leader election ({kind.name}) for partitions {_listed(elected)}")
+        if needless:
+            click.echo(f"Valid replica already elected for partitions {_listed(needless)}")
+        for place, error in failed.items():
+            click.echo(f"Error completing leader election ({kind.name}) for partition: {place}: {error}")
+    if failed:
+        raise CommandFailed(f"{len(failed)} replica(s) could not be elected")
+
+
+def _listed(places: list[TopicPartition]) -> str:
+    return ", ".join(map(str, places))

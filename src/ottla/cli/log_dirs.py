@@ -1,0 +1,66 @@
+"""`ottla log-dirs`: Kafka's kafka-log-dirs, whose output is JSON."""
+
+import json
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.client.admin.cluster import Cluster
+from ottla.client.admin.log_dirs import LogDir, LogDirs
+
+
+class _Part(LogDirs, Cluster):
+    """What this command asks."""
+
+
+@click.command("log-dirs")
+@cluster_options
+@click.option("--describe", is_flag=True, help="Show what is in log directories.")
+@click.option("--topic-list", metavar="T1,T2", default="", help="Only these topics.")
+@click.option("--broker-list", metavar="0,1", default="", help="Only these brokers.")
+@json_option
+def log_dirs(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+    """Show the sizes of partitions in the log directories of brokers, as JSON."""
+    if not given["describe"]:
+        raise click.UsageError("--describe says what to do")
+    topics = {name for name in given["topic_list"].split(",") if name}
+    try:
+        brokers = [int(number) for number in given["broker_list"].split(",") if number]
+    except ValueError:
+        raise click.UsageError(f"--broker-list {given['broker_list']}: numbers, as in 0,1") from None
+    with connected(_Part, bootstrap_server, command_config) as cluster:
+        known = [node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
+        unknown = sorted(set(brokers) - set(known))
+        if unknown:
+            raise CommandFailed(f"there is no broker {', '.join(map(str, unknown))}, only {', '.join(map(str, known))}")
+        wanted = brokers or known
+        if not given["as_json"]:
+            click.echo("Querying brokers for log directories information")
+        results = cluster.ask(cluster.admin.describe_log_dirs(wanted)).check()
+    if not given["as_json"]:
+        click.echo(f"Received log directory information from brokers {','.join(map(str, wanted))}")
+    brokers_told = [
+        {"broker": node, "logDirs": [_told(path, each, topics) for path, each in sorted(results[node].items())]}
+        for node in wanted
+    ]
+    document = {"brokers": brokers_told, "version": 1}
+    separators = None if given["as_json"] else (",", ":")
+    click.echo(json.dumps(document, indent=2 if given["as_json"] else None, separators=separators))
+
+
+def _told(path: str, directory: LogDir, topics: set[str]) -> dict[str, Any]:
+    return {
+        "partitions": [
+            {
+                "partition": str(place),
+                "size": replica.size,
+                "offsetLag": replica.offset_lag,
+                "isFuture": replica.is_future,
+            }
+            for place, replica in sorted(directory.replicas.items())
+            if not topics or place.topic in topics
+        ],
+        "error": str(directory.error) if directory.error is not None else None,
+        "logDir": path,
+    }
