@@ -149,6 +149,35 @@ def test_kafkas_tools_for_transactions_as_the_docs_say() -> None:
     assert str(producer.producer_id) in said["find-hanging --broker-id 1"]
 
 
+@pytest.mark.timeout(240)
+def test_share_groups_as_the_docs_say(tmp_path: Path) -> None:
+    """The commands of the page in their order, on what its Python example leaves behind."""
+    (example,) = [block for name, block in python_blocks() if name.startswith("python-") and '"workers"' in block]
+    text = (ROOT / "docs" / "share-groups.md").read_text(encoding="utf-8")
+    commands = [line.strip() for line in text.splitlines() if line.startswith("    ottla ")]
+    assert len(commands) > 5
+    said = {}
+    with EmbeddedBroker() as broker:
+        code = example.replace("127.0.0.1:9092", broker.bootstrap_servers)
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+        for command in commands:
+            words, _, file = command.replace("127.0.0.1:9092", broker.bootstrap_servers).partition(" > ")
+            run = [sys.executable, "-m", "ottla", *shlex.split(words)[1:]]
+            done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, (command, done.stderr)
+            said[command] = done.stdout
+            if file:
+                (tmp_path / file).write_text(done.stdout, encoding="utf-8")
+    answers = list(said.values())
+    assert ["workers", "Empty"] in [line.split() for line in answers[0].splitlines()]
+    assert ["workers", "jobs", "0", "0", "0"] in [
+        [*line.split()[:3], "0", line.split()[-1]] for line in answers[1].splitlines() if line
+    ]
+    assert ["workers", "jobs", "0", "0"] in [line.split() for line in answers[3].splitlines()]
+    assert (tmp_path / "plan.csv").read_text(encoding="utf-8") == "jobs,0,0\n"
+    assert answers[6] == "job 0\njob 1\njob 2\n"
+
+
 @pytest.mark.parametrize(
     "block", [block for _, block in python_blocks() if "spark" not in block], ids=lambda block: block.splitlines()[0]
 )
