@@ -68,7 +68,7 @@ class Broker:
     """What handlers work with, and `start` and `stop`.
 
     config      the values in force: given at the start, and altered since
-    clock, random, timers  the world, as far as it is needed
+    clock, random, timers, files  the world, as far as it is needed
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Broker:
         clock: Clock | None = None,
         random: Random | None = None,
         timers: Timers | None = None,
+        files: DiskStore | None = None,
     ) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
@@ -88,7 +89,7 @@ class Broker:
         self.node_id = config.node_id
         self.bound: list[tuple[Listener, tuple[str, int]]] = []
         self._directories: list[LogDirectory] = []
-        self._files = DiskStore()
+        self._files = files or DiskStore()
         self._store: MetadataStore | None = None
         self._producer_ids = range(0)
         self._flusher = Flusher(loop, self.clock)

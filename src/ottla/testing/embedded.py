@@ -1,14 +1,20 @@
 """A broker in a thread of this process, for tests and scripts."""
 
 import asyncio
+import contextlib
+import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Self, TypeVar
 
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker, EphemeralDirectory
+from ottla.log.store import DiskStore
 from ottla.observability.client_metrics import ClientMetrics
+
+R = TypeVar("R")
 
 
 class EmbeddedBroker:
@@ -25,17 +31,18 @@ class EmbeddedBroker:
     ) -> None:
         self._temporary = EphemeralDirectory() if data_dir is None else None
         self.data_dir = data_dir or (self._temporary.path if self._temporary else Path())
-        given = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(self.data_dir), **(configs or {})}
-        self._loop = asyncio.new_event_loop()
+        self._configs = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(self.data_dir),
+            **(configs or {}),
+        }
+        self._held: list[socket.socket] = []
+        self._thread: threading.Thread | None = None
         try:
-            self.broker = Broker(broker_config(given), self._loop)
-            self.broker.start()
+            self._begin()
         except BaseException:
-            self._loop.close()
             self._remove()
             raise
-        self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
-        self._thread.start()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -52,25 +59,82 @@ class EmbeddedBroker:
         """What clients have pushed of their metrics (KIP-714), by client instance id: the newest push of each, as OTLP."""
         return self.broker.telemetry.received.instances()
 
+    @property
+    def _runs(self) -> bool:
+        return self._thread is not None
+
+    def _new_broker(self, loop: asyncio.AbstractEventLoop) -> Broker:
+        return Broker(broker_config(self._configs), loop, files=self._files())
+
+    def _files(self) -> DiskStore:
+        """A temporary directory does not outlive the machine."""
+        return DiskStore(durable=self._temporary is None)
+
+    def _begin(self) -> None:
+        """Start a broker, on the directory and the ports that it had before."""
+        self._loop = asyncio.new_event_loop()
+        self._let_go_of_ports()
+        try:
+            self.broker = self._new_broker(self._loop)
+            self.broker.start()
+        except BaseException:
+            self._loop.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
+        self._thread.start()
+
+    def _end(self, end: Callable[[Broker], None]) -> None:
+        """Have the broker end, by `Broker.stop` or `Broker.kill`. Its ports are given to nobody else until it is closed."""
+        if self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._thread = None
+        end(self.broker)
+        self._loop.close()
+        self._hold_ports()
+        bound = [f"{listener.name}://{host}:{port}" for listener, (host, port) in self.broker.bound]
+        self._configs["listeners"] = ",".join(bound)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
+    def _call(self, function: Callable[[], R]) -> R:
+        """What `function` returns or raises on the thread of the broker."""
+        if self._thread is None:
+            raise RuntimeError("the broker is down: restart() starts it again")
+
+        async def run() -> R:
+            return function()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def _hold_ports(self) -> None:
+        """Bind where nobody listens for a while, so that clients are refused and no other process takes the port."""
+        for _, (host, port) in self.broker.bound:
+            sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._held.append(sock)
+            with contextlib.suppress(OSError):  # somebody was faster: starting again will say so
+                sock.bind((host, port))
+
+    def _let_go_of_ports(self) -> None:
+        for sock in self._held:
+            sock.close()
+        self._held.clear()
+
     def close(self) -> None:
-        """Stop cleanly."""
-        if self._loop.is_closed():
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self.broker.stop()
-        self._loop.close()
+        """Stop cleanly; what is to be removed anyway is not put on the medium first."""
+        self._end(Broker.stop if self._temporary is None else Broker.kill)
+        self._let_go_of_ports()
         self._remove()
 
     def _remove(self) -> None:
         if self._temporary is not None:
             self._temporary.remove()
 
-    def __enter__(self) -> "EmbeddedBroker":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

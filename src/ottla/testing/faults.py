@@ -1,0 +1,385 @@
+"""What happens to requests between the socket and their handler because a test wants it.
+
+As long as nothing is wanted, the broker serves requests as ever: `Server.answer` is `dispatch.answer`. Otherwise it is
+`Faults.answer`, which asks in this order:
+
+    a pinned release     is the version one that the release served? what would it have said to ApiVersions?
+    the faults           in the order in which they were asked for; the first that is for this API and is not used up acts.
+                         A delay lets those behind it act when it is over.
+    a moved coordinator  whoever asks for its address finds it again
+
+Everything here runs on the broker's thread.
+"""
+
+import difflib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ottla.broker import dispatch
+from ottla.broker.handlers import SERVED
+from ottla.broker.sessions import INITIAL_EPOCH, FetchSession, WantedPartition
+from ottla.coordinators.partitions import partition_of
+from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.protocol import api, codec
+from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.api import APIS
+from ottla.protocol.errors import UNSUPPORTED_VERSION
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.schema import RequestContext, Response, VersionRange
+from ottla.protocol.wire import PeerError
+from ottla.testing.refusals import is_of_parts, refusal
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+    from ottla.protocol.connection import Envelope
+
+_Behind = Callable[[], Answer[Response] | None]
+"""What is done with the request where a fault lets it through."""
+
+_FIRST_WITH_RANGE: Final = (2, 4)
+"""From this release on, whoever asks for ApiVersions in an unknown version is told which are known (KIP-511)."""
+_FIRST_WITH_FEATURES: Final = (4, 0)
+_PRODUCE_MAY_SAY: Final = 0
+"""Kafka 4 says that it serves Produce from version 0 on, for the sake of librdkafka, and does not (KAFKA-18659)."""
+_FIRST_WITH_CODE_OF_METADATA: Final = 13
+_FIRST_WITH_SESSIONS: Final = 7
+_FIRST_WITH_TOPIC_IDS: Final = 13
+_COORDINATED: Final = {0: OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
+
+
+class Lasting:
+    """Something that a test asked for and that goes on until `end`, or until its `with` block is left."""
+
+    def __init__(self, end: Callable[[], object]) -> None:
+        self._end = end
+
+    def end(self) -> None:
+        """Be as before."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+
+class Fault(Lasting, ABC):
+    """Something that happens to requests of one API.
+
+    hits  how many it has happened to
+    left  how many it is still going to happen to; None for all, until `end`
+    """
+
+    def __init__(self, key: int, count: int | None, end: Callable[["Fault"], object]) -> None:
+        super().__init__(lambda: end(self))
+        self.key = key
+        self.hits = 0
+        self.left = count
+        self._was_hit = threading.Condition()
+
+    def takes(self, key: int) -> bool:
+        """Whether it acts on the next request of this API."""
+        return key == self.key and (self.left is None or self.left > 0)
+
+    def count(self) -> None:
+        """It acts on one more."""
+        with self._was_hit:
+            self.hits += 1
+            if self.left is not None:
+                self.left -= 1
+            self._was_hit.notify_all()
+
+    def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
+        """Wait until it has happened to so many requests. Raises TimeoutError after `timeout` seconds."""
+        with self._was_hit:
+            if not self._was_hit.wait_for(lambda: self.hits >= hits, timeout):
+                raise TimeoutError(f"{APIS[self.key].name}: {self.hits} of {hits} requests came in {timeout} s")
+
+    @abstractmethod
+    def act(
+        self, envelope: "Envelope", context: RequestContext, broker: "Broker", behind: _Behind
+    ) -> Answer[Response] | None:
+        """Answer a request, or let it through to `behind`. Raises PeerError to close the connection."""
+
+
+class Failure(Fault):
+    """Requests that are refused with an error code instead of being carried out."""
+
+    def __init__(self, key: int, count: int | None, end: Callable[[Fault], object], code: int) -> None:
+        super().__init__(key, count, end)
+        self._code = code
+
+    def act(
+        self,
+        envelope: "Envelope",
+        context: RequestContext,
+        broker: "Broker",
+        behind: _Behind,  # noqa: ARG002
+    ) -> Answer[Response] | None:
+        request: Any = codec.decode(APIS[self.key].request_class(), envelope.version, envelope.frame, envelope.body)[0]
+        if isinstance(request, ProduceRequest) and request.acks == 0:
+            raise PeerError("Produce with acks=0 fails, as the test wants it")
+        if isinstance(request, MetadataRequest):
+            return self._without_leaders(request, envelope, context, broker)
+        if isinstance(request, FetchRequest) and is_of_parts(self._code):
+            return self._without_records(request, envelope.version, broker)
+        return refusal(request, envelope.version, self._code)
+
+    def _without_records(self, request: FetchRequest, version: int, broker: "Broker") -> Response:
+        """The error in place of each partition that the client wants, which its session knows."""
+        session: FetchSession | None = None
+        now_ms, by_id = broker.clock.now_ms(), version >= _FIRST_WITH_TOPIC_IDS
+        wanted = [
+            WantedPartition(
+                topic.topic, topic.topic_id, part.partition, -1, part.fetch_offset, part.partition_max_bytes
+            )
+            for topic in request.topics
+            for part in topic.partitions
+        ]
+        if request.session_epoch == INITIAL_EPOCH and version >= _FIRST_WITH_SESSIONS:
+            session = broker.sessions.begin(request.session_id, now_ms, by_id=by_id)
+        elif request.session_epoch > INITIAL_EPOCH:
+            code, session = broker.sessions.resume(request.session_id, request.session_epoch, now_ms, by_id=by_id)
+            if session is None:
+                return FetchResponse(error_code=code)
+        if session is not None:
+            forgotten = [(t.topic, t.topic_id, index) for t in request.forgotten_topics_data for index in t.partitions]
+            session.update(wanted, forgotten)
+            wanted = list(session.partitions.values())
+            for each in wanted:
+                each.last_high_watermark = -1  # the next answer is to have it again
+            request.session_id = session.id
+        request.topics = _topics_of(wanted)
+        return refusal(request, version, self._code)
+
+    def _without_leaders(
+        self, request: MetadataRequest, envelope: "Envelope", context: RequestContext, broker: "Broker"
+    ) -> Answer[Response]:
+        """Metadata of all brokers, because clients believe it, with the error in place of each topic."""
+        request.context = context
+        request.allow_auto_topic_creation = False
+        answer: Answer[Response] = dispatch.registered(self.key).handler(request, broker)  # type: ignore[assignment]
+
+        def failed(response: Any) -> Response:
+            if envelope.version >= _FIRST_WITH_CODE_OF_METADATA and not is_of_parts(self._code):
+                response.error_code = self._code
+            for topic in response.topics:
+                topic.error_code, topic.partitions = self._code, []
+            found: Response = response
+            return found
+
+        return after(answer, failed)
+
+
+def _topics_of(partitions: Sequence[WantedPartition]) -> list[FetchTopic]:
+    """What a session asks for, as a fetch says it."""
+    topics: dict[tuple[str, bytes], FetchTopic] = {}
+    for wanted in partitions:
+        topic = topics.setdefault(
+            (wanted.topic, wanted.topic_id), FetchTopic(topic=wanted.topic, topic_id=wanted.topic_id)
+        )
+        topic.partitions.append(FetchPartition(partition=wanted.index))
+    return list(topics.values())
+
+
+class Delay(Fault):
+    """Requests that wait before they are carried out, on the broker's clock."""
+
+    def __init__(self, key: int, count: int | None, end: Callable[[Fault], object], ms: int) -> None:
+        super().__init__(key, count, end)
+        self._ms = ms
+
+    def act(
+        self,
+        envelope: "Envelope",  # noqa: ARG002
+        context: RequestContext,
+        broker: "Broker",
+        behind: _Behind,
+    ) -> Answer[Response] | None:
+        pending = Pending[Response]()
+
+        def over() -> None:
+            connection = broker.server.connection_of(context.peer)
+            try:
+                answer = behind()
+            except PeerError as error:
+                if connection is not None:
+                    connection.drop(error)
+                return
+            if answer is not None:
+                pending.follow(answer)
+            elif connection is not None:
+                connection.serve_again()
+
+        broker.timers.call_later(self._ms, over)
+        return pending
+
+
+class Drop(Fault):
+    """Requests whose connection is closed instead of an answer, before or after they were carried out."""
+
+    def __init__(self, key: int, count: int | None, end: Callable[[Fault], object], *, carried_out: bool) -> None:
+        super().__init__(key, count, end)
+        self._carried_out = carried_out
+
+    def act(
+        self, envelope: "Envelope", context: RequestContext, broker: "Broker", behind: _Behind
+    ) -> Answer[Response] | None:
+        after_it = "after" if self._carried_out else "before"
+        error = PeerError(f"{envelope.api.name} is dropped {after_it} it was carried out, as the test wants it")
+        answer = behind() if self._carried_out else None
+        if not isinstance(answer, Pending):
+            raise error
+
+        def dropped(_: Response) -> None:
+            connection = broker.server.connection_of(context.peer)
+            if connection is not None:
+                connection.drop(error)
+
+        answer.listen(dropped)
+        return Pending[Response]()
+
+
+class Pinned:
+    """The versions of an older release of Apache Kafka.
+
+    release  one of RELEASES
+    served   what it served, by API key
+    """
+
+    def __init__(self, release: str, served: dict[int, VersionRange]) -> None:
+        self._release = tuple(map(int, release.split(".")))
+        self._served = served
+
+    def check(self, envelope: "Envelope") -> Response | None:
+        """Raise PeerError for a version that the release did not serve; of ApiVersions the answer says so instead."""
+        key, asked = envelope.api.key, envelope.asked
+        if asked in self._served.get(key, ()):
+            return None
+        if key != api.API_VERSIONS or key not in self._served:
+            raise PeerError(f"{envelope.api.name} version {asked} is not served by the release that is pinned")
+        envelope.version = 0
+        known = [self._row(key)] if self._release >= _FIRST_WITH_RANGE else []
+        return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=known)
+
+    def told(self, response: Any) -> Response:
+        """What the broker says to ApiVersions, as the release would have said it."""
+        response.api_keys = [self._row(row.api_key) for row in response.api_keys if row.api_key in self._served]
+        if self._release < _FIRST_WITH_FEATURES:
+            response.supported_features, response.finalized_features = [], []
+            response.finalized_features_epoch = -1
+        found: Response = response
+        return found
+
+    def _row(self, key: int) -> ApiVersion:
+        first, last = self._served[key]
+        if key == api.PRODUCE:
+            first = _PRODUCE_MAY_SAY
+        return ApiVersion(api_key=key, min_version=first, max_version=last)
+
+
+class Faults:
+    """All that a test has asked for."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+        self.pinned: Pinned | None = None
+        self._moved: set[tuple[str, int]] = set()
+        """Topic and partition of coordinators that are elsewhere as far as clients know."""
+
+    def attach(self, broker: "Broker") -> None:
+        """Stand before the broker's handlers, as long as there is a reason to."""
+        wanted = self._faults or self._moved or self.pinned is not None
+        broker.server.answer = self.answer if wanted else dispatch.answer
+
+    def add(self, fault: Fault) -> None:
+        """One more, behind those that are there."""
+        self._faults.append(fault)
+
+    def remove(self, fault: Fault) -> None:
+        """It acts no more."""
+        if fault in self._faults:
+            self._faults.remove(fault)
+
+    def clear(self, broker: "Broker | None") -> None:
+        """Forget everything; `broker` is the one that runs."""
+        self._faults.clear()
+        self.pinned = None
+        for topic, index in tuple(self._moved):
+            if broker is not None:
+                self._take_back(topic, index, broker)
+        self._moved.clear()
+
+    def answer(self, envelope: "Envelope", context: RequestContext, broker: "Broker") -> Answer[Response] | None:
+        """Serve one request, in place of `dispatch.answer`."""
+        if self.pinned is None:
+            return self._through(tuple(self._faults), envelope, context, broker)
+        refused = self.pinned.check(envelope)
+        if refused is not None:
+            return refused
+        answer = self._through(tuple(self._faults), envelope, context, broker)
+        if envelope.api.key == api.API_VERSIONS and answer is not None:
+            return after(answer, self.pinned.told)
+        return answer
+
+    def _through(
+        self, faults: tuple[Fault, ...], envelope: "Envelope", context: RequestContext, broker: "Broker"
+    ) -> Answer[Response] | None:
+        for number, fault in enumerate(faults):
+            if fault.takes(envelope.api.key) and fault in self._faults:
+                fault.count()
+                behind = partial(self._through, faults[number + 1 :], envelope, context, broker)
+                return fault.act(envelope, context, broker, behind)
+        if self._moved and envelope.api.key == api.FIND_COORDINATOR:
+            self._find(envelope, broker)
+        return dispatch.answer(envelope, context, broker)
+
+    def move_coordinator(self, key_type: int, key: str, broker: "Broker") -> None:
+        """Let the coordinator of a key be elsewhere until somebody asks where. Raises LookupError when it has none yet."""
+        name = _COORDINATED[key_type]
+        topic = broker.image.topics.get(name)
+        if topic is None:
+            raise LookupError(f"{key} has no coordinator yet: nobody has asked for one")
+        index = partition_of(key, len(topic.partitions))
+        self._moved.add((name, index))
+        broker.coordination.resign(name, index)
+
+    def _find(self, envelope: "Envelope", broker: "Broker") -> None:
+        """Somebody asks for coordinators: those that are meant are here again."""
+        request = codec.decode(FindCoordinatorRequest, envelope.version, envelope.frame, envelope.body)[0]
+        name = _COORDINATED.get(request.key_type)
+        topic = broker.image.topics.get(name or "")
+        if topic is not None:
+            for key in (request.key, *request.coordinator_keys):
+                self._take_back(topic.name, partition_of(key, len(topic.partitions)), broker)
+
+    def _take_back(self, name: str, index: int, broker: "Broker") -> None:
+        topic = broker.image.topics.get(name)
+        if (name, index) in self._moved:
+            self._moved.discard((name, index))
+            if topic is not None:
+                broker.coordination.take_back(topic, index)
+
+    def forget_moved(self) -> None:
+        """The broker that had resigned is no more."""
+        self._moved.clear()
+
+
+def api_named(name: str) -> int:
+    """The key of an API that is served, "Produce" for one. Raises ValueError, with the nearest one, for others."""
+    names = {APIS[key].name: key for key in SERVED}
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+        raise ValueError(f"no API is called {name}; did you mean {near[0]}?")
+    return names[name]

@@ -1,0 +1,473 @@
+"""The broker of a test: one of its own, with what a test wants to do to it."""
+
+import asyncio
+import difflib
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ottla.broker.config import broker_config
+from ottla.broker.lifecycle import Broker
+from ottla.client.errors import KafkaError, UnknownTopic
+from ottla.client.producer.contents import Content, Headers, as_bytes, header_list
+from ottla.coordinators.groups import classic, consumer_timers, share_heartbeat
+from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.runtime import Operation, Result
+from ottla.metadata.controller import NewTopic
+from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicImage
+from ottla.metadata.refusal import Refused
+from ottla.protocol.errors import NONE, all_errors
+from ottla.protocol.errors import error as error_row
+from ottla.records.batch import build
+from ottla.records.control import ABORT, read_marker
+from ottla.records.partitioner import partition_of
+from ottla.records.record import Header, Origin, Record
+from ottla.replication.partition import Partition
+from ottla.testing.clock import MovableClock, MovableTimers
+from ottla.testing.embedded import EmbeddedBroker
+from ottla.testing.faults import Delay, Drop, Failure, Fault, Faults, Lasting, Pinned, api_named
+from ottla.testing.releases import release_named, versions_of
+
+_OF_A_TEST: Final = {"group.initial.rebalance.delay.ms": "0"}
+"""The one config that differs from Kafka's: nobody wants to wait three seconds for the first member of a group."""
+_LOOK_AGAIN_S: Final = 0.005
+R = TypeVar("R")
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+
+
+class Kafka(EmbeddedBroker):
+    """A broker that lives as long as the `with` block, in a thread of this process, on a free port of 127.0.0.1.
+
+    configs   Kafka's names and values; `_` may stand for `.` in a name, and values need not be texts
+    data_dir  where topics are kept; a temporary directory, removed at the end, unless given
+
+    Raises CannotStart and InvalidConfig as `ottla serve` does.
+    """
+
+    def __init__(
+        self, configs: Mapping[str, object] | None = None, *, data_dir: Path | None = None, port: int = 0
+    ) -> None:
+        self._clock = MovableClock()
+        self._timers: MovableTimers | None = None
+        self._faults = Faults()
+        self._throttle_ms = 0
+        self._refuses = False
+        super().__init__({**_OF_A_TEST, **_texts(configs or {})}, data_dir=data_dir, port=port)
+
+    def _new_broker(self, loop: asyncio.AbstractEventLoop) -> Broker:
+        self._timers = MovableTimers(loop, self._clock)
+        broker = Broker(broker_config(self._configs), loop, clock=self._clock, timers=self._timers, files=self._files())
+        self._faults.attach(broker)
+        return broker
+
+    # Topics and records.
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
+        """Make a topic; `_` may stand for `.` in the names of configs. Raises KafkaError as Kafka would."""
+
+        def create() -> None:
+            controller = self.broker.controller
+            wanted = NewTopic(name, partitions, -1, {}, dict(_texts(configs)))
+            controller.create([controller.plan(wanted, {})])
+
+        self._told(create)
+
+    def topics(self) -> list[str]:
+        """The names of all topics, without those of the broker's own."""
+        image = self._call(lambda: self.broker.image)
+        return sorted(topic.name for topic in image.topics.values() if not topic.is_internal)
+
+    def produce(
+        self,
+        topic: str,
+        value: Content,
+        key: Content = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp: int | None = None,
+    ) -> Record:
+        """Append a record, past all faults, and return it as it is in the log.
+
+        A topic that is missing is made unless auto.create.topics.enable forbids it. Without `partition` the key decides as in
+        Kafka's own producer; a record without a key goes to partition 0. `timestamp` is in ms since the epoch, the broker's
+        time by default. Raises UnknownTopic, and KafkaError for what the broker refuses.
+        """
+        data, name = as_bytes(value), as_bytes(key)
+        append = partial(self._append, topic, data, name, partition, header_list(headers), timestamp)
+        return self._told(append)
+
+    def _append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        index: int | None,
+        headers: list[Header],
+        timestamp: int | None,
+    ) -> Record:
+        broker = self.broker
+        if topic not in broker.image.topics and broker.config.flag("auto.create.topics.enable"):
+            broker.controller.create([broker.controller.plan(NewTopic(topic, -1, -1, {}, {}), {})])
+        count = len(self._topic(topic).partitions)
+        if index is None:
+            index = 0 if key is None else partition_of(key, count)
+        partition = broker.replicas.find(topic, index)
+        if partition is None:
+            raise UnknownTopic(f"{topic} has {count} partitions, there is none of number {index}")
+        now_ms = broker.clock.wall_ms()
+        record = Record(0, now_ms if timestamp is None else timestamp, key, value, headers)
+        batch = build([record])
+        appended = partition.append(batch, 0, len(batch), now_ms)
+        if appended.error_code != NONE:
+            raise KafkaError(appended.error_message or error_row(appended.error_code).message, appended.error_code)
+        record.offset = appended.base_offset
+        if appended.append_time >= 0:
+            record.timestamp = appended.append_time
+        record.origin = Origin(topic, index, int(appended.append_time >= 0), partition.leader_epoch)
+        return record
+
+    def records(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        isolation_level: str = "read_uncommitted",
+        at_least: int = 0,
+        timeout: float = 10.0,
+    ) -> list[Record]:
+        """The records of a topic, by partition and offset, past all faults.
+
+        isolation_level  "read_committed" leaves out what belongs to transactions that are open or were aborted
+        at_least         wait until there are so many, `timeout` seconds at most
+
+        Raises UnknownTopic unless it waits for the topic too, and TimeoutError.
+        """
+        if isolation_level not in ("read_uncommitted", "read_committed"):
+            raise ValueError(f"isolation_level is read_uncommitted or read_committed, not {isolation_level}")
+        deadline = time.monotonic() + timeout
+        while True:
+            committed = isolation_level == "read_committed"
+            found = self._call(partial(self._read, topic, partition, committed=committed))
+            if found is not None and len(found) >= at_least:
+                return found
+            if not at_least:
+                raise _unknown(topic, self.topics())
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{topic} has {len(found or ())} of {at_least} records after {timeout} s")
+            time.sleep(_LOOK_AGAIN_S)
+
+    def _read(self, topic: str, index: int | None, *, committed: bool) -> list[Record] | None:
+        if topic not in self.broker.image.topics:
+            return None
+        partitions = self.broker.replicas.by_topic().get(topic, {})
+        return [
+            record
+            for each in sorted(partitions)
+            if index in (None, each)
+            for record in _records_of(partitions[each], committed=committed)
+        ]
+
+    def _topic(self, name: str) -> TopicImage:
+        found = self.broker.image.topics.get(name)
+        if found is None:
+            raise _unknown(name, self.broker.image.topics)
+        return found
+
+    def _told(self, function: Callable[[], R]) -> R:
+        """As `_call`, with what the broker refuses as the client's exception."""
+        try:
+            return self._call(function)
+        except Refused as refused:
+            raise KafkaError(refused.message or error_row(refused.code).message, refused.code) from None
+
+    # The broker comes and goes.
+
+    def restart(self) -> None:
+        """Stop the broker cleanly unless it was killed, and start it on the same port with what is on the disk.
+
+        Faults and the clock stay as they are, but connections are accepted and coordinators are here again.
+        """
+        self._end(Broker.stop)
+        self._refuses = False
+        self._start_again()
+
+    def kill(self) -> None:
+        """Be gone at once, as after kill -9: connections are dropped, clients are refused, nothing more is written to the disk.
+        `restart` recovers.
+        """
+        self._end(Broker.kill)
+
+    def _start_again(self) -> None:
+        self._faults.forget_moved()
+        self._begin()
+        self._apply()
+
+    def clear(self) -> None:
+        """Delete all topics and groups, and heal all faults, for the next test.
+
+        Where more was changed (the clock, configs, quotas, users, features, or the broker is down) a new broker takes the place
+        of this one, on the same port.
+        """
+        if self._runs and not self._clock.was_moved and not self._call(self._is_changed):
+            self.heal()
+            self._call(self._delete_all)
+            return
+        self._end(Broker.kill)
+        self._clock = MovableClock()
+        self._faults = Faults()
+        self._throttle_ms, self._refuses = 0, False
+        for path in self.data_dir.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        self._start_again()
+
+    def _is_changed(self) -> bool:
+        image = self.broker.image
+        return bool(image.configs or image.quotas or image.credentials or image.features)
+
+    def _delete_all(self) -> None:
+        """Groups live in topics of the broker's own, and go with them; transactional ids stay."""
+        image = self.broker.image
+        topics = [topic for topic in image.topics.values() if topic.name != TRANSACTION_STATE_TOPIC]
+        own = [topic for topic in topics if topic.name in (OFFSETS_TOPIC, SHARE_STATE_TOPIC)]
+        self.broker.controller.delete([topic for topic in topics if topic not in own])
+        self.broker.controller.delete(own)
+
+    # Faults.
+
+    def fail(self, api: str, count: int | None = 1, *, error: str) -> Fault:
+        """Refuse the next `count` requests of an API, None for all until `end`, with an error by its name.
+
+        A request that is refused is not carried out. The error is where a broker puts it: NOT_LEADER_OR_FOLLOWER beside each
+        partition, GROUP_AUTHORIZATION_FAILED beside the group or at the top. Produce with acks=0 has its connection closed.
+        """
+        code = _code_named(error)
+        return self._add(lambda end: Failure(api_named(api), count, end, code))
+
+    def delay(self, api: str, ms: int, count: int | None = None) -> Fault:
+        """Let requests of an API wait `ms` of the broker's clock before they are carried out: all until `end`, or the next
+        `count`.
+        """
+        return self._add(lambda end: Delay(api_named(api), count, end, ms))
+
+    def drop(self, api: str, count: int | None = 1, *, carried_out: bool = False) -> Fault:
+        """Close the connection in place of the answer to the next `count` requests of an API, None for all until `end`.
+
+        carried_out  not before but after the request was carried out, which the client cannot know
+        """
+        return self._add(lambda end: Drop(api_named(api), count, end, carried_out=carried_out))
+
+    def _add(self, make: Callable[[Callable[[Fault], object]], Fault]) -> Fault:
+        fault = make(lambda fault: self._change(lambda: self._faults.remove(fault)))
+        self._change(lambda: self._faults.add(fault))
+        return fault
+
+    def refuse(self) -> Lasting:
+        """Refuse new connections, until `accept`. Those that there are stay."""
+
+        def close() -> None:
+            self.broker.server.close_doors()
+            self._hold_ports()
+
+        if not self._refuses:
+            self._refuses = True
+            self._call(close)
+        return Lasting(self.accept)
+
+    def accept(self) -> None:
+        """Accept connections again, on the same port."""
+
+        def listen() -> None:
+            self._let_go_of_ports()
+            for _, (host, port) in self.broker.bound:
+                self.broker.server.listen(host, port)
+
+        if self._refuses:
+            self._refuses = False
+            if self._runs:
+                self._call(listen)
+
+    def move_coordinator(self, group: str | None = None, *, transactional_id: str | None = None) -> None:
+        """Have the coordinator of a group, or of a transactional id, be another broker: requests answer NOT_COORDINATOR until
+        somebody asks where it is, which is here again, with what its log says. All groups of the same partition of
+        __consumer_offsets move with it, as in Kafka. Raises LookupError when it has no coordinator yet.
+        """
+        if (group is None) == (transactional_id is None):
+            raise TypeError("move_coordinator takes a group or a transactional_id")
+        key_type, key = (_GROUP, group) if group is not None else (_TRANSACTION, transactional_id)
+        self._change(lambda: self._faults.move_coordinator(key_type, key or "", self.broker))
+
+    def expire_session(self, group: str, member: str | None = None) -> None:
+        """Have the session of a member be over, as if it had been silent for too long.
+
+        All members of the group unless one is named, by its member id, group.instance.id or client.id. Raises LookupError when
+        there is no such member.
+        """
+        members = self._call(lambda: self._members(group, member))
+        if not members:
+            raise LookupError(f"group {group} has no member" + (f" {member}" if member is not None else ""))
+        for each in members:
+            expire = Operation(partial(_expire, group, each), _refused)
+            self._call(partial(self.broker.groups.run, group, expire, object()))
+
+    def _members(self, group: str, member: str | None) -> list[str]:
+        groups = self.broker.groups
+        state: Groups | None = groups.state_of(groups.partition_of(group))
+        if state is None:
+            return []
+        found: list[tuple[str | None, ...]]
+        if group in state.consumer_groups:
+            new = state.consumer_groups[group].members.values()
+            found = [(each.member_id, each.description.instance_id, each.description.client_id) for each in new]
+        elif group in state.share_groups:
+            sharing = state.share_groups[group].members.values()
+            found = [(each.member_id, each.description.client_id) for each in sharing]
+        else:
+            old = state.groups[group].members.values() if group in state.groups else ()
+            found = [(each.member_id, each.instance_id, each.client_id) for each in old]
+        return [names[0] or "" for names in found if member is None or member in names]
+
+    def throttle(self, ms: int) -> Lasting:
+        """Have every answer say that the client is throttled for `ms`, and leave its connection alone for so long (KIP-219); 0
+        ends it. Unlike a quota on bytes it lets records through.
+        """
+        self._throttle_ms = ms
+        self._apply()
+        return Lasting(lambda: self.throttle(0))
+
+    def pin_versions(self, release: str) -> Lasting:
+        """Serve the API versions of an older Apache Kafka, "2.8" for one, and no others. Raises ValueError for one that is not
+        known.
+        """
+        name = release_named(release)
+        self._pin(Pinned(name, versions_of(name)))
+        return Lasting(lambda: self._pin(None))
+
+    def _pin(self, pinned: Pinned | None) -> None:
+        def pin() -> None:
+            self._faults.pinned = pinned
+
+        self._change(pin)
+
+    def heal(self) -> None:
+        """End all faults: nothing fails, is refused, delayed, dropped, throttled or pinned, and the clock runs."""
+        running = self.broker if self._runs else None
+        self._change(lambda: self._faults.clear(running))
+        self._throttle_ms = 0
+        self._apply()
+        self.accept()
+        self.thaw()
+
+    def _change(self, function: Callable[[], object]) -> None:
+        """Change the faults on the broker's thread, or here when it is down."""
+        if not self._runs:
+            function()
+            return
+
+        def change() -> None:
+            function()
+            self._faults.attach(self.broker)
+
+        self._call(change)
+
+    def _apply(self) -> None:
+        if self._runs and (self._throttle_ms or self.broker.throttling is not None):
+            self._call(lambda: self.broker.throttle_all(self._throttle_ms))
+
+    # The clock.
+
+    def freeze(self) -> Lasting:
+        """Let the broker's clock stand still, until `thaw`. What waits for time to pass waits for `advance`."""
+        self._change_clock(self._clock.stop)
+        return Lasting(self.thaw)
+
+    def thaw(self) -> None:
+        """Let the broker's clock run on from where it stands."""
+        self._change_clock(self._clock.go_on)
+
+    def _change_clock(self, change: Callable[[], None]) -> None:
+        def changed() -> None:
+            change()
+            if self._timers is not None:
+                self._timers.set_alarm()
+
+        if self._runs:
+            self._call(changed)
+        else:
+            change()
+
+    def advance(self, ms: int) -> None:
+        """Move the broker's clock by `ms`, whether it stands or runs, and return when everything that is due by then is done:
+        sessions end, locks are free, segments are past their retention.
+        """
+        if ms < 0:
+            raise ValueError("time does not go back")
+        timers = self._timers
+        if not self._runs or timers is None:
+            self._clock.move(ms)
+            return
+        asyncio.run_coroutine_threadsafe(timers.advance(ms), self._loop).result()
+
+
+def _texts(configs: Mapping[str, object]) -> dict[str, str]:
+    """Configs as Kafka names and writes them."""
+    return {
+        name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in configs.items()
+    }
+
+
+def _unknown(topic: str, known: Iterable[str]) -> UnknownTopic:
+    names = ", ".join(sorted(known)) or "none"
+    return UnknownTopic(f"there is no topic {topic}; there are: {names}")
+
+
+def _code_named(name: str) -> int:
+    for row in all_errors():
+        if row.name == name and row.code != NONE:
+            return row.code
+    near = difflib.get_close_matches(name, [row.name for row in all_errors()], n=1, cutoff=0.0)
+    raise ValueError(f"no error of Kafka is called {name}; did you mean {near[0]}?")
+
+
+def _refused(request: object, code: int) -> int:  # noqa: ARG001
+    return code
+
+
+def _expire(group: str, member: str, groups: Groups, request: object, now: int) -> Result:
+    """What the timer of a member's session does."""
+    if group in groups.consumer_groups:
+        result = consumer_timers.end_session(groups, group, member, now)
+    elif group in groups.share_groups:
+        result = share_heartbeat.end_session(groups, group, member, now)
+    else:
+        result = classic.expire_session(groups, group, member, now)
+    return result._replace(answers=(*result.answers, (request, NONE)))
+
+
+def _records_of(partition: Partition, *, committed: bool) -> list[Record]:
+    """What a reader from the beginning gets."""
+    log = partition.log
+    end = log.last_stable_offset if committed else log.high_watermark
+    found: list[Record] = []
+    undecided: dict[int, list[Record]] = {}
+    for header, records in log.batches():
+        origin = Origin(partition.topic, partition.index, header.timestamp_type, header.leader_epoch)
+        for record in records:
+            record.origin = origin
+        if header.is_control:
+            ended = undecided.pop(header.producer_id, [])
+            if records and read_marker(records[0].key, records[0].value).type != ABORT:
+                found += ended
+        elif header.is_transactional and committed:
+            undecided.setdefault(header.producer_id, []).extend(records)
+        else:
+            found += records
+    return sorted((record for record in found if record.offset < end), key=lambda record: record.offset)
