@@ -41,9 +41,13 @@ _COMMANDS = {
     "broker-api-versions": "broker_api_versions:broker_api_versions",
     "client-metrics": "client_metrics:client_metrics",
     "cluster": "cluster:cluster",
+    "console-consumer": "console_consumer:console_consumer",
+    "console-producer": "console_producer:console_producer",
+    "configs": "configs:configs",
     "console-share-consumer": "console_share_consumer:console_share_consumer",
     "consumer-groups": "consumer_groups:consumer_groups",
     "delete-records": "delete_records:delete_records",
+    "features": "features:features",
     "get-offsets": "get_offsets:get_offsets",
     "groups": "groups:groups",
     "leader-election": "leader_election:leader_election",
@@ -52,6 +56,7 @@ _COMMANDS = {
     "share-groups": "share_groups:share_groups",
     "storage": "storage:storage",
     "topics": "topics:topics",
+    "transactions": "transactions:transactions",
 }
 
 

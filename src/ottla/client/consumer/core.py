@@ -323,9 +323,11 @@ class ConsumerCore:
             else:
                 self._fetcher.trouble = error
                 self._stir()
+                return
         finally:
             self._finding = None
         self._fetcher.pump()
+        self._find_positions()  # somebody may have moved on meanwhile
 
     async def _find_committed(self, states: list[PartitionState]) -> None:
         member = self.group_metadata
@@ -357,13 +359,14 @@ class ConsumerCore:
 
     async def _reset(self, states: list[PartitionState]) -> None:
         wanted = {state.partition: state.reset for state in states if state.reset is not None}
+        versions = {state.partition: state.version for state in states}
         if not wanted:
             return
         found = await list_offsets(self.core, wanted)
         late = [part for part in wanted if found[part].offset < 0]
         ends = await list_offsets(self.core, dict.fromkeys(late, LATEST)) if late else {}
         for state in states:
-            if state.reset is not None and state.partition in found:
+            if state.version == versions[state.partition] and state.partition in found:
                 state.seek(ends.get(state.partition, found[state.partition]).offset)
 
     def _lost(self, state: PartitionState, error: OffsetOutOfRange) -> None:

@@ -1,0 +1,173 @@
+"""`ottla console-consumer`: records of topics, to standard output."""
+
+import contextlib
+import random
+import re
+import sys
+import time
+from typing import Any, BinaryIO
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter
+from ottla.cli.properties import deprecated, properties
+from ottla.client.blocking import Consumer
+from ottla.client.topics import TopicPartition
+
+_POLL_S = 1.0
+
+
+@click.command("console-consumer")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
+@click.option("--topic", metavar="TOPIC", help="The topic to read.")
+@click.option("--include", metavar="REGEX", help="All topics whose whole names match.")
+@click.option("--partition", type=int, metavar="N", help="One partition of the topic.")
+@click.option(
+    "--offset", metavar="OFFSET", help="Where to begin in it: a number, earliest or latest. [default: latest]"
+)
+@click.option("--from-beginning", is_flag=True, help="Begin with the first record where nothing is committed.")
+@click.option("--group", metavar="GROUP", help="The consumer group; one of its own, unless given.")
+@click.option("--max-messages", type=int, metavar="N", help="Stop after so many.")
+@click.option("--timeout-ms", type=int, metavar="MS", help="Stop when none has come for so long.")
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    default="read_uncommitted",
+    show_default=True,
+)
+@click.option("--skip-message-on-error", is_flag=True, help="Pass by what cannot be written.")
+@click.option("--formatter", "formatter_name", metavar="CLASS", default=DEFAULT_FORMATTER, show_default=True)
+@click.option("--formatter-config", metavar="FILE", help="Properties of the formatter.")
+@click.option("--formatter-property", metavar="NAME=VALUE", multiple=True, help="One of them, as print.key=true.")
+@click.option(
+    "--property", "old_property", metavar="NAME=VALUE", multiple=True, help="Old name of --formatter-property."
+)
+@click.option("--key-deserializer", metavar="CLASS", help="How keys are read.")
+@click.option("--value-deserializer", metavar="CLASS", help="How values are read.")
+@click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
+@click.option("--consumer-config", "--consumer.config", metavar="FILE", help="Old name of --command-config.")
+@click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
+@click.option("--enable-systest-events", is_flag=True, help="Say when the consumer has shut down.")
+def console_consumer(bootstrap_server: str, **given: Any) -> None:
+    """Write the records of a topic. Apache Kafka's tool of this name, with its flags and its output."""
+    _check(given)
+    for old, new, key in (
+        ("--property", "--formatter-property", "old_property"),
+        ("--consumer.config", "--command-config", "consumer_config"),
+        ("--consumer-property", "--command-property", "consumer_property"),
+    ):
+        deprecated(old, new, bool(given[key]))
+    with told_in_one_line():
+        writer = _formatter(given)
+        consumer = Consumer(client_configs(bootstrap_server, None, **_configs(given)))
+        reading = _Reading(consumer, writer, given)
+        try:
+            _begin(consumer, given)
+            with contextlib.suppress(KeyboardInterrupt):
+                reading.run(sys.stdout.buffer)
+        finally:
+            consumer.close()
+            sys.stdout.flush()
+            if given["enable_systest_events"]:
+                click.echo("shutdown_complete")
+            click.echo(f"Processed a total of {reading.count} messages", err=True)
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Raises UsageError when the options do not go together."""
+    if (given["topic"] is None) == (given["include"] is None):
+        raise click.UsageError("exactly one of --topic and --include says what to read")
+    if given["partition"] is not None and given["topic"] is None:
+        raise click.UsageError("--partition wants --topic")
+    if given["offset"] is not None:
+        if given["partition"] is None:
+            raise click.UsageError("--offset wants --partition")
+        if given["from_beginning"]:
+            raise click.UsageError("--from-beginning and --offset exclude each other")
+        if not re.fullmatch(r"\d+|earliest|latest", given["offset"]):
+            raise click.UsageError(f"--offset {given['offset']}: a number, earliest or latest")
+    if given["partition"] is not None and given["group"] is not None:
+        raise click.UsageError("--group and --partition exclude each other")
+
+
+def _formatter(given: dict[str, Any]) -> Formatter:
+    texts = [*given["old_property"], *given["formatter_property"]]
+    wanted = properties(given["formatter_config"], texts, "--formatter-property")
+    for part in ("key", "value"):
+        if given[f"{part}_deserializer"]:
+            wanted[f"{part}.deserializer"] = given[f"{part}_deserializer"]
+    return formatter(given["formatter_name"], wanted)
+
+
+def _configs(given: dict[str, Any]) -> dict[str, Any]:
+    texts = [*given["consumer_property"], *given["command_property"]]
+    own: dict[str, Any] = {
+        **properties(given["command_config"] or given["consumer_config"], texts, "--command-property")
+    }
+    own["isolation.level"] = given["isolation_level"]
+    if given["from_beginning"]:
+        if own.get("auto.offset.reset", "earliest") != "earliest":
+            raise CommandFailed("--from-beginning and auto.offset.reset contradict each other")
+        own["auto.offset.reset"] = "earliest"
+    own.setdefault("auto.offset.reset", "latest")
+    if given["group"] is not None:
+        own["group.id"] = given["group"]
+    elif given["partition"] is None and "group.id" not in own:
+        own["group.id"] = f"console-consumer-{random.randrange(100_000)}"
+        own.setdefault("enable.auto.commit", "false")
+    return own
+
+
+def _begin(consumer: Consumer, given: dict[str, Any]) -> None:
+    if given["partition"] is None:
+        consumer.subscribe([given["topic"]] if given["topic"] is not None else [], pattern=given["include"])
+        return
+    partition = TopicPartition(given["topic"], given["partition"])
+    consumer.assign([partition])
+    offset = given["offset"] or ("earliest" if given["from_beginning"] else "latest")
+    if offset == "earliest":
+        consumer.seek_to_beginning([partition])
+    elif offset == "latest":
+        consumer.seek_to_end([partition])
+    else:
+        consumer.seek(partition, int(offset))
+
+
+class _Reading:
+    """From the topics to the output, until there is enough or nothing more.
+
+    count  records so far
+    """
+
+    def __init__(self, consumer: Consumer, writer: Formatter, given: dict[str, Any]) -> None:
+        self.count = 0
+        self._consumer = consumer
+        self._writer = writer
+        self._most: int | None = given["max_messages"]
+        self._patience_ms: int | None = given["timeout_ms"]
+        self._skip: bool = given["skip_message_on_error"]
+
+    def run(self, out: BinaryIO) -> None:
+        """Until --max-messages or --timeout-ms say so. Raises CommandFailed."""
+        last = time.monotonic()
+        while self._most is None or self.count < self._most:
+            wait = _POLL_S
+            if self._patience_ms is not None:
+                wait = min(wait, last + self._patience_ms / 1000 - time.monotonic())
+                if wait <= 0:
+                    return
+            most = 500 if self._most is None else min(500, self._most - self.count)
+            records = self._consumer.consume(most, wait)
+            for record in records:
+                self.count += 1
+                try:
+                    self._writer.write(record, out)
+                except ValueError as error:
+                    if not self._skip:
+                        where = f"{record.topic}-{record.partition}@{record.offset}"
+                        raise CommandFailed(f"the record {where} cannot be written: {error}") from None
+            if records:
+                last = time.monotonic()
+                out.flush()

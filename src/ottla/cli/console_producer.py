@@ -1,0 +1,125 @@
+"""`ottla console-producer`: lines of standard input as records of a topic."""
+
+import sys
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.line_reader import LineReader
+from ottla.cli.properties import deprecated, properties
+from ottla.client.blocking import Producer
+from ottla.client.errors import KafkaError
+from ottla.client.producer.closed import Delivered
+
+_LINE_READER = "LineMessageReader"
+_CONFIGS = {
+    "batch_size": "batch.size",
+    "max_block_ms": "max.block.ms",
+    "max_memory_bytes": "buffer.memory",
+    "message_send_max_retries": "retries",
+    "metadata_expiry_ms": "metadata.max.age.ms",
+    "request_required_acks": "acks",
+    "request_timeout_ms": "request.timeout.ms",
+    "retry_backoff_ms": "retry.backoff.ms",
+    "socket_buffer_size": "send.buffer.bytes",
+    "timeout": "linger.ms",
+}
+"""Options that stand for a config of the producer; what a file or --command-property says wins over their defaults."""
+
+
+@click.command("console-producer")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
+@click.option("--topic", metavar="TOPIC", required=True, help="Where the records go.")
+@click.option("--sync", is_flag=True, help="Wait for each record before the next.")
+@click.option(
+    "--compression-codec", is_flag=False, flag_value="gzip", metavar="[CODEC]", help="none, gzip (without a value), ..."
+)
+@click.option("--line-reader", metavar="CLASS", default=_LINE_READER, show_default=True, help="How lines are read.")
+@click.option("--reader-property", metavar="NAME=VALUE", multiple=True, help="parse.key=true, key.separator=:, ...")
+@click.option("--reader-config", metavar="FILE", help="Properties of the line reader.")
+@click.option("--property", "old_property", metavar="NAME=VALUE", multiple=True, help="Old name of --reader-property.")
+@click.option("--command-config", metavar="FILE", help="Properties for the producer.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
+@click.option("--producer-config", "--producer.config", metavar="FILE", help="Old name of --command-config.")
+@click.option("--producer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
+@click.option("--batch-size", type=int, default=16_384, show_default=True, metavar="BYTES")
+@click.option("--max-partition-memory-bytes", type=int, metavar="BYTES", help="Old name of --batch-size.")
+@click.option("--max-block-ms", type=int, default=60_000, show_default=True, metavar="MS")
+@click.option("--max-memory-bytes", type=int, default=33_554_432, show_default=True, metavar="BYTES")
+@click.option("--message-send-max-retries", type=int, default=3, show_default=True, metavar="N")
+@click.option("--metadata-expiry-ms", type=int, default=300_000, show_default=True, metavar="MS")
+@click.option("--request-required-acks", default="-1", show_default=True, metavar="ACKS")
+@click.option("--request-timeout-ms", type=int, default=1500, show_default=True, metavar="MS")
+@click.option("--retry-backoff-ms", type=int, default=100, show_default=True, metavar="MS")
+@click.option("--socket-buffer-size", type=int, default=102_400, show_default=True, metavar="BYTES")
+@click.option(
+    "--timeout", type=int, default=1000, show_default=True, metavar="MS", help="How long a batch waits: linger.ms."
+)
+def console_producer(bootstrap_server: str, topic: str, **given: Any) -> None:
+    """Send each line of standard input as a record. Apache Kafka's tool of this name, with its flags."""
+    for old, new, key in (
+        ("--property", "--reader-property", "old_property"),
+        ("--producer.config", "--command-config", "producer_config"),
+        ("--producer-property", "--command-property", "producer_property"),
+        ("--max-partition-memory-bytes", "--batch-size", "max_partition_memory_bytes"),
+    ):
+        deprecated(old, new, bool(given[key]))
+    with told_in_one_line():
+        reader = _reader(given)
+        configs = client_configs(bootstrap_server, None, **_configs(given))
+        with Producer(configs) as producer:
+            failures = _send_all(producer, topic, reader, sync=given["sync"])
+    if failures:
+        raise CommandFailed(f"{len(failures)} records were not sent; the first: {failures[0]}")
+
+
+def _reader(given: dict[str, Any]) -> LineReader:
+    if given["line_reader"].rpartition(".")[2] != _LINE_READER:
+        raise click.BadParameter(f"{given['line_reader']} is no line reader; there is {_LINE_READER}")
+    texts = [*given["old_property"], *given["reader_property"]]
+    try:
+        return LineReader(properties(given["reader_config"], texts, "--reader-property"))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _configs(given: dict[str, Any]) -> dict[str, Any]:
+    configs: dict[str, Any] = {config: given[option] for option, config in _CONFIGS.items()}
+    if given["max_partition_memory_bytes"] is not None:
+        configs["batch.size"] = given["max_partition_memory_bytes"]
+    if given["compression_codec"] is not None:
+        configs["compression.type"] = given["compression_codec"]
+    texts = [*given["producer_property"], *given["command_property"]]
+    return configs | properties(given["command_config"] or given["producer_config"], texts, "--command-property")
+
+
+def _send_all(producer: Producer, topic: str, reader: LineReader, *, sync: bool) -> list[KafkaError]:
+    """Send the lines; what failed."""
+    failures: list[KafkaError] = []
+
+    def report(error: KafkaError | None, delivered: Delivered | None) -> None:
+        del delivered
+        if error is not None:
+            failures.append(error)
+
+    prompt = sys.stdin.isatty()
+    number = 0
+    while True:
+        if prompt:
+            click.echo(">", nl=False)
+        line = sys.stdin.buffer.readline()
+        if not line:
+            break
+        number += 1
+        try:
+            key, value, headers = reader.parse(line.rstrip(b"\n").removesuffix(b"\r"), number)
+        except ValueError as error:
+            producer.flush()
+            raise CommandFailed(str(error)) from None
+        producer.produce(topic, value, key, headers=headers, on_delivery=report)
+        producer.poll(0)
+        if sync:
+            producer.flush()
+    producer.flush()
+    return failures

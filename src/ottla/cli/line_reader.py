@@ -1,0 +1,91 @@
+"""Lines of text as records: Kafka's LineMessageReader, with its properties.
+
+parse.headers=true, parse.key=true:   h1:v1,h2:v2 <tab> key <tab> value
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.records.record import Header
+
+
+class Parsed(NamedTuple):
+    """What a line says."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+
+
+class LineReader:
+    """Reads lines by properties. Raises ValueError for a line that has no separator where one must be."""
+
+    KNOWN: Final = (
+        "parse.key",
+        "parse.headers",
+        "ignore.error",
+        "key.separator",
+        "headers.delimiter",
+        "headers.separator",
+        "headers.key.separator",
+        "null.marker",
+    )
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._keys = _flag(properties, "parse.key")
+        self._headers = _flag(properties, "parse.headers")
+        self._lenient = _flag(properties, "ignore.error")
+        self._key_separator = properties.get("key.separator", "\t").encode()
+        self._headers_delimiter = properties.get("headers.delimiter", "\t").encode()
+        self._headers_separator = properties.get("headers.separator", ",").encode()
+        self._header_separator = properties.get("headers.key.separator", ":").encode()
+        marker = properties.get("null.marker")
+        self._null = None if marker is None else marker.encode()
+        separators = {self._headers_delimiter, self._headers_separator, self._header_separator}
+        if self._headers and len(separators) < 3:
+            raise ValueError("headers.delimiter, headers.separator and headers.key.separator must differ")
+
+    def parse(self, line: bytes, number: int) -> Parsed:
+        """One line without its end; `number` counts from 1."""
+        rest = line
+        headers: list[Header] = []
+        if self._headers:
+            found, rest = self._split(rest, self._headers_delimiter, number, line, "headers delimiter")
+            headers = self._parse_headers(found, number, line) if found is not None else []
+        key: bytes | None = None
+        if self._keys:
+            key, rest = self._split(rest, self._key_separator, number, line, "key separator")
+        return Parsed(self._or_null(key), self._or_null(rest), headers)
+
+    def _or_null(self, content: bytes | None) -> bytes | None:
+        return None if content == self._null else content
+
+    def _split(self, text: bytes, separator: bytes, number: int, line: bytes, what: str) -> tuple[bytes | None, bytes]:
+        before, found, after = text.partition(separator)
+        if found:
+            return before, after
+        if self._lenient:
+            return None, text
+        raise ValueError(f"No {what} found on line number {number}: '{line.decode('utf-8', 'replace')}'")
+
+    def _parse_headers(self, text: bytes, number: int, line: bytes) -> list[Header]:
+        if self._null is not None and text == self._null:
+            return []
+        headers: list[Header] = []
+        for part in text.split(self._headers_separator):
+            name, found, content = part.partition(self._header_separator)
+            if not found and not self._lenient:
+                raise ValueError(
+                    f"No header key separator found in pair '{part.decode('utf-8', 'replace')}' on line number {number}"
+                )
+            if self._null is not None and name == self._null:
+                raise ValueError(
+                    f"Header keys should not be equal to the null marker on line number {number}: "
+                    f"'{line.decode('utf-8', 'replace')}'"
+                )
+            headers.append((name.decode("utf-8", "replace"), self._or_null(content) if found else None))
+        return headers
+
+
+def _flag(properties: Mapping[str, str], name: str) -> bool:
+    return properties.get(name, "false").strip().lower() == "true"
