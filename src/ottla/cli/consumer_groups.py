@@ -99,13 +99,13 @@ def _action(given: dict[str, Any]) -> str:
 
 
 def _validate(pattern: str, *, as_json: bool) -> None:
-    import re2
+    from ottla.coordinators.groups.regexes import InvalidRegex, check_regex
 
     reason = None
     try:
-        re2.compile(pattern)
-    except re2.error as error:
-        reason = str(error.args[0].decode() if isinstance(error.args[0], bytes) else error)
+        check_regex(pattern)
+    except InvalidRegex as error:
+        reason = str(error)
     if as_json:
         echo_json({"valid": reason is None, "reason": reason})
     elif reason is None:

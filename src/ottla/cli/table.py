@@ -38,6 +38,15 @@ def echo_table(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None
         click.echo(_line(row, widths))
 
 
+def echo_tabbed(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """The same with tabs between padded cells, as Kafka's younger tools have it; None prints as `None`."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max([len(title), *(len(row[index]) for row in cells)]) for index, title in enumerate(titles)]
+    for number, row in enumerate([list(titles), *cells]):
+        line = "\t".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(" ")
+        click.echo(click.style(line, bold=number == 0))
+
+
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths[:-1], strict=True)]
     return " ".join([*padded, cells[-1]])

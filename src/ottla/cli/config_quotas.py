@@ -1,0 +1,141 @@
+"""Quotas and SCRAM credentials, as `ottla configs` shows and changes them: configs of users, clients and ips."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import click
+
+from ottla.cli.cluster_access import Cluster, CommandFailed
+from ottla.cli.table import echo_json
+from ottla.client.admin.quotas import ClientQuotaEntity, QuotaFilter, Quotas
+from ottla.client.admin.scram import (
+    Scram,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+
+_KINDS: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
+_TOLD: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+_OF_CLIENTS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+_OF_ADDRESSES: Final = ("connection_creation_rate",)
+_MECHANISMS: Final = {each.name.replace("_", "-"): each for each in ScramMechanism}
+_ITERATIONS: Final = 4096
+
+
+class Entity(Protocol):
+    """What has quotas: the name is None for all of the type, "" for the default one."""
+
+    @property
+    def type(self) -> str:
+        """users, clients or ips."""
+
+    @property
+    def name(self) -> str | None:
+        """Which of them."""
+
+
+class Part(Quotas, Scram):
+    """What is asked of a cluster for it."""
+
+
+def describe_quotas(cluster: Cluster[Part], entities: Sequence[Entity], *, as_json: bool) -> None:
+    """Print the quotas of those meant, and the credentials of users."""
+    filters = [QuotaFilter(_KINDS[entity.type], entity.name or None, any=entity.name is None) for entity in entities]
+    quotas = cluster.ask(cluster.admin.describe_client_quotas(filters, strict=True))
+    credentials = _credentials(cluster, entities)
+    if as_json:
+        echo_json(
+            {
+                "quotas": [{"entity": dict(entity), "quotas": quotas[entity]} for entity in sorted(quotas, key=_name)],
+                "scram": [{"user": user, "credentials": its} for user, its in credentials.items()],
+            }
+        )
+        return
+    for entity in sorted(quotas, key=_name):
+        told = ", ".join(f"{key}={java_double(value)}" for key, value in sorted(quotas[entity].items()))
+        click.echo(f"Quota configs for {_name(entity)} are {told}")
+    for user, its in credentials.items():
+        told = ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in its.items())
+        click.echo(f"SCRAM credential configs for user-principal '{user}' are {told}")
+
+
+def _credentials(cluster: Cluster[Part], entities: Sequence[Entity]) -> dict[str, dict[str, int]]:
+    """By user and mechanism; only when users alone were asked for, and not their default."""
+    (first, *others) = entities
+    if others or first.type != "users" or first.name == "":
+        return {}
+    users = None if first.name is None else [first.name]
+    results = cluster.ask(cluster.admin.describe_user_scram_credentials(users))
+    for error in results.errors.values():
+        if error.name != "RESOURCE_NOT_FOUND":
+            raise error
+    return {
+        user: {info.mechanism.name.replace("_", "-"): info.iterations for info in infos}
+        for user, infos in sorted(results.successes.items())
+    }
+
+
+def _name(entity: ClientQuotaEntity) -> str:
+    """Whom a quota is for, in Kafka's words."""
+    parts = dict(entity)
+    return ", ".join(
+        f"the default {told}" if parts[kind] is None else f"{told} '{parts[kind]}'"
+        for kind, told in _TOLD.items()
+        if kind in parts
+    )
+
+
+def java_double(value: float) -> str:
+    """A number as Java prints a double: 5.0, 1.0E7."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    mantissa, _, exponent = f"{value:.16E}".partition("E")
+    shortest = next(
+        (text for digits in range(1, 17) if float(text := f"{value:.{digits}E}") == value), f"{mantissa}E{exponent}"
+    )
+    mantissa, _, exponent = shortest.partition("E")
+    return f"{mantissa}E{int(exponent)}"
+
+
+def alter_quotas(
+    cluster: Cluster[Part], entities: Sequence[Entity], added: Mapping[str, str], deleted: Sequence[str]
+) -> None:
+    """Set and delete quotas or credentials, never both at once. Raises CommandFailed, UsageError."""
+    named = [*added, *deleted]
+    scram = [name for name in named if name in _MECHANISMS]
+    known = _OF_ADDRESSES if entities[0].type == "ips" else _OF_CLIENTS
+    unknown = [name for name in named if name not in known and name not in scram]
+    alone = len(entities) == 1 and entities[0].type == "users"
+    if unknown or (scram and not alone):
+        odd = ", ".join(unknown or scram)
+        raise CommandFailed(
+            f"{odd}: {entities[0].type} have {', '.join(known)}{', SCRAM credentials' if alone else ''}"
+        )
+    if scram and len(scram) < len(named):
+        raise CommandFailed("quotas and SCRAM credentials cannot be changed together")
+    if scram:
+        _alter_credentials(cluster, entities[0].name or "", added, deleted)
+        return
+    values: dict[str, float | None] = dict.fromkeys(deleted)
+    for name, text in added.items():
+        try:
+            values[name] = float(text)
+        except ValueError:
+            raise click.UsageError(f"{name}={text}: a quota is a number") from None
+    entity = frozenset((_KINDS[each.type], each.name or None) for each in entities)
+    cluster.ask(cluster.admin.alter_client_quotas({entity: values})).check()
+
+
+def _alter_credentials(cluster: Cluster[Part], user: str, added: Mapping[str, str], deleted: Sequence[str]) -> None:
+    if not user:
+        raise CommandFailed("the default user has no password")
+    alterations: list[Any] = [UserScramCredentialDeletion(user, _MECHANISMS[name]) for name in deleted]
+    for name, text in added.items():
+        found = re.fullmatch(r"(?:iterations=(-?\d+),)?password=(.*)", text)
+        if found is None or not found[2]:
+            raise click.UsageError(f"{name}: credentials are [iterations={_ITERATIONS},password=SECRET]")
+        iterations = int(found[1] or _ITERATIONS)
+        alterations.append(UserScramCredentialUpsertion(user, _MECHANISMS[name], found[2], iterations))
+    cluster.ask(cluster.admin.alter_user_scram_credentials(alterations)).check()

@@ -1,0 +1,264 @@
+"""`ottla configs`: Kafka's kafka-configs. Configs of topics, brokers, loggers, groups and client-metrics subscriptions; quotas
+of users, client ids and addresses; SCRAM credentials."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+
+from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option, read_properties
+from ottla.cli.config_quotas import Part as QuotaPart
+from ottla.cli.config_quotas import alter_quotas, describe_quotas
+from ottla.cli.properties import one_action
+from ottla.cli.table import echo_json
+from ottla.client.admin.cluster import Cluster as ClusterRequests
+from ottla.client.admin.configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    Configs,
+    ConfigSource,
+    ResourceType,
+)
+from ottla.client.admin.groups import Groups
+from ottla.client.admin.topics import Topics
+
+_DEFAULT = ""
+"""The name of the default entity, as Kafka's tool has it inside."""
+_TYPES = ("topics", "clients", "users", "brokers", "broker-loggers", "ips", "client-metrics", "groups")
+_SHORT = ("topic", "client", "user", "broker", "broker-logger", "ip", "client-metrics", "group")
+_WITH_QUOTAS = ("clients", "users", "ips")
+_WITH_DEFAULTS = ("clients", "users", "brokers", "ips")
+_RESOURCES = {
+    "topics": ResourceType.TOPIC,
+    "brokers": ResourceType.BROKER,
+    "broker-loggers": ResourceType.BROKER_LOGGER,
+    "client-metrics": ResourceType.CLIENT_METRICS,
+    "groups": ResourceType.GROUP,
+}
+_OWN_SOURCE = {
+    "topics": ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    "brokers": ConfigSource.DYNAMIC_BROKER_CONFIG,
+    "broker-loggers": None,
+    "client-metrics": ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+    "groups": ConfigSource.DYNAMIC_GROUP_CONFIG,
+}
+
+
+class Entity(NamedTuple):
+    """What has configs; the name is None for all of the type, "" for the default one."""
+
+    type: str
+    name: str | None
+
+
+class _Part(QuotaPart, Configs, ClusterRequests, Topics, Groups):
+    """What this command asks."""
+
+
+class _InOrder(click.Command):
+    """--entity-default stands in the place of an --entity-name, and which of them goes with which type is a matter of order."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As Command, with --entity-default as the empty name."""
+        spelt: list[str] = []
+        for word in args:
+            spelt += ["--entity-name", _DEFAULT] if word == "--entity-default" else [word]
+        return super().parse_args(ctx, spelt)
+
+
+@click.command("configs", cls=_InOrder)
+@cluster_options
+@click.option("--describe", is_flag=True, help="Show configs.")
+@click.option("--alter", is_flag=True, help="Change configs.")
+@click.option("--all", "all_", is_flag=True, help="Show all configs, defaults too.")
+@click.option("--add-config", metavar="K1=V1,K2=[A,B]", help="Configs to set; values with commas in square brackets.")
+@click.option("--add-config-file", metavar="FILE", help="Configs to set, one name=value a line.")
+@click.option("--delete-config", metavar="K1,K2", help="Configs that go back to their defaults.")
+@click.option("--entity-type", "types", multiple=True, type=click.Choice(_TYPES), help="What has the configs.")
+@click.option("--entity-name", "names", metavar="NAME", multiple=True, help="Which of them; all unless given.")
+@click.option("--entity-default", is_flag=True, help="The defaults of clients, users, brokers or ips.")
+@click.option("--topic", metavar="TOPIC", help="A topic.")
+@click.option("--client", metavar="ID", help="A client id.")
+@click.option("--client-defaults", is_flag=True, help="All client ids without quotas of their own.")
+@click.option("--user", metavar="NAME", help="A user.")
+@click.option("--user-defaults", is_flag=True, help="All users without quotas of their own.")
+@click.option("--broker", metavar="N", help="A broker.")
+@click.option("--broker-defaults", is_flag=True, help="All brokers.")
+@click.option("--broker-logger", metavar="N", help="The loggers of a broker.")
+@click.option("--ip", metavar="ADDRESS", help="An address.")
+@click.option("--ip-defaults", is_flag=True, help="All addresses without quotas of their own.")
+@click.option("--client-metrics", metavar="NAME", help="A subscription of client metrics.")
+@click.option("--group", metavar="GROUP", help="A group.")
+@json_option
+def configs(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+    """Show and change configs, quotas and SCRAM credentials."""
+    action = one_action(given, ("describe", "alter"))
+    entities = _entities(given)
+    _check(action, entities, given)
+    with connected(_Part, bootstrap_server, command_config) as cluster:
+        quotas = entities[0].type in _WITH_QUOTAS
+        if action == "describe" and quotas:
+            describe_quotas(cluster, entities, as_json=given["as_json"])
+        elif action == "describe":
+            _describe(cluster, entities[0], everything=given["all_"], as_json=given["as_json"])
+        else:
+            added, deleted = _changes(given)
+            if quotas:
+                alter_quotas(cluster, entities, added, deleted)
+            else:
+                _alter(cluster, entities[0], added, deleted)
+            _say_done(entities, as_json=given["as_json"])
+
+
+def _entities(given: Mapping[str, Any]) -> list[Entity]:
+    """Who is meant, in the order of the command line. Raises UsageError."""
+    found = []
+    if given["types"]:
+        names = given["names"]
+        if len(names) > len(given["types"]):
+            raise click.UsageError("more names than entity types")
+        for index, kind in enumerate(given["types"]):
+            found.append(Entity(kind, names[index] if index < len(names) else None))
+    elif given["names"]:
+        raise click.UsageError("--entity-name and --entity-default want --entity-type")
+    for kind, short in zip(_TYPES, _SHORT, strict=True):
+        name = given[short.replace("-", "_")]
+        if name is not None:
+            found.append(Entity(kind, name))
+        if given.get(f"{short}_defaults"):
+            found.append(Entity(kind, _DEFAULT))
+    if not found:
+        raise click.UsageError("say what has the configs: --entity-type, or one of --topic, --broker, --user, ...")
+    if len({entity.type for entity in found}) != len(found):
+        raise click.UsageError("an entity type twice")
+    if len(found) > 1 and {entity.type for entity in found} != {"users", "clients"}:
+        raise click.UsageError("only users and clients go together")
+    return found
+
+
+def _check(action: str, entities: list[Entity], given: Mapping[str, Any]) -> None:
+    """Raises UsageError when the options do not go together."""
+    for entity in entities:
+        if entity.name == _DEFAULT and entity.type not in _WITH_DEFAULTS:
+            raise click.UsageError(f"{entity.type} have no defaults here")
+        if entity.type in ("brokers", "broker-loggers") and entity.name and not entity.name.isdecimal():
+            raise click.UsageError(f"broker {entity.name}: a broker is a number")
+        if action == "alter" and entity.name is None:
+            raise click.UsageError(f"--alter wants to know which of the {entity.type}")
+    changing = [given[name] for name in ("add_config", "add_config_file", "delete_config")]
+    if action == "alter" and not any(each is not None for each in changing):
+        raise click.UsageError("--alter wants --add-config, --add-config-file or --delete-config")
+    if given["add_config"] is not None and given["add_config_file"] is not None:
+        raise click.UsageError("either --add-config or --add-config-file")
+    if action == "describe" and any(each is not None for each in changing):
+        raise click.UsageError("--add-config, --add-config-file and --delete-config go with --alter alone")
+
+
+# -- describe --
+
+
+def _describe(cluster: Cluster[_Part], entity: Entity, *, everything: bool, as_json: bool) -> None:
+    resources = _resources(cluster, entity)
+    results = cluster.ask(cluster.admin.describe_configs(resources, include_synonyms=True)).check()
+    documents = []
+    for resource in resources:
+        own = _OWN_SOURCE[entity.type]
+        if entity.type == "brokers" and not resource.name:
+            own = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        rows = [
+            entry for _, entry in sorted(results[resource].items()) if everything or own is None or entry.source == own
+        ]
+        if as_json:
+            documents.append({"entity_type": entity.type, "name": resource.name, "configs": list(map(_document, rows))})
+            continue
+        if entity.type == "brokers" and not resource.name:
+            click.echo("Default configs for brokers in the cluster are:")
+        else:
+            singular = entity.type.removesuffix("s")
+            click.echo(f"{'All' if everything else 'Dynamic'} configs for {singular} {resource.name} are:")
+        for entry in rows:
+            click.echo(f"  {_told(entry)}")
+    if as_json:
+        echo_json(documents)
+
+
+def _resources(cluster: Cluster[_Part], entity: Entity) -> list[ConfigResource]:
+    """Those meant, all of the type unless one is named. Raises CommandFailed for one that is not there."""
+    kind = _RESOURCES[entity.type]
+    if entity.type in ("brokers", "broker-loggers"):
+        names = [str(node.id) for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
+        names += [_DEFAULT] if entity.type == "brokers" else []
+    elif entity.type == "topics":
+        names = sorted(cluster.ask(cluster.admin.list_topics()))
+    else:
+        names = sorted({each.name for each in cluster.ask(cluster.admin.list_config_resources([kind]))})
+        if entity.type == "groups":
+            names = sorted({*names, *cluster.ask(cluster.admin.list_groups())})
+    if entity.name is None:
+        return [ConfigResource(kind, name) for name in names]
+    if entity.name not in names:
+        raise CommandFailed(f"there is no {entity.type.removesuffix('s')} {entity.name} with configs")
+    return [ConfigResource(kind, entity.name)]
+
+
+def _told(entry: ConfigEntry) -> str:
+    """As Kafka's tool writes it; what has no value, or a secret one, is null."""
+
+    def text(value: str | None) -> str:
+        return "null" if value is None else value
+
+    synonyms = ", ".join(f"{each.source.name}:{each.name}={text(each.value)}" for each in entry.synonyms)
+    sensitive = str(entry.is_sensitive).lower()
+    return f"{entry.name}={text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _document(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": entry.source.name,
+        "sensitive": entry.is_sensitive,
+        "read_only": entry.is_read_only,
+        "synonyms": [{"name": each.name, "value": each.value, "source": each.source.name} for each in entry.synonyms],
+    }
+
+
+# -- alter --
+
+
+def _changes(given: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """What is set and what is deleted. Raises UsageError."""
+    added: dict[str, str] = {}
+    if given["add_config_file"] is not None:
+        added = read_properties(given["add_config_file"])
+    elif given["add_config"] is not None:
+        # Commas part configs, but not inside square brackets.
+        for part in re.split(r",(?=[^\]]*(?:\[|$))", given["add_config"].strip()):
+            name, equals, value = part.partition("=")
+            if not equals or not name.strip():
+                raise click.UsageError(f"--add-config {part}: a config is NAME=VALUE")
+            added[name.strip()] = re.sub(r"[\[\]]", "", value).strip()
+    deleted = [name.strip() for name in (given["delete_config"] or "").split(",") if name.strip()]
+    if set(added) & set(deleted):
+        raise click.UsageError(f"{', '.join(sorted(set(added) & set(deleted)))} cannot be both set and deleted")
+    return added, deleted
+
+
+def _alter(cluster: Cluster[_Part], entity: Entity, added: Mapping[str, str], deleted: list[str]) -> None:
+    resource = ConfigResource(_RESOURCES[entity.type], entity.name or "")
+    changes = [ConfigChange(name, value) for name, value in added.items()]
+    changes += [ConfigChange(name, operation=ConfigOperation.DELETE) for name in deleted]
+    cluster.ask(cluster.admin.incremental_alter_configs({resource: changes})).check()
+
+
+def _say_done(entities: list[Entity], *, as_json: bool) -> None:
+    first = entities[0]
+    if as_json:
+        echo_json({"altered": [entity._asdict() for entity in entities]})
+    elif first.name == _DEFAULT:
+        click.echo(f"Completed updating default config for {first.type} in the cluster.")
+    else:
+        click.echo(f"Completed updating config for {first.type.removesuffix('s')} {first.name}.")

@@ -1,0 +1,243 @@
+"""`ottla features`: Kafka's kafka-features: what the cluster may do, and from when on."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, connected, json_option
+from ottla.cli.properties import deprecated
+from ottla.cli.table import echo_json
+from ottla.client.admin.cluster import Cluster, FeatureUpdate, UpgradeType
+
+_METADATA: Final = "metadata.version"
+_RELEASES: Final = (
+    *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2"),
+    *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0"),
+    *("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1"),
+    *("4.3-IV0", "4.4-IV0", "4.4-IV1", "4.4-IV2"),
+)
+"""The names of metadata.version's levels, from 7 on."""
+_FIRST: Final = 7
+_COMES_WITH: Final = (
+    ("kraft.version", {21: 1}),
+    ("transaction.version", {24: 2}),
+    ("group.version", {22: 1}),
+    ("eligible.leader.replicas.version", {26: 1}),
+    ("share.version", {28: 1, 31: 2}),
+    ("streams.version", {29: 1}),
+)
+"""The level that a feature has in a cluster of a release: by the first level of metadata.version that brings it."""
+_NEEDS: Final = {("eligible.leader.replicas.version", 1): (_METADATA, 23)}
+
+
+def release_of(level: int) -> str:
+    """The name of a level of metadata.version."""
+    index = level - _FIRST
+    return _RELEASES[index] if 0 <= index < len(_RELEASES) else f"UNKNOWN {level}"
+
+
+def _level_of(text: str) -> int:
+    """ "4.0-IV3", "4.0" (its last one) or a number. Raises UsageError."""
+    named = [index for index, name in enumerate(_RELEASES) if name == text or name.startswith(f"{text}-")]
+    if named:
+        return _FIRST + named[-1]
+    raise click.UsageError(f"{text} is no release; there are {_RELEASES[0]} to {_RELEASES[-1]}")
+
+
+def _shown(feature: str, level: int) -> str:
+    return release_of(level) if feature == _METADATA else str(level)
+
+
+@click.group("features")
+@click.option(
+    "--bootstrap-server", metavar="HOST:PORT", help="Brokers to connect to, several with commas between them."
+)
+@click.option("--command-config", metavar="FILE", help="Properties for the client, one name=value a line.")
+@click.pass_context
+def features(ctx: click.Context, bootstrap_server: str | None, command_config: str | None) -> None:
+    """Show and change the features of a cluster."""
+    ctx.obj = (bootstrap_server, command_config)
+
+
+def _where(ctx: click.Context) -> tuple[str, str | None]:
+    server, file = ctx.obj
+    if server is None:
+        raise click.UsageError("Missing option '--bootstrap-server': ottla features --bootstrap-server HOST:PORT ...")
+    return server, file
+
+
+@features.command("describe")
+@click.option("--node-id", type=int, metavar="N", help="The broker to ask; any unless given.")
+@json_option
+@click.pass_context
+def describe(ctx: click.Context, node_id: int | None, *, as_json: bool) -> None:
+    """Show which levels are supported and which are finalized."""
+    with connected(Cluster, *_where(ctx)) as cluster:
+        found = cluster.ask(cluster.admin.describe_features(node_id))
+    rows = []
+    for name, supported in sorted(found.supported.items()):
+        level = found.finalized[name].max_version if name in found.finalized else 0
+        rows.append((name, supported.min_version, supported.max_version, level))
+    if as_json:
+        names = ("feature", "supported_min_version", "supported_max_version", "finalized_version_level")
+        echo_json({"epoch": found.finalized_epoch, "features": [dict(zip(names, row, strict=True)) for row in rows]})
+        return
+    for name, low, high, level in rows:
+        click.echo(
+            f"Feature: {name}\tSupportedMinVersion: {_shown(name, low)}\tSupportedMaxVersion: {_shown(name, high)}\t"
+            f"FinalizedVersionLevel: {_shown(name, level)}\tEpoch: {_epoch(found.finalized_epoch)}"
+        )
+
+
+def _epoch(epoch: int | None) -> str:
+    return "-" if epoch is None else str(epoch)
+
+
+_feature_option = click.option(
+    "--feature", "named", metavar="NAME=LEVEL", multiple=True, help="A feature; may be repeated."
+)
+_release_option = click.option("--release-version", metavar="RELEASE", help="All features as in this release: 4.0-IV3.")
+_metadata_option = click.option("--metadata", metavar="RELEASE", help="Old way to name metadata.version.")
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Only look whether it can be done.")
+_unsafe_option = click.option("--unsafe", is_flag=True, help="Even if metadata may be lost.")
+
+
+def _levels(named: Iterable[str]) -> dict[str, int]:
+    """ "group.version=1" as a level. Raises UsageError."""
+    levels = {}
+    for text in named:
+        name, equals, level = text.partition("=")
+        if not equals or not name or not level.strip().isdecimal():
+            raise click.UsageError(f"--feature {text}: a feature is NAME=LEVEL")
+        if name in levels:
+            raise click.UsageError(f"--feature {name} twice")
+        levels[name] = int(level)
+    return levels
+
+
+def _wanted(named: Iterable[str], release: str | None, metadata: str | None) -> dict[str, int]:
+    deprecated("--metadata", "--release-version", metadata is not None)
+    levels = _levels(named)
+    if release is not None:
+        if levels or metadata is not None:
+            raise click.UsageError("--release-version goes without --feature and --metadata")
+        return dict(_mapping(_level_of(release)))
+    if metadata is not None:
+        levels[_METADATA] = _level_of(metadata)
+    if not levels:
+        raise click.UsageError("at least one --feature, or --release-version")
+    return levels
+
+
+@features.command("upgrade")
+@_feature_option
+@_release_option
+@_metadata_option
+@_dry_run_option
+@json_option
+@click.pass_context
+def upgrade(ctx: click.Context, /, **given: Any) -> None:
+    """Give features higher levels."""
+    levels = _wanted(given["named"], given["release_version"], given["metadata"])
+    _update(ctx, levels, UpgradeType.UPGRADE, "upgrade", given)
+
+
+@features.command("downgrade")
+@_feature_option
+@_release_option
+@_metadata_option
+@_unsafe_option
+@_dry_run_option
+@json_option
+@click.pass_context
+def downgrade(ctx: click.Context, /, **given: Any) -> None:
+    """Give features lower levels."""
+    levels = _wanted(given["named"], given["release_version"], given["metadata"])
+    _update(ctx, levels, _downgrade(given), "downgrade", given)
+
+
+@features.command("disable")
+@click.option("--feature", "named", metavar="NAME", multiple=True, required=True, help="A feature; may be repeated.")
+@_unsafe_option
+@_dry_run_option
+@json_option
+@click.pass_context
+def disable(ctx: click.Context, /, **given: Any) -> None:
+    """Turn features off: level 0."""
+    _update(ctx, dict.fromkeys(given["named"], 0), _downgrade(given), "disable", given)
+
+
+def _downgrade(given: dict[str, Any]) -> UpgradeType:
+    return UpgradeType.UNSAFE_DOWNGRADE if given["unsafe"] else UpgradeType.SAFE_DOWNGRADE
+
+
+def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb: str, given: dict[str, Any]) -> None:
+    updates = {name: FeatureUpdate(level, kind) for name, level in levels.items()}
+    with connected(Cluster, *_where(ctx)) as cluster:
+        results = cluster.ask(cluster.admin.update_features(updates, validate_only=given["dry_run"]))
+    done = verb if verb.endswith("d") else f"{verb}d"
+    documents = []
+    for name, level in sorted(levels.items()):
+        to = "" if verb == "disable" else f" to {level}"
+        error = results.errors.get(name)
+        documents.append({"feature": name, "level": level, "error": None if error is None else str(error)})
+        if given["as_json"]:
+            continue
+        if error is not None:
+            click.echo(f"{'Can not' if given['dry_run'] else 'Could not'} {verb} {name}{to}. {error}")
+        else:
+            click.echo(f"{name} {'can be' if given['dry_run'] else 'was'} {done}{to}.")
+    if given["as_json"]:
+        echo_json(documents)
+    if results.errors:
+        raise CommandFailed(f"{len(results.errors)} out of {len(levels)} operation(s) failed.")
+
+
+def _mapping(level: int) -> list[tuple[str, int]]:
+    """The level of every feature in a cluster whose metadata.version is this."""
+    found = [(_METADATA, level)]
+    for name, steps in _COMES_WITH:
+        found.append((name, max((to for first, to in steps.items() if first <= level), default=0)))
+    return found
+
+
+@features.command("version-mapping")
+@click.option("--release-version", metavar="RELEASE", default=_RELEASES[-1], show_default=True, help="The release.")
+@json_option
+def version_mapping(release_version: str, *, as_json: bool) -> None:
+    """Show which levels a release has."""
+    mapping = _mapping(_level_of(release_version))
+    if as_json:
+        echo_json(dict(mapping))
+        return
+    for name, level in mapping:
+        click.echo(f"{name}={level} ({release_of(level)})" if name == _METADATA else f"{name}={level}")
+
+
+@features.command("feature-dependencies")
+@_feature_option
+@json_option
+def feature_dependencies(named: tuple[str, ...], *, as_json: bool) -> None:
+    """Show what features need of others."""
+    levels = _levels(named)
+    if not levels:
+        raise click.UsageError("at least one --feature")
+    known = {_METADATA: _FIRST + len(_RELEASES) - 1} | {name: max(steps.values()) for name, steps in _COMES_WITH}
+    documents = []
+    for name, level in levels.items():
+        if name not in known:
+            raise CommandFailed(f"Unknown feature: {name}")
+        if level > known[name] or (name == _METADATA and level < _FIRST):
+            raise CommandFailed(f"Feature level {level} is not defined for {name}")
+        needs = _NEEDS.get((name, level))
+        documents.append({"feature": name, "level": level, "needs": dict([needs]) if needs else {}})
+        if as_json:
+            continue
+        shown = f"{name}={level} ({release_of(level)})" if name == _METADATA else f"{name}={level}"
+        if needs is None:
+            click.echo(f"{shown} has no dependencies.")
+        else:
+            click.echo(f"{shown} requires:\n    {needs[0]}={needs[1]} ({release_of(needs[1])})")
+    if as_json:
+        echo_json(documents)

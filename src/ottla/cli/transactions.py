@@ -1,0 +1,284 @@
+"""`ottla transactions`: Kafka's kafka-transactions: what transactions there are, and how one that hangs is ended."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import click
+
+from ottla.cli.cluster_access import Cluster, CommandFailed, connected, json_option
+from ottla.cli.table import echo_json, echo_tabbed
+from ottla.client.admin.cluster import Cluster as ClusterRequests
+from ottla.client.admin.topics import Topics
+from ottla.client.admin.transactions import AbortTransactionSpec, ProducerState, Transactions
+from ottla.client.topics import TopicPartition
+
+_MINUTE_MS: Final = 60_000
+_LISTED: Final = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
+_DESCRIBED: Final = (
+    "CoordinatorId",
+    "TransactionalId",
+    "ProducerId",
+    "ProducerEpoch",
+    "TransactionState",
+    "TransactionTimeoutMs",
+    "CurrentTransactionStartTimeMs",
+    "TransactionDurationMs",
+    "TopicPartitions",
+)
+_PRODUCERS: Final = (
+    "ProducerId",
+    "ProducerEpoch",
+    "LatestCoordinatorEpoch",
+    "LastSequence",
+    "LastTimestamp",
+    "CurrentTransactionStartOffset",
+)
+_HANGING: Final = (
+    "Topic",
+    "Partition",
+    "ProducerId",
+    "ProducerEpoch",
+    "CoordinatorEpoch",
+    "StartOffset",
+    "LastTimestamp",
+    "Duration(min)",
+)
+
+
+class _Part(Transactions, Topics, ClusterRequests):
+    """What this command asks."""
+
+
+class _Open(NamedTuple):
+    """A transaction that is open in a partition, as its leader knows it."""
+
+    place: TopicPartition
+    producer: ProducerState
+
+
+@click.group("transactions")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
+@click.option("--command-config", metavar="FILE", help="Properties for the client, one name=value a line.")
+@click.pass_context
+def transactions(ctx: click.Context, bootstrap_server: str, command_config: str | None) -> None:
+    """Look at transactions, and end those that hang."""
+    ctx.obj = (bootstrap_server, command_config)
+
+
+_topic_option = click.option("--topic", metavar="TOPIC", required=True, help="The topic.")
+_partition_option = click.option("--partition", type=int, metavar="N", required=True, help="The partition.")
+
+
+def _show(titles: tuple[str, ...], rows: list[tuple[Any, ...]], *, as_json: bool) -> None:
+    if as_json:
+        echo_json([dict(zip(map(_key, titles), row, strict=True)) for row in rows])
+    else:
+        echo_tabbed(titles, rows)
+
+
+def _key(title: str) -> str:
+    """ "ProducerId" as "producer_id"."""
+    words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in title).strip("_")
+    return words.replace("(min)", "_min")
+
+
+@transactions.command("list")
+@click.option("--duration-filter", type=int, default=-1, metavar="MS", help="Only those open for longer.")
+@click.option("--transactional-id-pattern", metavar="REGEX", help="Only ids that match (RE2).")
+@json_option
+@click.pass_obj
+def list_(
+    where: tuple[str, str | None], *, duration_filter: int, transactional_id_pattern: str | None, as_json: bool
+) -> None:
+    """List transactional ids."""
+    with connected(_Part, *where) as cluster:
+        results = cluster.ask(
+            cluster.admin.list_transactions(
+                duration_ms=duration_filter, transactional_id_pattern=transactional_id_pattern or None
+            )
+        ).check()
+    rows = [
+        (each.transactional_id, node, each.producer_id, each.state) for node, found in results.items() for each in found
+    ]
+    _show(_LISTED, sorted(rows), as_json=as_json)
+
+
+@transactions.command("describe")
+@click.option("--transactional-id", metavar="ID", required=True, help="The transactional id.")
+@json_option
+@click.pass_obj
+def describe(where: tuple[str, str | None], transactional_id: str, *, as_json: bool) -> None:
+    """Show the state of a transactional id."""
+    with connected(_Part, *where) as cluster:
+        found = cluster.ask(cluster.admin.describe_transactions([transactional_id])).check()[transactional_id]
+    duration = None if found.start_time_ms is None else time.time_ns() // 1_000_000 - found.start_time_ms
+    places = sorted(found.partitions)
+    row = (
+        found.coordinator_id,
+        transactional_id,
+        found.producer_id,
+        found.producer_epoch,
+        found.state,
+        found.transaction_timeout_ms,
+        found.start_time_ms,
+        duration,
+        [place._asdict() for place in places] if as_json else ",".join(map(str, places)),
+    )
+    _show(_DESCRIBED, [row], as_json=as_json)
+
+
+@transactions.command("describe-producers")
+@_topic_option
+@_partition_option
+@click.option("--broker-id", type=int, metavar="N", help="The replica to ask; the leader unless given.")
+@json_option
+@click.pass_obj
+def describe_producers(
+    where: tuple[str, str | None], topic: str, partition: int, broker_id: int | None, *, as_json: bool
+) -> None:
+    """Show who has written to a partition."""
+    place = TopicPartition(topic, partition)
+    with connected(_Part, *where) as cluster:
+        producers = cluster.ask(cluster.admin.describe_producers([place], broker_id=broker_id)).check()[place]
+    rows = [
+        (
+            each.producer_id,
+            each.producer_epoch,
+            each.coordinator_epoch if each.coordinator_epoch is not None else -1,
+            each.last_sequence,
+            each.last_timestamp,
+            each.current_transaction_start_offset,
+        )
+        for each in producers
+    ]
+    _show(_PRODUCERS, rows, as_json=as_json)
+
+
+@transactions.command("abort")
+@_topic_option
+@_partition_option
+@click.option("--start-offset", type=int, metavar="N", help="Where the transaction begins in the partition.")
+@click.option("--producer-id", type=int, metavar="N", help="Its producer (brokers before Kafka 3.0).")
+@click.option("--producer-epoch", type=int, metavar="N", help="The epoch of the producer (brokers before Kafka 3.0).")
+@click.option("--coordinator-epoch", type=int, metavar="N", help="The coordinator's epoch (brokers before Kafka 3.0).")
+@json_option
+@click.pass_obj
+def abort(where: tuple[str, str | None], /, topic: str, partition: int, *, as_json: bool, **given: Any) -> None:
+    """End a transaction that hangs in a partition."""
+    place = TopicPartition(topic, partition)
+    by_hand = [given[name] for name in ("producer_id", "producer_epoch", "coordinator_epoch")]
+    if given["start_offset"] is None and None in by_hand:
+        raise click.UsageError(
+            "the transaction is named either by --start-offset or by --producer-id, --producer-epoch and "
+            "--coordinator-epoch (for brokers before Kafka 3.0)"
+        )
+    with connected(_Part, *where) as cluster:
+        if given["start_offset"] is None:
+            spec = AbortTransactionSpec(place, *by_hand)
+        else:
+            spec = _found(cluster, place, given["start_offset"])
+        cluster.ask(cluster.admin.abort_transaction(spec))
+    if as_json:
+        echo_json({"aborted": {**place._asdict(), "producer_id": spec.producer_id}})
+
+
+def _found(cluster: Cluster[_Part], place: TopicPartition, start_offset: int) -> AbortTransactionSpec:
+    """The transaction that begins there. Raises CommandFailed."""
+    for each in cluster.ask(cluster.admin.describe_producers([place])).check()[place]:
+        if each.current_transaction_start_offset == start_offset:
+            # No transaction of this producer has ended there before: its coordinator's first epoch will do.
+            return AbortTransactionSpec(
+                place, each.producer_id, each.producer_epoch, max(each.coordinator_epoch or 0, 0)
+            )
+    raise CommandFailed(f"no transaction is open that begins at offset {start_offset} of {place}")
+
+
+@transactions.command("find-hanging")
+@click.option("--broker-id", type=int, metavar="N", help="Only partitions with a replica on this broker.")
+@click.option(
+    "--max-transaction-timeout",
+    type=int,
+    default=15,
+    show_default=True,
+    metavar="MINUTES",
+    help="Younger transactions do not hang.",
+)
+@click.option("--topic", metavar="TOPIC", help="Only this topic.")
+@click.option("--partition", type=int, metavar="N", help="Only this partition of it.")
+@json_option
+@click.pass_obj
+def find_hanging(where: tuple[str, str | None], /, *, as_json: bool, **given: Any) -> None:
+    """Find transactions that are open in a partition and that no coordinator knows."""
+    if given["topic"] is None and (given["broker_id"] is None or given["partition"] is not None):
+        raise click.UsageError("find-hanging wants --topic, or --broker-id without --partition")
+    now = time.time_ns() // 1_000_000
+    with connected(_Part, *where) as cluster:
+        places = _places(cluster, given)
+        producers = cluster.ask(cluster.admin.describe_producers(places, broker_id=given["broker_id"])).check()
+        old = [
+            _Open(place, each)
+            for place, found in sorted(producers.items())
+            for each in found
+            if each.current_transaction_start_offset is not None
+            and now - each.last_timestamp > given["max_transaction_timeout"] * _MINUTE_MS
+        ]
+        hanging = _without_coordinator(cluster, old)
+    rows = [
+        (
+            each.place.topic,
+            each.place.partition,
+            each.producer.producer_id,
+            each.producer.producer_epoch,
+            each.producer.coordinator_epoch if each.producer.coordinator_epoch is not None else -1,
+            each.producer.current_transaction_start_offset,
+            each.producer.last_timestamp,
+            (now - each.producer.last_timestamp) // _MINUTE_MS,
+        )
+        for each in hanging
+    ]
+    _show(_HANGING, rows, as_json=as_json)
+
+
+def _places(cluster: Cluster[_Part], given: Mapping[str, Any]) -> list[TopicPartition]:
+    """Where to look. Raises CommandFailed for a topic or a partition that is none."""
+    names = [given["topic"]] if given["topic"] is not None else sorted(cluster.ask(cluster.admin.list_topics()))
+    described = cluster.ask(cluster.admin.describe_topics(names)).check()
+    node = given["broker_id"]
+    found = [
+        TopicPartition(topic.name, part.partition)
+        for topic in described.values()
+        for part in topic.partitions
+        if (node is None or node in part.replicas) and given["partition"] in (None, part.partition)
+    ]
+    if given["topic"] is not None and not found:
+        raise CommandFailed(f"topic {given['topic']} has no such partition")
+    return found
+
+
+def _without_coordinator(cluster: Cluster[_Part], candidates: list[_Open]) -> list[_Open]:
+    """Those of which no coordinator has the partition in an open transaction."""
+    if not candidates:
+        return []
+    producer_ids = sorted({each.producer.producer_id for each in candidates})
+    listed = cluster.ask(cluster.admin.list_transactions(producer_ids=producer_ids)).check()
+    names = {each.producer_id: each.transactional_id for found in listed.values() for each in found}
+    described = cluster.ask(cluster.admin.describe_transactions(names.values())).successes
+    hanging = []
+    for each in candidates:
+        known = described.get(names.get(each.producer.producer_id, ""))
+        if known is None or each.place not in known.partitions:
+            hanging.append(each)
+    return hanging
+
+
+@transactions.command("forceTerminateTransaction")
+@click.option("--transactionalId", "transactional_id", metavar="ID", required=True, help="The transactional id.")
+@json_option
+@click.pass_obj
+def force_terminate(where: tuple[str, str | None], transactional_id: str, *, as_json: bool) -> None:
+    """Abort the transaction that is open under an id, and fence its producer."""
+    with connected(_Part, *where) as cluster:
+        cluster.ask(cluster.admin.force_terminate_transaction(transactional_id))
+    if as_json:
+        echo_json({"terminated": transactional_id})
