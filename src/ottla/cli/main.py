@@ -47,6 +47,7 @@ _COMMANDS = {
     "console-share-consumer": "console_share_consumer:console_share_consumer",
     "consumer-groups": "consumer_groups:consumer_groups",
     "delete-records": "delete_records:delete_records",
+    "dump-log": "dump_log:dump_log",
     "features": "features:features",
     "get-offsets": "get_offsets:get_offsets",
     "groups": "groups:groups",

@@ -1,0 +1,95 @@
+"""`ottla dump-log`: Kafka's kafka-dump-log: what is in the files of a partition, for people.
+
+The files are only read; a broker may run on them. Its indexes are in memory then, and not yet in their files.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, json_option
+from ottla.cli.dumped_indexes import dump_offset_index, dump_time_index, dump_transaction_index
+from ottla.cli.dumped_producers import dump_producers
+from ottla.cli.dumped_records import DECODERS, Dump, LogDumper
+from ottla.cli.table import echo_json
+
+_DECODING: Final = {
+    "offsets_decoder": "offsets",
+    "transaction_log_decoder": "transactions",
+    "share_group_state_decoder": "share-group-state",
+    "cluster_metadata_decoder": "cluster-metadata",
+}
+
+
+@click.command("dump-log")
+@click.option("--files", metavar="FILE,...", required=True, help="Files of partitions, with commas between them.")
+@click.option("--print-data-log", is_flag=True, help="Show keys and values.")
+@click.option("--deep-iteration", is_flag=True, help="Show records, not only batches.")
+@click.option("--skip-record-metadata", is_flag=True, help="Of records show key and value alone.")
+@click.option("--offsets-decoder", is_flag=True, help="Read records of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Read records of __transaction_state.")
+@click.option("--share-group-state-decoder", is_flag=True, help="Read records of __share_group_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Read records of Apache Kafka's __cluster_metadata.")
+@click.option(
+    "--key-decoder-class", metavar="CLASS", default="StringDecoder", show_default=True, help="How keys are read."
+)
+@click.option(
+    "--value-decoder-class", metavar="CLASS", default="StringDecoder", show_default=True, help="How values are read."
+)
+@click.option("--verify-index-only", is_flag=True, help="Hold indexes against their log, and show what does not fit.")
+@click.option("--index-sanity-check", is_flag=True, help="Only what a broker looks at when it starts.")
+@click.option("--max-bytes", type=click.IntRange(0), metavar="N", help="Read so much of each log.")
+@click.option(
+    "--max-message-size",
+    type=click.IntRange(1),
+    metavar="N",
+    hidden=True,
+    help="Not needed: batches say how long they are.",
+)
+@json_option
+def dump_log(files: str, **given: Any) -> None:
+    """Show what is in segments, indexes, producer snapshots and metadata snapshots."""
+    chosen = [kind for name, kind in _DECODING.items() if given[name]]
+    if len(chosen) > 1:
+        raise click.UsageError("at most one of the options that end in -decoder")
+    for name in ("key_decoder_class", "value_decoder_class"):
+        if given[name].rpartition(".")[2] not in DECODERS:
+            raise click.UsageError(f"{given[name]} is no decoder; there are {', '.join(DECODERS)}")
+    dumper = LogDumper(chosen[0] if chosen else None, given)
+    documents = []
+    wrong: list[str] = []
+    for name in files.split(","):
+        path = Path(name.strip())
+        try:
+            dump = _dump(path, dumper, given)
+        except OSError as error:
+            raise CommandFailed(f"cannot read {path}: {error.strerror or error}") from None
+        wrong += dump.wrong
+        if given["as_json"]:
+            documents.append({"file": str(path), "entries": dump.entries, "wrong": dump.wrong})
+    if given["as_json"]:
+        echo_json(documents)
+    if wrong:
+        raise CommandFailed(f"{len(wrong)} things are not as they should be, the first: {wrong[0]}")
+
+
+def _dump(path: Path, dumper: LogDumper, given: dict[str, Any]) -> Dump:
+    """One file, by its suffix."""
+    dump = Dump(path, quiet=given["as_json"])
+    dump.say(f"Dumping {path}")
+    kind = path.suffix
+    verify, sanity = given["verify_index_only"], given["index_sanity_check"]
+    if kind in (".log", ".checkpoint") and path.name[:20].isdecimal():
+        dumper.dump(path, dump)
+    elif kind == ".index":
+        dump_offset_index(path, dump, verify=verify, sanity=sanity)
+    elif kind == ".timeindex":
+        dump_time_index(path, dump, verify=verify, sanity=sanity)
+    elif kind == ".txnindex":
+        dump_transaction_index(path, dump)
+    elif kind == ".snapshot":
+        dump_producers(path, dump)
+    else:
+        dump.say(f"Ignoring unknown file {path}")
+    return dump

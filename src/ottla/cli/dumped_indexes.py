@@ -1,0 +1,123 @@
+"""What `ottla dump-log` shows of indexes, and how it holds them against the log beside them (their layouts: log/index.py)."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from ottla.cli.dumped_records import Dump
+from ottla.records.batch import BatchHeader, scan
+
+_OFFSET: Final = Struct(">ii")
+_TIME: Final = Struct(">qi")
+_ABORTED: Final = Struct(">hqqqq")
+
+
+def _base_offset(path: Path) -> int:
+    return int(path.name[:20]) if path.name[:20].isdecimal() else 0
+
+
+def _batches(path: Path) -> list[BatchHeader]:
+    """Of the log beside an index, none if there is none."""
+    log = path.with_suffix(".log")
+    return scan(log.read_bytes()).batches if log.exists() else []
+
+
+def _offsets(data: bytes, base: int) -> Iterator[tuple[int, int]]:
+    """(offset, position); a file that was made ready and not filled ends in zeros."""
+    for number, (relative, position) in enumerate(
+        _OFFSET.iter_unpack(data[: len(data) // _OFFSET.size * _OFFSET.size])
+    ):
+        if number and relative == 0:
+            return
+        yield base + relative, position
+
+
+def _sane(path: Path, dump: Dump, data: bytes, size: int, *, sound: bool) -> None:
+    """What a broker looks at when it starts."""
+    if sound and len(data) % size == 0:
+        dump.say(f"{path} passed sanity check.")
+    else:
+        dump.complain(f"{path} failed sanity check.", [])
+
+
+def dump_offset_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> None:
+    """A .index. Raises OSError."""
+    data, base = path.read_bytes(), _base_offset(path)
+    entries = list(_offsets(data, base))
+    if sanity:
+        _sane(path, dump, data, _OFFSET.size, sound=not entries or entries[-1][0] >= base)
+        return
+    if not entries:
+        dump.say(f"{path} is empty.")
+        return
+    at = {batch.start: batch for batch in _batches(path)}
+    mismatches = []
+    for offset, position in entries:
+        batch = at.get(position)
+        if batch is None or batch.last_offset != offset:
+            found = "none" if batch is None else batch.last_offset
+            mismatches.append(f"  Index offset: {offset}, log offset: {found}")
+        if not verify:
+            dump.entry(f"offset: {offset} position: {position}", {"offset": offset, "position": position})
+    if mismatches:
+        dump.complain(f"Mismatches in :{path}", mismatches)
+
+
+def dump_time_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> None:
+    """A .timeindex. Raises OSError."""
+    data, base = path.read_bytes(), _base_offset(path)
+    entries: list[tuple[int, int]] = []
+    for timestamp, relative in _TIME.iter_unpack(data[: len(data) // _TIME.size * _TIME.size]):
+        if entries and timestamp == 0 and relative == 0:
+            break
+        entries.append((timestamp, base + relative))
+    if sanity:
+        _sane(path, dump, data, _TIME.size, sound=not entries or entries[-1] >= entries[0])
+        return
+    if not entries:
+        dump.say(f"{path} is empty.")
+        return
+    batches = _batches(path)
+    largest = [-1]
+    for batch in batches:
+        largest.append(max(largest[-1], batch.max_timestamp))
+    ends = [batch.base_offset for batch in batches]
+    mismatches, disorder, missing = [], [], []
+    before = -1
+    for timestamp, offset in entries:
+        index = bisect_right(ends, offset) - 1
+        if index < 0 or batches[index].last_offset != offset:
+            found = -1 if index < 0 else batches[index].last_offset
+            missing.append(f"Indexed offset: {offset}, found log offset: {found}")
+        else:
+            if largest[index + 1] != timestamp:
+                mismatches.append(f"  Index timestamp: {timestamp}, log timestamp: {largest[index + 1]}")
+            if before >= timestamp:
+                disorder.append(f"  Index timestamp: {timestamp}, Previously indexed timestamp: {before}")
+        if not verify:
+            dump.entry(f"timestamp: {timestamp} offset: {offset}", {"timestamp": timestamp, "offset": offset})
+        before = timestamp
+    if mismatches:
+        dump.complain(f"Found timestamp mismatch in :{path}", mismatches)
+    if disorder:
+        dump.complain(f"Found out of order timestamp in :{path}", disorder)
+    if missing:
+        dump.complain(f"The following indexed offsets are not found in :{path}", missing)
+
+
+def dump_transaction_index(path: Path, dump: Dump) -> None:
+    """A .txnindex. Raises OSError."""
+    data = path.read_bytes()
+    names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
+    for row in _ABORTED.iter_unpack(data[: len(data) // _ABORTED.size * _ABORTED.size]):
+        line = " ".join(f"{name}: {value}" for name, value in zip(names, row, strict=True))
+        dump.entry(
+            line,
+            dict(
+                zip(("version", "producer_id", "first_offset", "last_offset", "last_stable_offset"), row, strict=True)
+            ),
+        )
+    if len(data) % _ABORTED.size:
+        dump.complain(f"Found {len(data) % _ABORTED.size} invalid bytes at the end of {path.name}", [])

@@ -1,0 +1,240 @@
+"""What `ottla dump-log` shows of a log or of a metadata snapshot: its batches, and their records."""
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ottla.cli import record_json
+from ottla.records.batch import DELETE_HORIZON, BatchHeader, crc_ok, read_records, scan
+from ottla.records.compression import CODEC_NAMES
+from ottla.records.control import ABORT, COMMIT, read_marker
+from ottla.records.errors import CorruptRecords
+from ottla.records.record import NOWHERE, Record
+
+
+def _string(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _number(layout: str) -> Any:
+    def read(data: bytes) -> str:
+        size = struct.calcsize(layout)
+        return str(struct.unpack(layout, data)[0]) if len(data) == size else f"{len(data)} bytes are not {size}"
+
+    return read
+
+
+DECODERS: Final[dict[str, Any]] = {
+    "StringDecoder": _string,
+    "DefaultDecoder": repr,
+    "IntegerDecoder": _number(">i"),
+    "LongDecoder": _number(">q"),
+    "DoubleDecoder": _number(">d"),
+}
+
+
+class Dump:
+    """What is said of one file: lines for people, or entries for JSON; and what is wrong with it."""
+
+    def __init__(self, path: Path, *, quiet: bool) -> None:
+        self.path = path
+        self.entries: list[dict[str, Any]] = []
+        self.wrong: list[str] = []
+        self._quiet = quiet
+
+    def say(self, line: str) -> None:
+        """A line for people."""
+        if not self._quiet:
+            click.echo(line)
+
+    def entry(self, line: str, document: dict[str, Any]) -> dict[str, Any]:
+        """A line, and the same as an object."""
+        self.say(line)
+        self.entries.append(document)
+        return document
+
+    def complain(self, title: str, lines: list[str]) -> None:
+        """Something does not fit, and where."""
+        self.say(title)
+        for line in lines:
+            self.say(line)
+        self.wrong += [f"{title} {line.strip()}" for line in lines] or [title]
+
+
+class LogDumper:
+    """Shows logs as the options want it.
+
+    kind  whose records they are, None for those of users
+    """
+
+    def __init__(self, kind: str | None, given: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self._data = bool(given["print_data_log"] or kind)
+        self._deep = bool(given["deep_iteration"] or self._data)
+        self._short = bool(given["skip_record_metadata"])
+        self._limit = given["max_bytes"]
+        self._read_key = DECODERS[given["key_decoder_class"].rpartition(".")[2]]
+        self._read_value = DECODERS[given["value_decoder_class"].rpartition(".")[2]]
+
+    def dump(self, path: Path, dump: Dump) -> None:
+        """One log. Raises OSError."""
+        if path.suffix == ".log":
+            dump.say(f"Log starting offset: {int(path.name[:20])}")
+        else:
+            epoch = path.stem.partition("-")[2]
+            dump.say(f"Snapshot end offset: {int(path.name[:20])}, epoch: {int(epoch or 0)}")
+        data = path.read_bytes()
+        if self._limit is not None:
+            data = data[: self._limit]
+        found = scan(data)
+        gaps: list[tuple[int, int]] = []
+        last = -1
+        for header in found.batches:
+            document = self._batch(data, header, dump)
+            if self._deep:
+                last = self._records(data, header, document, dump, last, gaps)
+        left = len(data) - found.end
+        if left and self._limit is None:
+            why = f": {found.corrupt}" if found.corrupt else ""
+            dump.complain(f"Found {left} invalid bytes at the end of {path.name}{why}", [])
+        if gaps:
+            dump.say(f"Non-consecutive offsets in {path}")
+            for before, after in gaps:
+                dump.say(f"  {before} is followed by {after}")
+
+    def _batch(self, data: bytes, header: BatchHeader, dump: Dump) -> dict[str, Any]:
+        sound = crc_ok(data, header)
+        last_sequence = header.base_sequence
+        if last_sequence >= 0:
+            last_sequence = (last_sequence + header.last_offset_delta) & 0x7FFFFFFF
+        horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
+        kind = "LogAppendTime" if header.timestamp_type else "CreateTime"
+        size = header.end - header.start
+        codec = CODEC_NAMES[header.compression]
+        line = (
+            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.count} "
+            f"baseSequence: {header.base_sequence} lastSequence: {last_sequence} producerId: {header.producer_id} "
+            f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch} "
+            f"isTransactional: {_java(header.is_transactional)} isControl: {_java(header.is_control)} "
+            f"deleteHorizonMs: {optional_long(horizon)} position: {header.start} {kind}: {header.max_timestamp} "
+            f"size: {size} magic: {header.magic} compresscodec: {codec} crc: {header.crc} isvalid: {_java(sound)}"
+        )
+        if not sound:
+            dump.wrong.append(f"the batch at position {header.start} of {dump.path} fails its CRC")
+        return dump.entry(
+            line,
+            {
+                "base_offset": header.base_offset,
+                "last_offset": header.last_offset,
+                "count": header.count,
+                "base_sequence": header.base_sequence,
+                "last_sequence": last_sequence,
+                "producer_id": header.producer_id,
+                "producer_epoch": header.producer_epoch,
+                "leader_epoch": header.leader_epoch,
+                "transactional": header.is_transactional,
+                "control": header.is_control,
+                "delete_horizon_ms": horizon,
+                "position": header.start,
+                "timestamp_type": kind,
+                "timestamp": header.max_timestamp,
+                "size": size,
+                "codec": codec,
+                "crc": header.crc,
+                "valid": sound,
+            },
+        )
+
+    def _records(
+        self,
+        data: bytes,
+        header: BatchHeader,
+        document: dict[str, Any],
+        dump: Dump,
+        last: int,
+        gaps: list[tuple[int, int]],
+    ) -> int:
+        """The records of a batch; the offset of the last one."""
+        try:
+            records = read_records(data, header, NOWHERE)
+        except CorruptRecords as error:
+            dump.complain(f"The batch at offset {header.base_offset} cannot be read", [f"  {error}"])
+            return header.last_offset
+        shown = document.setdefault("records", [])
+        for index, record in enumerate(records):
+            if last >= 0 and record.offset != last + 1:
+                gaps.append((last, record.offset))
+            last = record.offset
+            sequence = (header.base_sequence + index) & 0x7FFFFFFF if header.base_sequence >= 0 else -1
+            told, entry = self._record(header, record, sequence)
+            shown.append(entry)
+            if told:
+                dump.say(f"| {told}")
+        return last
+
+    def _record(self, header: BatchHeader, record: Record, sequence: int) -> tuple[str, dict[str, Any]]:
+        """A record as a line, and as an object."""
+        kind = "LogAppendTime" if header.timestamp_type else "CreateTime"
+        names = [name for name, _ in record.headers]
+        key_size = -1 if record.key is None else len(record.key)
+        value_size = -1 if record.value is None else len(record.value)
+        entry: dict[str, Any] = {
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "sequence": sequence,
+            "header_keys": names,
+            "key_size": key_size,
+            "value_size": value_size,
+        }
+        words = []
+        if not self._short:
+            words.append(
+                f"offset: {record.offset} {kind}: {record.timestamp} keySize: {key_size} valueSize: {value_size} "
+                f"sequence: {sequence} headerKeys: [{','.join(names)}]"
+            )
+        if header.is_control:
+            entry["control"] = _control(record)
+            if not self._short:
+                words.append(entry["control"])
+        elif self._data:
+            for title, text in zip(("key", "payload"), self._texts(record), strict=True):
+                if text is not None:
+                    entry[title] = text
+                    words.append(f"{title}: {text}")
+        return " ".join(words), entry
+
+    def _texts(self, record: Record) -> record_json.Texts:
+        if self._kind == "cluster-metadata":
+            return None, record_json.metadata(record.value or b"")
+        if self._kind is not None and record.key is not None:
+            read = {
+                "offsets": record_json.offsets,
+                "transactions": record_json.transactions,
+                "share-group-state": record_json.share_state,
+            }[self._kind]
+            return read(record.key, record.value)
+        key = None if record.key is None else self._read_key(record.key)
+        return key, None if record.value is None else self._read_value(record.value)
+
+
+def _control(record: Record) -> str:
+    try:
+        marker = read_marker(record.key, record.value)
+    except CorruptRecords as error:
+        return f"control record that cannot be read: {error}"
+    if marker.type in (ABORT, COMMIT):
+        name = "COMMIT" if marker.type == COMMIT else "ABORT"
+        return f"endTxnMarker: {name} coordinatorEpoch: {marker.coordinator_epoch}"
+    return record_json.control(marker.type, record.value)
+
+
+def _java(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def optional_long(value: int | None) -> str:
+    """As Java prints an OptionalLong."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"

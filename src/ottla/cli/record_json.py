@@ -1,0 +1,173 @@
+"""Records of Kafka's internal topics as JSON, as its own tools write them.
+
+a message     field names in camelCase, bytes in base64, uuids in base64url; tagged fields only if somebody set them
+a record      key {"type": "1", "data": ...} and payload {"version": "4", "data": ...}, both as text
+metadata      {"type": "TOPIC_RECORD", "version": 0, "data": ...}
+"""
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.coordinators.groups.embedded import decode_assignment, decode_subscription
+from ottla.protocol.codec import decode
+from ottla.protocol.messages import control_records, metadata_records
+from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
+from ottla.protocol.schema import Array, Message, Struct, Uuid
+from ottla.protocol.uuids import uuid_text
+from ottla.protocol.wire import PeerError, read_uvarint
+
+Texts = tuple[str | None, str | None]
+"""Key and payload as they are printed."""
+_DELETED: Final = "<DELETE>"
+_CONTROL: Final[dict[int, tuple[str, type[Message]]]] = {
+    2: ("LeaderChange:", control_records.LeaderChangeMessage),
+    3: ("SnapshotHeader", control_records.SnapshotHeaderRecord),
+    4: ("SnapshotFooter", control_records.SnapshotFooterRecord),
+    5: ("KRaftVersion", control_records.KRaftVersionRecord),
+    6: ("KRaftVoters", control_records.VotersRecord),
+}
+_METADATA: Final[dict[int, type[Message]]] = {
+    each.API: each
+    for each in vars(metadata_records).values()
+    if isinstance(each, type) and issubclass(each, Message) and each is not Message
+}
+_METADATA_WITHOUT_FIELDS: Final = {
+    7: "FENCE_BROKER_RECORD",
+    8: "UNFENCE_BROKER_RECORD",
+    17: "BROKER_REGISTRATION_CHANGE_RECORD",
+    20: "NO_OP_RECORD",
+    21: "ZK_MIGRATION_STATE_RECORD",
+    27: "REGISTER_CONTROLLER_RECORD",
+    28: "CLEAR_ELR_RECORD",
+    29: "UNREGISTER_CONTROLLER_RECORD",
+}
+"""Records that nobody here reads: their data is shown as it stands, in base64."""
+
+
+def compact(value: Any) -> str:
+    """One line of JSON."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def message_json(message: Struct, version: int) -> dict[str, Any]:
+    """The fields that a message has in a version."""
+    found = {}
+    for field in type(message).FIELDS:
+        value = getattr(message, field.name)
+        if version not in field.versions:
+            continue
+        if version in field.tagged and value == field.default_value():
+            continue
+        found[_camel(field.name)] = _value(value, field.type, version)
+    return found
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
+
+
+def _value(value: Any, kind: Any, version: int) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, Array):
+        return [_value(each, kind.element, version) for each in value]
+    if isinstance(value, Struct):
+        return message_json(value, version)
+    if kind is Uuid:
+        return uuid_text(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    return value
+
+
+# -- internal topics --
+
+
+def offsets(key: bytes, value: bytes | None) -> Texts:
+    """A record of __consumer_offsets."""
+    from ottla.coordinators.groups.records import decode_record
+
+    return _texts(decode_record, key, value)
+
+
+def transactions(key: bytes, value: bytes | None) -> Texts:
+    """A record of __transaction_state."""
+    from ottla.coordinators.transactions.state import decode_record
+
+    return _texts(decode_record, key, value)
+
+
+def share_state(key: bytes, value: bytes | None) -> Texts:
+    """A record of __share_group_state."""
+    from ottla.coordinators.share.records import decode_record
+
+    return _texts(decode_record, key, value)
+
+
+def _texts(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> Texts:
+    kind = int.from_bytes(key[:2], "big", signed=True)
+    try:
+        record = read(key, value)
+    except PeerError as error:
+        return f"cannot be read: {error}", None
+    if record is None:
+        return f"Unknown record type {kind}, skipping.", None
+    key_text = compact({"type": str(kind), "data": message_json(record.key, 0)})
+    if record.value is None:
+        return key_text, _DELETED
+    data = message_json(record.value, record.version)
+    if isinstance(record.value, GroupMetadataValue):
+        _open_members(record.value, data)
+    return key_text, compact({"version": str(record.version), "data": data})
+
+
+def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
+    """What consumers say of themselves in a classic group is a message too."""
+    if value.protocol_type != "consumer":
+        return
+    for member, shown in zip(value.members, data["members"], strict=True):
+        for name, blob, read in (
+            ("subscription", member.subscription, decode_subscription),
+            ("assignment", member.assignment, decode_assignment),
+        ):
+            try:
+                shown[name] = message_json(read(blob), min(int.from_bytes(blob[:2], "big"), 3))
+            except PeerError:
+                continue
+
+
+# -- metadata --
+
+
+def metadata(value: bytes) -> str:
+    """A record of __cluster_metadata."""
+    try:
+        _, position = read_uvarint(value, 0)
+        kind, position = read_uvarint(value, position)
+        version, position = read_uvarint(value, position)
+        cls = _METADATA.get(kind)
+        if cls is None or version not in cls.VERSIONS:
+            name = _METADATA_WITHOUT_FIELDS.get(kind, f"UNKNOWN_{kind}")
+            data: Any = {} if name == "NO_OP_RECORD" else base64.b64encode(value[position:]).decode()
+        else:
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).upper()
+            data = message_json(decode(cls, version, value, position)[0], version)
+    except (PeerError, IndexError) as error:
+        return f"cannot be read: {error}"
+    return compact({"type": name, "version": version, "data": data})
+
+
+def control(kind: int, value: bytes | None) -> str:
+    """A control record of the metadata log."""
+    if kind not in _CONTROL or value is None:
+        return f"controlType: {kind}"
+    title, cls = _CONTROL[kind]
+    version = int.from_bytes(value[:2], "big", signed=True)
+    try:
+        message, _ = decode(cls, min(version, cls.VERSIONS.last), value, 0)
+    except PeerError as error:
+        return f"{title} cannot be read: {error}"
+    return f"{title} {compact(message_json(message, version))}"
