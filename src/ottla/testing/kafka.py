@@ -430,10 +430,10 @@ def _unknown(topic: str, known: Iterable[str]) -> UnknownTopic:
 
 
 def _code_named(name: str) -> int:
-    for row in all_errors():
-        if row.name == name and row.code != NONE:
-            return row.code
-    near = difflib.get_close_matches(name, [row.name for row in all_errors()], n=1, cutoff=0.0)
+    codes = {row.name: row.code for row in all_errors() if row.code != NONE}
+    if name in codes:
+        return codes[name]
+    near = difflib.get_close_matches(name, codes, n=1, cutoff=0.0)
     raise ValueError(f"no error of Kafka is called {name}; did you mean {near[0]}?")
 
 
