@@ -53,6 +53,7 @@ _COMMANDS = {
     "groups": "groups:groups",
     "leader-election": "leader_election:leader_election",
     "log-dirs": "log_dirs:log_dirs",
+    "reassign-partitions": "reassign_partitions:reassign_partitions",
     "serve": "serve:serve",
     "share-groups": "share_groups:share_groups",
     "storage": "storage:storage",

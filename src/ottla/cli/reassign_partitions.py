@@ -1,0 +1,324 @@
+"""`ottla reassign-partitions`: Kafka's kafka-reassign-partitions: replicas go to other brokers, or to other directories.
+
+A plan is a JSON file:
+
+    {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.json_files import once, place_of, read_rows
+from ottla.cli.properties import one_action
+from ottla.cli.reassignment import Move, assignment_json, proposal
+from ottla.cli.replication_throttles import Part as Throttles
+from ottla.cli.replication_throttles import clear_throttles, set_throttles
+from ottla.cli.table import echo_json
+from ottla.client.admin.log_dirs import LogDirs, TopicPartitionReplica
+from ottla.client.admin.replicas import Replicas
+from ottla.client.admin.topics import TopicDescription, Topics
+from ottla.client.topics import TopicPartition
+from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION
+
+_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
+
+
+class _Part(Throttles, Replicas, LogDirs, Topics):
+    """What this command asks."""
+
+
+@click.command("reassign-partitions")
+@cluster_options
+@click.option("--generate", is_flag=True, help="Propose a plan, and do nothing.")
+@click.option("--execute", is_flag=True, help="Carry a plan out.")
+@click.option("--verify", is_flag=True, help="Show how far a plan is; take back its throttles once it is done.")
+@click.option("--cancel", is_flag=True, help="Stop a plan that is under way.")
+@click.option("--list", "list_", is_flag=True, help="List what is under way.")
+@click.option("--reassignment-json-file", "plan_file", metavar="FILE", help="The plan.")
+@click.option(
+    "--topics-to-move-json-file", "topics_file", metavar="FILE", help='{"topics": [{"topic": "t"}], "version": 1}.'
+)
+@click.option("--broker-list", metavar="1,2", help="The brokers that a proposal may use.")
+@click.option("--disable-rack-aware", is_flag=True, help="A proposal need not spread replicas over racks.")
+@click.option("--additional", is_flag=True, help="Carry it out beside what is under way.")
+@click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse another number of replicas.")
+@click.option("--throttle", type=int, default=-1, metavar="N", help="Bytes a second between brokers.")
+@click.option(
+    "--replica-alter-log-dirs-throttle", type=int, default=-1, metavar="N", help="Bytes a second between directories."
+)
+@click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
+@click.option("--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="How long to try.")
+@json_option
+def reassign_partitions(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+    """Propose, carry out, watch and stop moves of replicas."""
+    action = one_action(given, _ACTIONS)
+    if action in ("execute", "verify", "cancel") and given["plan_file"] is None:
+        raise click.UsageError(f"--{action} wants --reassignment-json-file")
+    if action == "generate" and (given["topics_file"] is None or given["broker_list"] is None):
+        raise click.UsageError("--generate wants --topics-to-move-json-file and --broker-list")
+    moves = read_plan(given["plan_file"]) if given["plan_file"] is not None else []
+    configs = {"default.api.timeout.ms": given["timeout"]}
+    with connected(_Part, bootstrap_server, command_config, **configs) as cluster:
+        if action == "list":
+            _list(cluster, given)
+        elif action == "generate":
+            _generate(cluster, given)
+        elif action == "execute":
+            _execute(cluster, moves, given)
+        elif action == "verify":
+            _verify(cluster, moves, given)
+        else:
+            _cancel(cluster, moves, given)
+
+
+def read_plan(path: str) -> list[Move]:
+    """Raises CommandFailed for what is no plan."""
+    rows = read_rows(path)
+    moves = []
+    for row in rows:
+        place, replicas = place_of(row, path), row.get("replicas")
+        if not isinstance(replicas, list) or not replicas or not all(isinstance(node, int) for node in replicas):
+            raise CommandFailed(f"{path}: {place} wants replicas, as in [1, 2]")
+        if len(set(replicas)) != len(replicas):
+            raise CommandFailed(f"{path}: {place} has a replica twice")
+        log_dirs = row.get("log_dirs") or ["any"] * len(replicas)
+        if len(log_dirs) != len(replicas):
+            raise CommandFailed(f"{path}: {place} has {len(replicas)} replicas and {len(log_dirs)} log_dirs")
+        moves.append(Move(place, tuple(replicas), tuple(log_dirs)))
+    if not moves:
+        raise CommandFailed(f"{path} has no partitions")
+    once([move.place for move in moves], path)
+    return sorted(moves)
+
+
+def _list(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    found = cluster.ask(cluster.admin.list_partition_reassignments())
+    if given["as_json"]:
+        echo_json([{**place._asdict(), **found[place]._asdict()} for place in sorted(found)])
+        return
+    if not found:
+        click.echo("No partition reassignments found.")
+        return
+    click.echo("Current partition reassignments:")
+    for place in sorted(found):
+        each = found[place]
+        coming = f" Adding replicas: {_nodes(each.adding)}." if each.adding else ""
+        going = f" Removing replicas: {_nodes(each.removing)}." if each.removing else ""
+        click.echo(f"{place}: replicas: {_nodes(each.replicas)}.{coming}{going}")
+
+
+def _nodes(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+def _described(cluster: Cluster[_Part], names: Sequence[str]) -> dict[str, TopicDescription]:
+    results = cluster.ask(cluster.admin.describe_topics(sorted(set(names)))).check()
+    return {str(name): topic for name, topic in results.items()}
+
+
+def _current(cluster: Cluster[_Part], places: Sequence[TopicPartition]) -> list[Move]:
+    """Where the replicas are now, and in which directories."""
+    topics = _described(cluster, [place.topic for place in places])
+    parts = {TopicPartition(name, part.partition): part for name, topic in topics.items() for part in topic.partitions}
+    missing = [place for place in places if place not in parts]
+    if missing:
+        raise CommandFailed(f"{missing[0]} does not exist")
+    nodes = sorted({node for place in places for node in parts[place].replicas})
+    described = cluster.ask(cluster.admin.describe_log_dirs(nodes, partitions=places)).successes
+    directories = {
+        (place, node): path
+        for node, paths in described.items()
+        for path, found in paths.items()
+        for place, replica in found.replicas.items()
+        if not replica.is_future
+    }
+    return [
+        Move(
+            place, parts[place].replicas, tuple(directories.get((place, node), "any") for node in parts[place].replicas)
+        )
+        for place in sorted(places)
+    ]
+
+
+def _generate(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+    try:
+        brokers = [int(number) for number in given["broker_list"].split(",")]
+    except ValueError:
+        raise click.UsageError(f"--broker-list {given['broker_list']}: numbers, as in 1,2") from None
+    rows = read_rows(given["topics_file"], "topics")
+    names = sorted({str(row.get("topic")) for row in rows})
+    _check_brokers(cluster, brokers)
+    racks = {node.id: node.rack for node in cluster.ask(cluster.admin.describe_cluster()).nodes if node.id in brokers}
+    topics = _described(cluster, names)
+    places = [TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions]
+    current = _current(cluster, places)
+    proposed = proposal(current, racks, rack_aware=not given["disable_rack_aware"])
+    if given["as_json"]:
+        echo_json({"current": assignment_json(current), "proposed": assignment_json(proposed)})
+        return
+    click.echo(f"Current partition replica assignment\n{assignment_json(current, text=True)}\n")
+    click.echo(f"Proposed partition reassignment configuration\n{assignment_json(proposed, text=True)}")
+
+
+def _check_brokers(cluster: Cluster[_Part], wanted: Sequence[int]) -> None:
+    known = {node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes}
+    unknown = sorted(set(wanted) - known)
+    if unknown:
+        raise CommandFailed(f"there is no broker {_nodes(unknown)}, only {_nodes(sorted(known))}")
+
+
+def _execute(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -> None:
+    if not given["additional"] and cluster.ask(cluster.admin.list_partition_reassignments()):
+        raise CommandFailed("another plan is under way: wait for it, cancel it, or add --additional")
+    _check_brokers(cluster, [node for move in moves for node in move.replicas])
+    current = _current(cluster, [move.place for move in moves])
+    if not given["as_json"]:
+        click.echo(f"Current partition replica assignment\n\n{assignment_json(current, text=True)}\n")
+        click.echo("Save this to use as the --reassignment-json-file option during rollback")
+    for line in set_throttles(cluster, current, moves, given["throttle"], given["replica_alter_log_dirs_throttle"]):
+        if not given["as_json"]:
+            click.echo(line)
+    wanted = {move.place: move.replicas for move in moves}
+    change = not given["disallow_replication_factor_change"]
+    cluster.ask(cluster.admin.alter_partition_reassignments(wanted, allow_replication_factor_change=change)).check()
+    moved = _move_directories(cluster, moves)
+    if given["as_json"]:
+        echo_json({"before": assignment_json(current), "started": [str(place) for place in sorted(wanted)]})
+        return
+    plural = "s" if len(wanted) > 1 else ""
+    click.echo(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(wanted)))}")
+    for replica, path in moved.items():
+        place = TopicPartition(replica.topic, replica.partition)
+        click.echo(
+            f"Successfully started moving log directory to {path} for replica {place} with broker {replica.broker_id}"
+        )
+
+
+def _directories(moves: Sequence[Move]) -> dict[TopicPartitionReplica, str]:
+    """Those that a plan names."""
+    return {
+        TopicPartitionReplica(*move.place, node): path
+        for move in moves
+        for node, path in zip(move.replicas, move.log_dirs, strict=True)
+        if path != "any"
+    }
+
+
+def _move_directories(cluster: Cluster[_Part], moves: Sequence[Move]) -> dict[TopicPartitionReplica, str]:
+    wanted = _directories(moves)
+    if wanted:
+        cluster.ask(cluster.admin.alter_replica_log_dirs(wanted)).check()
+    return wanted
+
+
+def _verify(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -> None:
+    """What has become of a plan; its throttles go when it is done."""
+    under_way = cluster.ask(cluster.admin.list_partition_reassignments([move.place for move in moves]))
+    results = cluster.ask(cluster.admin.describe_topics({move.place.topic for move in moves}))
+    parts = {
+        TopicPartition(topic.name, part.partition): part.replicas
+        for topic in results.successes.values()
+        for part in topic.partitions
+    }
+    for error in results.errors.values():
+        if error.code != UNKNOWN_TOPIC_OR_PARTITION:
+            raise error
+    states, lines = {}, ["Status of partition reassignment:"]
+    for move in moves:
+        replicas = parts.get(move.place, ())
+        if move.place in under_way:
+            states[str(move.place)] = "in progress"
+            lines.append(f"Reassignment of partition {move.place} is still in progress.")
+        elif replicas == move.replicas:
+            states[str(move.place)] = "completed"
+            lines.append(f"Reassignment of partition {move.place} is completed.")
+        else:
+            states[str(move.place)] = "not as planned"
+            lines.append(
+                f"There is no active reassignment of partition {move.place}, "
+                f"but replica set is {_nodes(replicas)} rather than {_nodes(move.replicas)}."
+            )
+    moving, told = _moving(cluster, moves)
+    lines += told or [""]
+    done = not under_way and not moving
+    if done and not given["preserve_throttles"]:
+        lines += clear_throttles(cluster, [move for move in moves if move.place in parts])
+    if given["as_json"]:
+        echo_json({"partitions": states, "moving_directories": moving, "done": done})
+    else:
+        click.echo("\n".join(lines))
+    if "not as planned" in states.values():
+        raise CommandFailed("some partitions are not where the plan wants them, and nothing is under way")
+
+
+def _moving(cluster: Cluster[_Part], moves: Sequence[Move]) -> tuple[list[str], list[str]]:
+    """Replicas that are between two directories, and a line about each that the plan sends to one."""
+    wanted = _directories(moves)
+    moving, lines = [], []
+    if not wanted:
+        return [], []
+    nodes = sorted({replica.broker_id for replica in wanted})
+    described = cluster.ask(cluster.admin.describe_log_dirs(nodes)).successes
+    for replica, path in wanted.items():
+        place = TopicPartition(replica.topic, replica.partition)
+        name = f"{place}-{replica.broker_id}"
+        found = {
+            (where, each.replicas[place].is_future)
+            for where, each in described.get(replica.broker_id, {}).items()
+            if place in each.replicas
+        }
+        if (path, True) in found:
+            moving.append(name)
+            lines.append(f"Reassignment of replica {name} is still in progress.")
+        elif (path, False) in found:
+            lines.append(f"Reassignment of replica {name} completed successfully.")
+        elif not found:
+            lines.append(f"Partition {place} is not found in any live log dir on broker {replica.broker_id}.")
+        else:
+            lines.append(f"Partition {name} is not being moved to log dir {path}.")
+    return moving, lines
+
+
+def _cancel(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -> None:
+    """Stop what is under way of a plan: replicas, and moves between directories."""
+    places = [move.place for move in moves]
+    under_way = sorted(cluster.ask(cluster.admin.list_partition_reassignments(places)))
+    results = cluster.ask(cluster.admin.alter_partition_reassignments(dict.fromkeys(under_way)))
+    for error in results.errors.values():
+        if error.code != NO_REASSIGNMENT_IN_PROGRESS:
+            raise error
+    lines = ["None of the specified partition reassignments are active."]
+    if under_way:
+        plural = "s" if len(under_way) > 1 else ""
+        lines = [f"Successfully cancelled partition reassignment{plural} for: {','.join(map(str, under_way))}"]
+    moving, _ = _moving(cluster, moves)
+    back = _current_directories(cluster, moves, moving)
+    if back:
+        cluster.ask(cluster.admin.alter_replica_log_dirs(back)).check()
+        lines.append(f"Successfully cancelled moves of {','.join(moving)}")
+    else:
+        lines.append("None of the specified partition moves are active.")
+    if not given["preserve_throttles"]:
+        lines += clear_throttles(cluster, moves)
+    if given["as_json"]:
+        echo_json({"cancelled": [str(place) for place in under_way], "cancelled_moves": moving})
+    else:
+        click.echo("\n".join(lines))
+
+
+def _current_directories(
+    cluster: Cluster[_Part], moves: Sequence[Move], moving: Sequence[str]
+) -> dict[TopicPartitionReplica, str]:
+    """Where replicas that are on their way still are: sent there, they stay."""
+    wanted = [move for move in moves if any(f"{move.place}-{node}" in moving for node in move.replicas)]
+    if not wanted:
+        return {}
+    return {
+        TopicPartitionReplica(*move.place, node): path
+        for move in _current(cluster, [move.place for move in wanted])
+        for node, path in zip(move.replicas, move.log_dirs, strict=True)
+        if f"{move.place}-{node}" in moving
+    }

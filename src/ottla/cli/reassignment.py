@@ -1,0 +1,72 @@
+"""A plan of where replicas go: its JSON, and how one is proposed."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.cli.cluster_access import CommandFailed
+from ottla.client.topics import TopicPartition
+
+
+class Move(NamedTuple):
+    """The replicas that a partition has or is to have, the preferred leader first, and their directories ("any")."""
+
+    place: TopicPartition
+    replicas: tuple[int, ...]
+    log_dirs: tuple[str, ...]
+
+
+def assignment_json(moves: Iterable[Move], *, text: bool = False) -> Any:
+    """A plan as Kafka's tool writes it: an object, or one line of text."""
+    rows = [
+        {
+            "topic": move.place.topic,
+            "partition": move.place.partition,
+            "replicas": list(move.replicas),
+            "log_dirs": list(move.log_dirs),
+        }
+        for move in moves
+    ]
+    document = {"version": 1, "partitions": rows}
+    return json.dumps(document, separators=(",", ":")) if text else document
+
+
+def proposal(current: Sequence[Move], racks: Mapping[int, str | None], *, rack_aware: bool) -> list[Move]:
+    """The same partitions, with as many replicas each, over these brokers (node -> rack).
+
+    Leaders go round the brokers; the second replica is so far from the first that those of one broker spread over all others
+    when it fails, and a step further for each round (as Kafka places the replicas of a new topic). With racks brokers stand
+    in an order in which neighbours are in different racks. Raises CommandFailed.
+    """
+    with_rack = [node for node, rack in racks.items() if rack is not None]
+    if rack_aware and with_rack and len(with_rack) < len(racks):
+        raise CommandFailed("some brokers have a rack and others have none: --disable-rack-aware does without")
+    nodes = _alternating(racks) if rack_aware and with_rack else sorted(racks)
+    topics: dict[str, list[Move]] = {}
+    for move in current:
+        topics.setdefault(move.place.topic, []).append(move)
+    found = []
+    for moves in topics.values():
+        factor = len(moves[0].replicas)
+        if factor > len(nodes):
+            raise CommandFailed(f"{moves[0].place} has {factor} replicas, and there are {len(nodes)} brokers")
+        for number, move in enumerate(moves):
+            replicas = _replicas(nodes, number, factor)
+            found.append(Move(move.place, replicas, ("any",) * factor))
+    return sorted(found)
+
+
+def _replicas(nodes: Sequence[int], number: int, factor: int) -> tuple[int, ...]:
+    count = len(nodes)
+    first, shift = number % count, number // count
+    others = [(first + 1 + (shift + step) % (count - 1)) % count for step in range(factor - 1)] if count > 1 else []
+    return tuple(nodes[index] for index in [first, *others])
+
+
+def _alternating(racks: Mapping[int, str | None]) -> list[int]:
+    """One broker of each rack in turn."""
+    by_rack: dict[str | None, list[int]] = {}
+    for node in sorted(racks):
+        by_rack.setdefault(racks[node], []).append(node)
+    rows = [by_rack[rack] for rack in sorted(by_rack, key=str)]
+    return [row[turn] for turn in range(max(map(len, rows))) for row in rows if turn < len(row)]

@@ -1,0 +1,79 @@
+"""How much replication may send while replicas move (KIP-73): configs of brokers and topics that come and go with a plan."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ottla.cli.cluster_access import Cluster
+from ottla.cli.reassignment import Move
+from ottla.client.admin.cluster import Cluster as ClusterRequests
+from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, Configs, ResourceType
+
+_BETWEEN_BROKERS: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_BETWEEN_DIRECTORIES: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+_LEADERS: Final = "leader.replication.throttled.replicas"
+_FOLLOWERS: Final = "follower.replication.throttled.replicas"
+
+
+class Part(Configs, ClusterRequests):
+    """What is asked of a cluster for it."""
+
+
+def set_throttles(
+    cluster: Cluster[Part], current: Sequence[Move], moves: Sequence[Move], between_brokers: int, directories: int
+) -> list[str]:
+    """Set the limits that are not below 0, in bytes a second; what there is to say about it."""
+    if between_brokers < 0 and directories < 0:
+        return []
+    lines = [
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+    ]
+    changes: dict[ConfigResource, list[ConfigChange]] = {}
+    if between_brokers >= 0:
+        now = {move.place: move.replicas for move in current}
+        nodes = {node for move in moves for node in (*move.replicas, *now[move.place])}
+        for node in sorted(nodes):
+            changes[_broker(node)] = [ConfigChange(name, str(between_brokers)) for name in _BETWEEN_BROKERS]
+        for topic in sorted({move.place.topic for move in moves}):
+            its = [move for move in moves if move.place.topic == topic]
+            leaders = [f"{move.place.partition}:{node}" for move in its for node in now[move.place]]
+            followers = [
+                f"{move.place.partition}:{node}"
+                for move in its
+                for node in move.replicas
+                if node not in now[move.place]
+            ]
+            changes[ConfigResource(ResourceType.TOPIC, topic)] = [
+                ConfigChange(_LEADERS, ",".join(leaders)),
+                ConfigChange(_FOLLOWERS, ",".join(followers)),
+            ]
+        lines.append(f"The inter-broker throttle limit was set to {between_brokers} B/s")
+    if directories >= 0:
+        to_directories = {
+            node for move in moves for node, path in zip(move.replicas, move.log_dirs, strict=True) if path != "any"
+        }
+        for node in sorted(to_directories):
+            changes.setdefault(_broker(node), []).append(ConfigChange(_BETWEEN_DIRECTORIES, str(directories)))
+        lines.append(f"The replica-alter-dir throttle limit was set to {directories} B/s")
+    cluster.ask(cluster.admin.incremental_alter_configs(changes)).check()
+    return lines
+
+
+def clear_throttles(cluster: Cluster[Part], moves: Iterable[Move]) -> list[str]:
+    """Take all of them back; what there is to say about it."""
+    nodes = [node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
+    topics = sorted({move.place.topic for move in moves})
+    changes = {_broker(node): _gone((*_BETWEEN_BROKERS, _BETWEEN_DIRECTORIES)) for node in nodes}
+    changes |= {ConfigResource(ResourceType.TOPIC, topic): _gone((_LEADERS, _FOLLOWERS)) for topic in topics}
+    cluster.ask(cluster.admin.incremental_alter_configs(changes)).check()
+    lines = [f"Clearing broker-level throttles on broker{'s' if len(nodes) > 1 else ''} {','.join(map(str, nodes))}"]
+    if topics:
+        lines.append(f"Clearing topic-level throttles on topic{'s' if len(topics) > 1 else ''} {','.join(topics)}")
+    return lines
+
+
+def _broker(node: int) -> ConfigResource:
+    return ConfigResource(ResourceType.BROKER, str(node))
+
+
+def _gone(names: Iterable[str]) -> list[ConfigChange]:
+    return [ConfigChange(name, operation=ConfigOperation.DELETE) for name in names]
