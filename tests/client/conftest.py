@@ -11,6 +11,8 @@ from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Wire
 from tests.conformance.members import wait_for
 
+from .commands import Commands
+
 Produce = Callable[..., int]
 
 QUICK = {
@@ -90,3 +92,9 @@ def wire(bootstrap_servers: str, request: pytest.FixtureRequest) -> Iterator[Wir
     own = Wire((host, int(port)), is_kafka=request.config.getoption("--broker") is not None)
     yield own
     own.close()
+
+
+@pytest.fixture
+def commands(bootstrap_servers: str) -> Commands:
+    """The command line."""
+    return Commands(bootstrap_servers)

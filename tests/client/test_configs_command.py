@@ -1,0 +1,149 @@
+"""`ottla configs` and `ottla client-metrics`, on Ottla and on Apache Kafka."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla import Admin
+from ottla.cli.config_quotas import java_double
+from tests.conformance.members import wait_for
+
+from .commands import Commands
+from .conftest import fresh
+
+
+def test_configs_of_a_topic(commands: Commands, topic: str, tmp_path: Path) -> None:
+    where = ["--topic", topic]
+    changed = commands.said(
+        "configs", "--alter", *where, "--add-config", "retention.ms=5,cleanup.policy=[compact,delete]"
+    )
+    assert changed == f"Completed updating config for topic {topic}.\n"
+    wait_for(lambda: "retention.ms=5 " in commands.said("configs", "--describe", *where))
+    assert commands.said("configs", "--describe", *where) == (
+        f"Dynamic configs for topic {topic} are:\n"
+        " cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, "
+        "DEFAULT_CONFIG:log.cleanup.policy=delete}\n"
+        " retention.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5}\n"
+    ).replace("retention.ms=5}", "retention.ms=5}")
+    everything = commands.said("configs", "--describe", "--entity-type", "topics", "--entity-name", topic, "--all")
+    assert everything.startswith(f"All configs for topic {topic} are:\n")
+    assert " segment.bytes=1073741824 sensitive=false" in everything
+    file = tmp_path / "more.properties"
+    file.write_text("segment.ms=70000\n", encoding="utf-8")
+    commands.said("configs", "--alter", *where, "--add-config-file", str(file), "--delete-config", "cleanup.policy")
+    wait_for(
+        lambda: (
+            {each["name"] for each in commands.json("configs", "--describe", *where)[0]["configs"]}
+            == {"retention.ms", "segment.ms"}
+        )
+    )
+    assert "Unknown topic config name: odd" in commands.refused("configs", "--alter", *where, "--add-config", "odd=1")
+    assert "there is no topic no-such-topic" in commands.refused("configs", "--describe", "--topic", "no-such-topic")
+
+
+def test_configs_of_brokers(commands: Commands, admin: Admin) -> None:
+    (node,) = (str(each.id) for each in admin.describe_cluster().nodes)
+    assert commands.said("configs", "--alter", "--broker", node, "--add-config", "log.cleaner.backoff.ms=15001") == (
+        f"Completed updating config for broker {node}.\n"
+    )
+    wait_for(lambda: "15001" in commands.said("configs", "--describe", "--broker", node))
+    assert commands.said("configs", "--alter", "--broker-defaults", "--add-config", "log.cleaner.backoff.ms=15002") == (
+        "Completed updating default config for brokers in the cluster.\n"
+    )
+    wait_for(lambda: "15002" in commands.said("configs", "--describe", "--entity-type", "brokers", "--entity-default"))
+    told = commands.said("configs", "--describe", "--entity-type", "brokers")
+    assert f"Dynamic configs for broker {node} are:\n log.cleaner.backoff.ms=15001 sensitive=false" in told
+    assert "Default configs for brokers in the cluster are:\n log.cleaner.backoff.ms=15002 sensitive=false" in told
+    for where in (["--broker", node], ["--broker-defaults"]):
+        commands.said("configs", "--alter", *where, "--delete-config", "log.cleaner.backoff.ms")
+    assert commands.said("configs", "--describe", "--broker-logger", node).startswith(
+        f"Dynamic configs for broker-logger {node} are:\n"
+    )
+
+
+def test_configs_of_groups(commands: Commands) -> None:
+    group = fresh("g")
+    commands.said("configs", "--alter", "--group", group, "--add-config", "consumer.session.timeout.ms=50000")
+    wait_for(lambda: commands.run("configs", "--describe", "--group", group).exit_code == 0)
+    assert " consumer.session.timeout.ms=50000 sensitive=false" in commands.said(
+        "configs", "--describe", "--entity-type", "groups"
+    )
+    commands.said("configs", "--alter", "--group", group, "--delete-config", "consumer.session.timeout.ms")
+
+
+def test_quotas_and_credentials(commands: Commands) -> None:
+    user = fresh("u")
+    assert commands.said(
+        "configs", "--alter", "--user", user, "--client", "c", "--add-config", "producer_byte_rate=5"
+    ) == ("Completed updating config for client c.\n")
+    both = ["--entity-type", "users", "--entity-name", user, "--entity-type", "clients", "--entity-name", "c"]
+    told = f"Quota configs for user-principal '{user}', client-id 'c' are producer_byte_rate=5.0\n"
+    wait_for(lambda: commands.said("configs", "--describe", *both) == told)
+    default = ["--entity-type", "users", "--entity-name", user, "--entity-type", "clients", "--entity-default"]
+    commands.said("configs", "--alter", *default, "--add-config", "consumer_byte_rate=20000000")
+    of_default = f"Quota configs for user-principal '{user}', the default client-id are consumer_byte_rate=2.0E7\n"
+    wait_for(lambda: commands.said("configs", "--describe", *default) == of_default)
+    secret = "SCRAM-SHA-256=[iterations=8192,password=pw]"
+    commands.said("configs", "--alter", "--user", user, "--add-config", secret)
+    scram = f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=8192\n"
+    wait_for(lambda: commands.said("configs", "--describe", "--user", user) == scram)
+    assert scram in commands.said("configs", "--describe", "--entity-type", "users")
+    assert "cannot be changed together" in commands.refused(
+        "configs", "--alter", "--user", user, "--add-config", f"{secret},producer_byte_rate=1"
+    )
+    commands.said("configs", "--alter", "--user", user, "--delete-config", "SCRAM-SHA-256")
+    commands.said("configs", "--alter", *both, "--delete-config", "producer_byte_rate")
+    commands.said("configs", "--alter", *default, "--delete-config", "consumer_byte_rate")
+    commands.said("configs", "--alter", "--ip", "127.9.9.9", "--add-config", "connection_creation_rate=10")
+    address = "Quota configs for ip '127.9.9.9' are connection_creation_rate=10.0\n"
+    wait_for(lambda: commands.said("configs", "--describe", "--ip", "127.9.9.9") == address)
+    commands.said("configs", "--alter", "--ip", "127.9.9.9", "--delete-config", "connection_creation_rate")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(5.0, "5.0"), (0.5, "0.5"), (1e7, "1.0E7"), (12345678.0, "1.2345678E7"), (1e-4, "1.0E-4")]
+)
+def test_numbers_as_java_prints_them(value: float, text: str) -> None:
+    assert java_double(value) == text
+
+
+def test_subscriptions_of_client_metrics(commands: Commands) -> None:
+    name = fresh("m")
+    words = ["--metrics", "org.apache.kafka.", "--interval", "2000", "--match", "client_id=x"]
+    assert commands.said("client-metrics", "--alter", "--name", name, *words) == (
+        f"Altered client metrics config for {name}.\n"
+    )
+    wait_for(lambda: name in commands.said("client-metrics", "--list").split())
+    assert commands.said("client-metrics", "--describe", "--name", name) == (
+        f"Client metrics configs for {name} are:\n interval.ms=2000\n match=client_id=x\n metrics=org.apache.kafka.\n"
+    )
+    commands.said("client-metrics", "--alter", "--name", name, "--interval", "")
+    wait_for(lambda: " interval.ms=300000\n" in commands.said("client-metrics", "--describe", "--name", name))
+    assert commands.said("client-metrics", "--delete", "--name", name) == f"Deleted client metrics config for {name}.\n"
+    wait_for(lambda: name not in commands.json("client-metrics", "--list"))
+    assert "doesn't exist" in commands.said("client-metrics", "--describe", "--name", name)
+    generated = commands.json("client-metrics", "--alter", "--generate-name", "--interval", "5000")["altered"]
+    assert len(generated) == 22
+    wait_for(lambda: generated in commands.json("client-metrics", "--list"))
+    commands.said("client-metrics", "--delete", "--name", generated)
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "why"),
+    [
+        ("configs", [], "exactly one of --describe, --alter"),
+        ("configs", ["--describe"], "say what has the configs"),
+        ("configs", ["--alter", "--topic", "t"], "--alter wants --add-config"),
+        ("configs", ["--alter", "--entity-type", "topics", "--add-config", "a=b"], "which of the topics"),
+        ("configs", ["--describe", "--entity-type", "topics", "--entity-default"], "topics have no defaults"),
+        ("configs", ["--describe", "--topic", "t", "--user", "u"], "only users and clients go together"),
+        ("configs", ["--describe", "--broker", "one"], "a broker is a number"),
+        ("configs", ["--alter", "--topic", "t", "--add-config", "a"], "a config is NAME=VALUE"),
+        ("configs", ["--alter", "--topic", "t", "--add-config", "a=b", "--delete-config", "a"], "both set and deleted"),
+        ("client-metrics", ["--alter"], "either --name or --generate-name"),
+        ("client-metrics", ["--delete"], "--delete wants --name"),
+        ("client-metrics", ["--list", "--interval", "5"], "go with --alter alone"),
+    ],
+)
+def test_wrong_usage(commands: Commands, command: str, words: list[str], why: str) -> None:
+    assert why in commands.misused(command, *words)

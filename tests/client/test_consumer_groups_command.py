@@ -1,0 +1,202 @@
+"""`ottla consumer-groups` and `ottla groups`, on Ottla and on Apache Kafka."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla import Admin, TopicPartition
+from ottla.coordinators.groups.embedded import encode_assignment
+from tests.conformance.conftest import TopicFactory, Wire
+from tests.conformance.consumers import Consumer, settle
+from tests.conformance.members import NO_TOPICS, Member, new_group
+
+from .commands import Commands
+from .conftest import Produce, fresh
+
+
+@pytest.fixture
+def group(admin: Admin, topic: str, produce: Produce) -> str:
+    """A group that is at 2 of 5 in the first partition, and at 0 of 0 in the second."""
+    produce(topic, 5)
+    name = fresh("g")
+    admin.alter_consumer_group_offsets(name, {TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 0}).check()
+    return name
+
+
+def test_list(commands: Commands, group: str) -> None:
+    assert group in commands.said("consumer-groups", "--list").split()
+    assert f"\n{group} Classic Empty\n" in commands.said("consumer-groups", "--list", "--state", "--type")
+    assert group not in commands.json("consumer-groups", "--list", "--state", "stable")
+    assert f"\n{group} Classic \n" in commands.said("groups", "--list")
+    assert f"\n{group} Classic \n" in commands.said("groups", "--list", "--consumer")
+    assert group not in commands.said("groups", "--list", "--share")
+    assert {"group": group, "type": "classic", "protocol": ""} in commands.json(
+        "groups", "--list", "--group-type", "classic"
+    )
+
+
+def test_a_group_without_members(commands: Commands, group: str, topic: str) -> None:
+    told = commands.run("consumer-groups", "--describe", "--group", group)
+    assert told.stderr == f"\nConsumer group '{group}' has no active members.\n"
+    assert commands.said("consumer-groups", "--describe", "--group", group) == (
+        "\nGROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
+        f"{group} {topic} 0 2 5 3 - - -\n{group} {topic} 1 0 0 0 - - -\n"
+    )
+    assert f"{group} {topic} 0 - 2 5 3 - - -\n" in commands.said(
+        "consumer-groups", "--describe", "--group", group, "--verbose"
+    )
+    found = commands.json("consumer-groups", "--describe", "--group", group)
+    assert (found[0]["current_offset"], found[0]["log_end_offset"], found[0]["lag"]) == (2, 5, 3)
+    state = commands.said("consumer-groups", "--describe", "--group", group, "--state")
+    assert state.startswith("\nGROUP COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE #MEMBERS\n")
+    assert state.endswith(" - Empty 0\n")
+    assert commands.said("consumer-groups", "--describe", "--group", group, "--members") == (
+        "\nGROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS\n"
+    )
+
+
+def test_members_of_a_classic_group(commands: Commands, wire: Wire, topic: str) -> None:
+    group = new_group(wire)
+    member = Member(wire, group, instance="i1")
+    member.join()
+    member.sync({member.member_id: encode_assignment({topic: [0, 1]}, NO_TOPICS)})
+    told = commands.said("consumer-groups", "--describe", "--group", group, "--members", "--verbose").splitlines()
+    assert told[1].strip() == (
+        "GROUP CONSUMER-ID GROUP-INSTANCE-ID HOST CLIENT-ID #PARTITIONS CURRENT-EPOCH CURRENT-ASSIGNMENT TARGET-EPOCH "
+        "TARGET-ASSIGNMENT"
+    )
+    assert told[2] == f"{group} {member.member_id} i1 /127.0.0.1 conformance 2 - {topic}:0,1 - -"
+    offsets = commands.said("consumer-groups", "--describe", "--group", group)
+    assert f"{group} {topic} 1 - 0 - {member.member_id} /127.0.0.1 conformance\n" in offsets
+    why = commands.refused(
+        "consumer-groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-latest", "--execute"
+    )
+    assert why == f"consumer group '{group}' is Stable: stop its members, then reset its offsets"
+    assert "NON_EMPTY_GROUP" in commands.refused("consumer-groups", "--delete", "--group", group)
+    member.leave()
+
+
+def test_members_of_a_group_of_the_new_protocol(commands: Commands, wire: Wire) -> None:
+    subject, group = TopicFactory(wire)(2), new_group(wire)
+    member = Consumer(wire, group)
+    member.join(subject.name)
+    settle(wire, group, member, until=lambda: member.partitions_of(subject) == {0, 1})
+    told = commands.json("consumer-groups", "--describe", "--group", group, "--members", "--verbose")[0]
+    assert (told["consumer_id"], told["current_assignment"], told["target_assignment"]) == (
+        member.member_id,
+        f"{subject.name}:0,1",
+        f"{subject.name}:0,1",
+    )
+    assert told["current_epoch"] == told["target_epoch"] == member.epoch
+    state = commands.json("consumer-groups", "--describe", "--group", group, "--state", "--verbose")[0]
+    assert (state["assignment_strategy"], state["state"], state["members"]) == ("uniform", "Stable", 1)
+    assert state["group_epoch"] == state["target_assignment_epoch"]
+    member.leave()
+
+
+@pytest.mark.parametrize(
+    ("target", "first"),
+    [
+        (["--to-earliest"], 0),
+        (["--to-latest"], 5),
+        (["--to-current"], 2),
+        (["--to-offset", "4"], 4),
+        (["--to-offset", "99"], 5),
+        (["--shift-by", "-1"], 1),
+        (["--shift-by", "2"], 4),
+        (["--by-duration", "PT1H"], 0),
+        (["--to-datetime", "2020-01-01T00:00:00.000"], 0),
+    ],
+)
+def test_reset(commands: Commands, group: str, topic: str, target: list[str], first: int) -> None:
+    words = ["--reset-offsets", "--group", group, "--all-topics", *target]
+    plan = f"\nGROUP TOPIC PARTITION NEW-OFFSET\n{group} {topic} 0 {first}\n{group} {topic} 1 0\n"
+    for how in ("--dry-run", "--execute"):
+        assert commands.said("consumer-groups", *words, how).endswith(plan)
+        described = commands.json("consumer-groups", "--describe", "--group", group)
+        assert [row["current_offset"] for row in described] == [2 if how == "--dry-run" else first, 0]
+
+
+def test_without_dry_run_nothing_is_done(commands: Commands, group: str, topic: str) -> None:
+    result = commands.run(
+        "consumer-groups", "--reset-offsets", "--group", group, "--topic", f"{topic}:0", "--to-earliest"
+    )
+    assert result.exit_code == 0
+    assert "WARN: nothing is done without --execute" in result.stderr
+    assert commands.json("consumer-groups", "--describe", "--group", group)[0]["current_offset"] == 2
+
+
+def test_a_plan_goes_out_and_comes_back(commands: Commands, group: str, topic: str, tmp_path: Path) -> None:
+    words = ["--reset-offsets", "--group", group]
+    plan = tmp_path / "plan.csv"
+    exported = commands.said("consumer-groups", *words, "--all-topics", "--to-current", "--export", "--dry-run")
+    assert exported == f"{topic},0,2\n{topic},1,0\n"
+    plan.write_text(exported, encoding="utf-8")
+    commands.said("consumer-groups", *words, "--all-topics", "--to-latest", "--execute")
+    commands.said("consumer-groups", *words, "--from-file", str(plan), "--execute")
+    assert [row["current_offset"] for row in commands.json("consumer-groups", "--describe", "--group", group)] == [2, 0]
+    both = commands.said(
+        "consumer-groups", *words, "--group", fresh("g"), "--topic", topic, "--to-earliest", "--export", "--dry-run"
+    )
+    assert both.splitlines()[0] == f"{group},{topic},0,0"
+
+
+def test_a_group_that_is_not_there_is_made(commands: Commands, topic: str) -> None:
+    group = fresh("g")
+    words = ["--reset-offsets", "--group", group, "--topic", f"{topic}:1", "--to-earliest", "--execute"]
+    assert commands.said("consumer-groups", *words).endswith(f"{group} {topic} 1 0\n")
+    assert group in commands.said("consumer-groups", "--list").split()
+
+
+def test_delete(commands: Commands, group: str, topic: str) -> None:
+    words = ["--delete-offsets", "--group", group, "--topic", f"{topic}:0"]
+    assert commands.said("consumer-groups", *words) == (
+        f"Request succeeded for deleting offsets from group {group}.\n\nTOPIC PARTITION STATUS\n{topic} 0 Successful\n"
+    )
+    assert len(commands.json("consumer-groups", "--describe", "--group", group)) == 1
+    unknown = commands.run("consumer-groups", "--delete-offsets", "--group", group, "--topic", "no-such-topic")
+    assert (unknown.exit_code, "no-such-topic" in unknown.stdout) == (1, True)
+    assert commands.said("consumer-groups", "--delete", "--group", group) == (
+        f"Deletion of requested consumer groups ('{group}') was successful.\n"
+    )
+    assert "GROUP_ID_NOT_FOUND" in commands.refused("consumer-groups", "--delete", "--group", group)
+    assert "GROUP_ID_NOT_FOUND" in commands.refused("consumer-groups", "--describe", "--group", group)
+
+
+def test_regular_expressions(commands: Commands) -> None:
+    assert commands.said("consumer-groups", "--validate-regex", "a.*") == "The regular expression `a.*` is valid.\n"
+    result = commands.run("consumer-groups", "--validate-regex", "a(")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("The regular expression `a(` is invalid: missing )")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "exactly one of --list, --describe, --delete, --reset-offsets, --delete-offsets, --validate-regex"),
+        (["--describe"], "--describe wants either --group or --all-groups"),
+        (["--describe", "--group", "g", "--members", "--offsets"], "one of --offsets, --members, --state"),
+        (["--reset-offsets", "--group", "g", "--to-latest", "--execute"], "exactly one of --topic, --all-topics"),
+        (["--reset-offsets", "--group", "g", "--topic", "t", "--execute"], "exactly one of --to-earliest"),
+        (
+            ["--reset-offsets", "--group", "g", "--topic", "t", "--to-latest", "--execute", "--dry-run"],
+            "--dry-run or --execute, not both",
+        ),
+        (["--reset-offsets", "--group", "g", "--topic", "t", "--by-duration", "1h", "--dry-run"], "no duration"),
+        (["--delete-offsets", "--group", "g"], "at least one --topic"),
+        (["--list", "--state", "Odd"], "consumer groups have"),
+    ],
+)
+def test_wrong_usage(commands: Commands, words: list[str], why: str) -> None:
+    assert why in commands.misused("consumer-groups", *words)
+
+
+def test_failures_are_one_line(commands: Commands, group: str, topic: str) -> None:
+    words = ["--reset-offsets", "--group", group, "--to-latest", "--execute", "--topic"]
+    assert commands.refused("consumer-groups", *words, "no-such-topic") == "topic no-such-topic does not exist"
+    assert commands.refused("consumer-groups", *words, f"{topic}:9") == f"topic {topic} has no partition 9"
+    nobody = Commands("127.0.0.1:1")
+    begun = time.monotonic()
+    assert "127.0.0.1:1" in nobody.refused("consumer-groups", "--list", "--timeout", "300")
+    assert time.monotonic() - begun < 30

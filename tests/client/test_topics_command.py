@@ -1,0 +1,98 @@
+"""`ottla topics`, on Ottla and on Apache Kafka."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ottla import Admin
+from ottla.protocol.uuids import uuid_text
+from tests.conformance.members import wait_for
+
+from .commands import Commands
+from .conftest import fresh
+
+
+def test_a_topic_from_its_beginning_to_its_end(commands: Commands, admin: Admin) -> None:
+    name = fresh()
+    words = ["--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=5000"]
+    assert commands.said("topics", *words) == f"Created topic {name}.\n"
+    assert commands.said("topics", *words, "--if-not-exists") == ""
+    assert "TOPIC_ALREADY_EXISTS" in commands.refused("topics", *words)
+    wait_for(lambda: name in commands.said("topics", "--list").split())
+    assert commands.said("topics", "--list", "--topic", f"{name}|odd", "--exclude-internal") == f"{name}\n"
+    (node,) = (each.id for each in admin.describe_cluster().nodes)
+    topic_id = uuid_text(admin.describe_topics([name])[name].topic_id)
+    head, *rows = commands.said("topics", "--describe", "--topic", name).splitlines()
+    assert head.startswith(f"Topic: {name} TopicId: {topic_id} PartitionCount: 2 ReplicationFactor: 1 Configs: ")
+    assert "retention.ms=5000" in head
+    assert [row.strip() for row in rows] == [
+        f"Topic: {name} Partition: {index} Leader: {node} Replicas: {node} Isr: {node} Elr: LastKnownElr:"
+        for index in range(2)
+    ]
+    assert commands.said("topics", "--describe", "--topic-id", topic_id).startswith(f"{head}\n")
+    assert commands.said("topics", "--alter", "--topic", name, "--partitions", "3") == ""
+    wait_for(lambda: len(commands.json("topics", "--describe", "--topic", name)[0]["partitions"]) == 3)
+    assert "INVALID_PARTITIONS" in commands.refused("topics", "--alter", "--topic", name, "--partitions", "3")
+    assert commands.said("topics", "--delete", "--topic", name) == ""
+    wait_for(lambda: name not in commands.json("topics", "--list"))
+    assert commands.refused("topics", "--delete", "--topic", name) == f"topic {name} does not exist"
+    assert commands.said("topics", "--delete", "--topic", name, "--if-exists") == ""
+
+
+def test_what_is_described(commands: Commands, topic: str) -> None:
+    for flag in ("under-replicated", "unavailable", "under-min-isr"):
+        assert commands.said("topics", "--describe", "--topic", topic, f"--{flag}-partitions") == ""
+    assert len(commands.said("topics", "--describe", "--topic", topic, "--at-min-isr-partitions").splitlines()) == 2
+    found = commands.json("topics", "--describe", "--topic", topic, "--partition-size-limit-per-response", "1")
+    assert [part["partition"] for part in found[0]["partitions"]] == [0, 1]
+    own = fresh()
+    commands.said("topics", "--create", "--topic", own, "--config", "segment.bytes=2000000")
+    wait_for(lambda: own in commands.json("topics", "--list"))
+    described = commands.said("topics", "--describe", "--topic", f"{own}", "--topics-with-overrides")
+    assert described.startswith(f"Topic: {own} ")
+    assert described.count("\n") == 1
+
+
+def test_replicas_are_assigned(commands: Commands, admin: Admin) -> None:
+    name = fresh()
+    (node,) = (each.id for each in admin.describe_cluster().nodes)
+    made = commands.json("topics", "--create", "--topic", name, "--replica-assignment", f"{node},{node}")
+    assert (made["topic"], made["created"]) == (name, True)
+    wait_for(lambda: name in commands.json("topics", "--list"))
+    assert commands.json("topics", "--describe", "--topic", name)[0]["replication_factor"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "exactly one of --create, --delete, --alter, --describe, --list says what to do"),
+        (["--list", "--describe"], "exactly one of"),
+        (["--create"], "--create wants --topic"),
+        (["--alter", "--topic", "t"], "--alter wants --partitions"),
+        (["--list", "--if-exists"], "--if-exists goes with --alter and --delete and --describe alone"),
+        (["--create", "--topic", "t", "--config", "x"], "a property is NAME=VALUE"),
+        (["--create", "--topic", "t", "--replica-assignment", "a"], "brokers are numbers"),
+        (["--create", "--topic", "t", "--replica-assignment", "1:1"], "a broker twice"),
+        (["--create", "--topic", "t", "--replica-assignment", "1", "--replication-factor", "1"], "takes the place"),
+        (["--describe", "--topic", "("], "--topic (:"),
+        (["--describe", "--topic-id", "short"], "no id of 22 characters"),
+    ],
+)
+def test_wrong_usage(commands: Commands, words: list[str], why: str) -> None:
+    assert why in commands.misused("topics", *words)
+
+
+def test_a_command_loads_what_it_needs() -> None:
+    """To list topics must take less than 200 ms as a whole process: nothing of producers, consumers or records is loaded."""
+    code = (
+        "import sys, json, ottla.cli.main, ottla.cli.topics;"
+        "print(json.dumps([name for name in sys.modules if name.startswith('ottla.')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(json.loads(done.stdout))
+    assert "ottla.client.admin.topics" in loaded
+    heavy = ("producer", "consumer", "share", "blocking", "aio", "admin.configs", "admin.consumer_groups")
+    assert not {f"ottla.client.{name}" for name in heavy} & loaded
+    assert not {name for name in loaded if name.startswith(("ottla.broker", "ottla.log", "ottla.records.batch"))}
