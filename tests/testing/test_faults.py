@@ -30,7 +30,7 @@ from tests.conformance.transactions import TransactionalProducer
 from .samples import codes_in, sample
 
 BATCH = build([Record(0, 1_700_000_000_000, b"k", b"v")])
-SOFTWARE = {"client_software_name": "t", "client_software_version": "1"}
+SOFTWARE: dict[str, Any] = {"client_software_name": "t", "client_software_version": "1"}
 
 
 def produce(topic: Topic, **fields: Any) -> str:
