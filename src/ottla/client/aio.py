@@ -22,9 +22,10 @@ from ottla.client.core import Core
 from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.loop import LoopSurroundings, wait
+from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
 from ottla.client.producer.contents import Content, Headers, OnDelivery, as_bytes, header_list
-from ottla.client.producer.core import ANY, ProducerCore
+from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.scheduler import Promise
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore

@@ -21,9 +21,10 @@ from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.producer.accumulator import ANY, APPENDED
 from ottla.client.producer.closed import Delivered, Listener
 from ottla.client.producer.contents import Content, Headers, OnDelivery, header_list
-from ottla.client.producer.core import ANY, ProducerCore
+from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
@@ -139,6 +140,7 @@ class Producer(Blocking):
         self._reports: deque[tuple[OnDelivery, KafkaError | None, Delivered | None]] = deque()
         self._woken = False
         self._producer = self._call(lambda: ProducerCore(self._core, threading.Lock(), self._wake, choose))
+        self._append = self._producer.accumulator.append if self._producer.transactions is None else None
 
     def _wake(self) -> None:
         """Let the sender look, unless it is about to."""
@@ -208,9 +210,14 @@ class Producer(Blocking):
         if isinstance(key, str):
             key = key.encode()
         pairs = None if headers is None else header_list(headers)
-        record = (topic, partition, moment, key, value, pairs, listener)
-        if not self._producer.append(*record):
-            self._run(self._producer.append_later(*record))
+        if self._append is not None:
+            # Nearly every record ends here; what cannot be taken at once takes the longer way below.
+            taken = self._append(topic, partition, moment, key, value, pairs, listener)
+            if taken == APPENDED or self._producer.judge(taken, topic, partition, key, value):
+                return
+        elif self._producer.append(topic, partition, moment, key, value, pairs, listener):
+            return
+        self._run(self._producer.append_later(topic, partition, moment, key, value, pairs, listener))
 
     def produce_many(
         self, topic: str, values: Iterable[Content], *, keys: Iterable[Content] | None = None, partition: int = ANY

@@ -12,12 +12,14 @@ different threads as a rule: what both touch is guarded by one lock, held for a 
 Compiled with mypyc where there is a compiler.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ottla.records.batch import wrapped
+from ottla.records.partitioner import partition_of
 from ottla.records.record import Header
 from ottla.records.varints import varint_size, write_varint
 
@@ -25,9 +27,17 @@ APPENDED: Final = 0
 WAKE: Final = 1
 """Appended, and the sender should look: a batch is full, or the first record of one began to wait."""
 NO_ROOM: Final = -1
+UNKNOWN_TOPIC: Final = -2
+NO_PARTITION: Final = -3
+TOO_LARGE: Final = -4
+CLOSED: Final = -5
+ANY: Final = -1
+"""A record that names no partition."""
 
 _OVERHEAD: Final = 61
 """Bytes of a batch's header."""
+_RECORD_OVERHEAD: Final = 100
+"""More than what a record's lengths and a batch's header take."""
 
 
 @final
@@ -162,37 +172,96 @@ class TopicBuffers:
 
 
 @final
+class Sticky:
+    """Kafka's own partitioner: a key decides by murmur2; records without one stay with a partition until a batch's worth has
+    gone there (KIP-480, KIP-794).
+
+    below  a random number below another one
+    """
+
+    def __init__(self, below: Callable[[int], int], batch_size: i64, ignore_keys: bool) -> None:
+        self._below = below
+        self._batch_size: i64 = batch_size if batch_size > 0 else 1
+        self._ignore_keys = ignore_keys
+
+    def __call__(self, topic: TopicBuffers, key: bytes | None) -> int:
+        """The partition of a record."""
+        if key is not None and not self._ignore_keys:
+            return partition_of(key, topic.partitions)
+        if topic.sticky < 0 or topic.sticky_bytes >= self._batch_size:
+            chosen: i64 = self._below(topic.partitions)
+            if chosen == topic.sticky and topic.partitions > 1:
+                chosen = (chosen + 1) % topic.partitions
+            topic.sticky = chosen
+            topic.sticky_bytes = 0
+        return topic.sticky
+
+
+@final
 class Accumulator:
     """The open and closed batches of a producer.
 
+    topics    what is known, by name
     closed    (topic, batch) in the order of closing, for the sender to take
+    ended     nothing is taken any more
     buffered  bytes of memory in use
     records   that are not acknowledged
     """
 
-    def __init__(self, batch_size: i64, buffer_memory: i64, lingers: bool, lock: Any) -> None:
+    def __init__(
+        self,
+        batch_size: i64,
+        buffer_memory: i64,
+        largest: i64,
+        lingers: bool,
+        lock: Any,
+        choose: Callable[[TopicBuffers, bytes | None], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.topics: dict[str, TopicBuffers] = {}
+        self.ended = False
         self.closed: list[tuple[str, OpenBatch]] = []
         self.buffered: i64 = 0
         self.records: i64 = 0
         self._batch_size: i64 = batch_size
         self._buffer_memory: i64 = buffer_memory
+        self._largest: i64 = largest - _RECORD_OVERHEAD
+        self._choose = choose
+        self._sticky = choose if isinstance(choose, Sticky) else None
+        self._now_ms = now_ms
         self._lingers: bool = lingers
         self._lock = lock
 
     def append(
         self,
-        topic: TopicBuffers,
+        name: str,
         partition: i64,
         timestamp: i64,
         key: bytes | None,
         value: bytes | None,
         headers: list[Header] | None,
         listener: Any,
-        now_ms: i64,
     ) -> int:
-        """Write a record into its partition's batch: APPENDED, WAKE or NO_ROOM."""
+        """Write a record into its partition's batch: APPENDED or WAKE, or why not. Any thread."""
+        topic = self.topics.get(name)
+        if topic is None:
+            return UNKNOWN_TOPIC
+        size: i64 = 0
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        if size > self._largest:
+            return TOO_LARGE
+        if self.ended:
+            return CLOSED
         with self._lock:
-            return self._append(topic, partition, timestamp, key, value, headers, listener, now_ms)
+            if partition < 0:
+                sticky = self._sticky
+                partition = sticky(topic, key) if sticky is not None else self._choose(topic, key)
+            if partition < 0 or partition >= topic.partitions:
+                return NO_PARTITION
+            return self._append(topic, partition, timestamp, key, value, headers, listener)
 
     def _append(
         self,
@@ -203,7 +272,6 @@ class Accumulator:
         value: bytes | None,
         headers: list[Header] | None,
         listener: Any,
-        now_ms: i64,
     ) -> int:
         batch = topic.open[partition]
         wake = False
@@ -225,7 +293,7 @@ class Accumulator:
             index = 0
             delta = 0
         if batch is None:
-            batch = OpenBatch(partition, now_ms, timestamp)
+            batch = OpenBatch(partition, self._now_ms(), timestamp)
             topic.open[partition] = batch
             self.buffered += _OVERHEAD
             wake = True

@@ -5,12 +5,20 @@
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from ottla.client.core import Core
 from ottla.client.errors import BufferExhausted, IllegalState, RecordTooLarge, UnknownTopic
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.producer.accumulator import NO_ROOM, WAKE, Accumulator, TopicBuffers
+from ottla.client.producer.accumulator import (
+    APPENDED,
+    CLOSED,
+    NO_PARTITION,
+    TOO_LARGE,
+    WAKE,
+    Accumulator,
+    TopicBuffers,
+)
 from ottla.client.producer.closed import Listener
 from ottla.client.producer.partitioners import Partitioner, partitioner
 from ottla.client.producer.sender import Sender
@@ -18,34 +26,36 @@ from ottla.client.producer.transactions import Transactions
 from ottla.client.topics import TopicPartition
 from ottla.records.record import Header
 
-ANY: Final = -1
-_RECORD_OVERHEAD: Final = 100
-"""More than what a record's lengths and a batch's header take."""
-
 
 class ProducerCore:
     """One producer.
 
     wake    called when the sender should look, from whatever thread appends
-    choose  where records without a partition go
+    choose  where records without a partition go (ANY)
     """
 
     def __init__(self, core: Core, lock: Any, wake: Callable[[], None], choose: Partitioner | None = None) -> None:
         config = core.config
         self.core = core
-        self.topics: dict[str, TopicBuffers] = {}
-        self.choose = choose or partitioner(
+        choose = choose or partitioner(
             config["partitioner"], core.random, config["batch.size"], ignore_keys=config["partitioner.ignore.keys"]
         )
-        self.accumulator = Accumulator(config["batch.size"], config["buffer.memory"], config["linger.ms"] > 0, lock)
-        self.sender = Sender(core, self.accumulator, self.topics)
+        self._largest: int = config["max.request.size"]
+        self.accumulator = Accumulator(
+            config["batch.size"],
+            config["buffer.memory"],
+            self._largest,
+            config["linger.ms"] > 0,
+            lock,
+            choose,
+            core.clock.now_ms,
+        )
+        self.sender = Sender(core, self.accumulator)
         self.transactions: Transactions | None = None
         if config["transactional.id"] is not None:
             self.transactions = Transactions(core, self.sender, config["transactional.id"])
         self._wake = wake
-        self._largest: int = config["max.request.size"]
         self._clock = core.clock
-        self._closed = False
 
     # -- records --
 
@@ -63,26 +73,24 @@ class ProducerCore:
 
         Raises RecordTooLarge, UnknownTopic for a partition that there is not, IllegalState.
         """
-        buffers = self.topics.get(topic)
-        if buffers is None:
-            return False
-        size = (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
-        if size > self._largest - _RECORD_OVERHEAD:
-            raise RecordTooLarge(f"a record of {size} bytes is above max.request.size ({self._largest})")
         if self.transactions is not None:
             self.transactions.check_open()
-        if partition < 0:
-            partition = self.choose(buffers, key)
-        if partition >= buffers.partitions:
-            raise UnknownTopic(f"topic {topic} has no partition {partition}")
-        if self._closed:
-            raise IllegalState("the producer is closed")
-        taken = self.accumulator.append(
-            buffers, partition, timestamp, key, value, headers, listener, self._clock.now_ms()
-        )
+        taken = self.accumulator.append(topic, partition, timestamp, key, value, headers, listener)
+        return taken == APPENDED or self.judge(taken, topic, partition, key, value)
+
+    def judge(self, taken: int, topic: str, partition: int, key: bytes | None, value: bytes | None) -> bool:
+        """What the accumulator said of a record, as `append` has it."""
         if taken == WAKE:
             self._wake()
-        return taken != NO_ROOM
+            return True
+        if taken == TOO_LARGE:
+            size = len(key or b"") + len(value or b"")
+            raise RecordTooLarge(f"a record of {size} bytes is above max.request.size ({self._largest})")
+        if taken == NO_PARTITION:
+            raise UnknownTopic(f"topic {topic} has no partition {partition}")
+        if taken == CLOSED:
+            raise IllegalState("the producer is closed")
+        return taken == APPENDED
 
     async def append_later(
         self,
@@ -100,9 +108,9 @@ class ProducerCore:
         """
         limit: int = self.core.config["max.block.ms"]
         deadline = self._clock.now_ms() + limit
-        if topic not in self.topics:
+        if topic not in self.accumulator.topics:
             info = await self.core.metadata.topic(topic, create=True, timeout_ms=limit)
-            self.topics.setdefault(topic, TopicBuffers(topic, len(info.leaders)))
+            self.accumulator.topics.setdefault(topic, TopicBuffers(topic, len(info.leaders)))
         while not self.append(topic, partition, timestamp, key, value, headers, listener):
             self.sender.close_all()
             left = deadline - self._clock.now_ms()
@@ -132,13 +140,13 @@ class ProducerCore:
 
     async def close(self, timeout_ms: int) -> None:
         """Flush for so long, give up the rest."""
-        if self._closed:
+        if self.accumulator.ended:
             return
         try:
             if self.transactions is None:
                 await self.flush(timeout_ms)
         finally:
-            self._closed = True
+            self.accumulator.ended = True
             self.sender.close_all()
             self.sender.fail_waiting(IllegalState("the producer was closed before this was sent"))
             self.sender.close()

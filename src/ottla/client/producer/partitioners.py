@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from ottla.client.producer.accumulator import TopicBuffers
+from ottla.client.producer.accumulator import Sticky, TopicBuffers
 from ottla.environment import Random
 from ottla.records.partitioner import partition_of
 
@@ -23,13 +23,11 @@ def partitioner(name: str, random: Random, batch_size: int, *, ignore_keys: bool
         return _RoundRobin()
     if name == "random":
         return lambda topic, key: random.below(topic.partitions)  # noqa: ARG005
+    if name == "murmur2_sticky":
+        return Sticky(random.below, batch_size, ignore_keys)
     hashing = _HASHES[name.partition("_")[0]]
     keyless: Partitioner
-    if name == "murmur2_sticky":
-        keyless = _Sticky(random, batch_size)
-        if ignore_keys:
-            return keyless
-    elif name.endswith("_random"):
+    if name.endswith("_random"):
 
         def anywhere(topic: TopicBuffers, key: bytes | None) -> int:
             del key
@@ -72,25 +70,6 @@ _HASHES: Final[dict[str, Callable[[bytes, int], int]]] = {
     "consistent": _crc32,
     "fnv1a": _fnv1a,
 }
-
-
-class _Sticky:
-    """Stay with a partition until a batch's worth has gone there."""
-
-    def __init__(self, random: Random, batch_size: int) -> None:
-        self._random = random
-        self._batch_size = max(batch_size, 1)
-
-    def __call__(self, topic: TopicBuffers, key: bytes | None) -> int:
-        del key
-        if topic.sticky < 0 or topic.sticky_bytes >= self._batch_size:
-            last, count = topic.sticky, topic.partitions
-            chosen = self._random.below(count)
-            if chosen == last and count > 1:
-                chosen = (chosen + 1) % count
-            topic.sticky = chosen
-            topic.sticky_bytes = 0
-        return topic.sticky
 
 
 class _RoundRobin:

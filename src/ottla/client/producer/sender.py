@@ -25,7 +25,7 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.network import Link
-from ottla.client.producer.accumulator import Accumulator, TopicBuffers
+from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.closed import ClosedBatch, Packing
 from ottla.client.producer.sequences import PartitionQueue, Verdict
 from ottla.client.scheduler import Promise, Signal
@@ -61,7 +61,7 @@ class Sender:
     on_failure          called with the error of a batch that failed for good
     """
 
-    def __init__(self, core: Core, accumulator: Accumulator, topics: dict[str, TopicBuffers]) -> None:
+    def __init__(self, core: Core, accumulator: Accumulator) -> None:
         config = core.config
         self.producer_id, self.epoch = -1, -1
         self.room = Signal()
@@ -76,7 +76,6 @@ class Sender:
         self._config = config
         self._clock = core.clock
         self._accumulator = accumulator
-        self._topics = topics
         codec = CODEC_NAMES.index(config["compression.type"])
         levels = {name: config[f"compression.{name}.level"] for name in ("gzip", "lz4", "zstd")}
         self._packing = Packing(codec, levels.get(config["compression.type"]))
@@ -102,7 +101,7 @@ class Sender:
         """Whatever was closed goes to its partition's queue; then send what can be sent."""
         now = self._clock.now_ms()
         linger = int(self._config["linger.ms"])
-        oldest = self._accumulator.close_late(list(self._topics.values()), now - linger + 1)
+        oldest = self._accumulator.close_late(list(self._accumulator.topics.values()), now - linger + 1)
         if oldest >= 0:
             self._wake_at(oldest + linger)
         self._queue_closed(now)
@@ -110,7 +109,7 @@ class Sender:
 
     def close_all(self) -> None:
         """Close every open batch, late or not (a flush)."""
-        self._accumulator.close_late(list(self._topics.values()), 1 << 62)
+        self._accumulator.close_late(list(self._accumulator.topics.values()), 1 << 62)
         self._queue_closed(self._clock.now_ms())
         self.pump()
 
@@ -455,7 +454,7 @@ class Sender:
             if not error.retriable:
                 self._fail_topic(topic, error)
         else:
-            buffers = self._topics.get(topic)
+            buffers = self._accumulator.topics.get(topic)
             if buffers is not None:
                 self._accumulator.grow(buffers, len(info.leaders))
 

@@ -1,0 +1,341 @@
+"""Ottla's Python client beside confluent-kafka, kafka-python and aiokafka, on one Ottla broker in a process of its own.
+
+    python bench/clients.py [--only produce consume latency idle import] [--records 200000] [--rounds 5]
+
+produce  records/s, record by record, until all are acknowledged (acks=all), of 100 bytes and of 1 KB; besides produce_many
+consume  records/s, record by record; besides poll_arrow against confluent-kafka's records put into a pandas frame
+latency  p50 and p99 from produce to consume, one record at a time, linger 0
+idle     CPU of a consumer that waits for records, in per cent of a core
+import   milliseconds that `import ottla` adds to a bare interpreter
+
+Every side writes to a topic of one partition with its own defaults but for what is named here. Each is run until two rounds
+agree within 10 %, then the median of the rounds counts. All in this process, one after the other.
+"""
+
+import argparse
+import asyncio
+import gc
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiokafka
+import kafka as kafka_python
+import pandas as pd  # type: ignore[import-untyped]
+from confluent_kafka import Consumer as RdConsumer
+from confluent_kafka import Producer as RdProducer
+from confluent_kafka import TopicPartition as RdPartition
+
+from brokers import Running, ottla, record
+from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+
+SIZES: Final = (100, 1000)
+Case = Callable[[str, str, int, int], float]
+"""(bootstrap servers, topic, records, size) -> seconds"""
+
+
+def new_topic(broker: Running) -> str:
+    """A topic of one partition."""
+    name = f"bench-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, 1, 1)]).check()
+    return name
+
+
+# Producers.
+
+
+def produce_ottla(servers: str, topic: str, count: int, size: int) -> float:
+    value = bytes(size)
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.partitions_for(topic)
+        begun = time.perf_counter()
+        for _ in range(count):
+            producer.produce(topic, value)
+        assert producer.flush() == 0
+        return time.perf_counter() - begun
+
+
+def produce_many_ottla(servers: str, topic: str, count: int, size: int) -> float:
+    values = [bytes(size)] * count
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.partitions_for(topic)
+        begun = time.perf_counter()
+        producer.produce_many(topic, values)
+        assert producer.flush() == 0
+        return time.perf_counter() - begun
+
+
+def produce_confluent(servers: str, topic: str, count: int, size: int) -> float:
+    value = bytes(size)
+    producer = RdProducer(
+        {"bootstrap.servers": servers, "enable.idempotence": True, "queue.buffering.max.messages": count + 1}
+    )
+    producer.list_topics(topic, timeout=10)
+    begun = time.perf_counter()
+    for _ in range(count):
+        producer.produce(topic, value)
+        producer.poll(0)
+    assert producer.flush() == 0
+    return time.perf_counter() - begun
+
+
+def produce_kafka_python(servers: str, topic: str, count: int, size: int) -> float:
+    value = bytes(size)
+    producer = kafka_python.KafkaProducer(bootstrap_servers=servers, linger_ms=5)
+    producer.partitions_for(topic)
+    begun = time.perf_counter()
+    for _ in range(count):
+        producer.send(topic, value)
+    producer.flush()
+    seconds = time.perf_counter() - begun
+    producer.close()
+    return seconds
+
+
+def produce_aiokafka(servers: str, topic: str, count: int, size: int) -> float:
+    value = bytes(size)
+
+    async def run() -> float:
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=servers, enable_idempotence=True, linger_ms=5
+        ) as producer:
+            await producer.partitions_for(topic)
+            begun = time.perf_counter()
+            for _ in range(count):
+                await producer.send(topic, value)
+            await producer.flush()
+            return time.perf_counter() - begun
+
+    return asyncio.run(run())
+
+
+# Consumers.
+
+
+def consume_ottla(servers: str, topic: str, count: int, size: int) -> float:
+    del size
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        assert consumer.poll(30) is not None
+        begun = time.perf_counter()
+        for _ in range(count - 1):
+            assert consumer.poll(30) is not None
+        return time.perf_counter() - begun
+
+
+def consume_confluent(servers: str, topic: str, count: int, size: int) -> float:
+    del size
+    consumer = RdConsumer({"bootstrap.servers": servers, "group.id": "bench", "auto.offset.reset": "earliest"})
+    consumer.assign([RdPartition(topic, 0, 0)])
+    while consumer.poll(1) is None:
+        pass
+    begun = time.perf_counter()
+    left = count - 1
+    while left:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            left -= 1
+    seconds = time.perf_counter() - begun
+    consumer.close()
+    return seconds
+
+
+def consume_kafka_python(servers: str, topic: str, count: int, size: int) -> float:
+    del size
+    consumer = kafka_python.KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+    consumer.assign([kafka_python.TopicPartition(topic, 0)])
+    next(consumer)
+    begun = time.perf_counter()
+    for _ in range(count - 1):
+        next(consumer)
+    seconds = time.perf_counter() - begun
+    consumer.close()
+    return seconds
+
+
+def consume_aiokafka(servers: str, topic: str, count: int, size: int) -> float:
+    del size
+
+    async def run() -> float:
+        async with aiokafka.AIOKafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([aiokafka.TopicPartition(topic, 0)])
+            await consumer.getone()
+            begun = time.perf_counter()
+            for _ in range(count - 1):
+                await consumer.getone()
+            return time.perf_counter() - begun
+
+    return asyncio.run(run())
+
+
+def frame_ottla(servers: str, topic: str, count: int, size: int) -> float:
+    del size
+    with Consumer(
+        bootstrap_servers=servers, auto_offset_reset="earliest", max_partition_fetch_bytes=8 << 20
+    ) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        begun = time.perf_counter()
+        parts, rows = [], 0
+        while rows < count:
+            table = consumer.poll_arrow(30, columns=["offset", "timestamp", "key", "value"])
+            assert table is not None
+            parts.append(table.to_pandas())
+            rows += table.num_rows
+        frame = pd.concat(parts)
+        assert len(frame) == count
+        return time.perf_counter() - begun
+
+
+def frame_confluent(servers: str, topic: str, count: int, size: int) -> float:
+    del size
+    consumer = RdConsumer({"bootstrap.servers": servers, "group.id": "bench", "auto.offset.reset": "earliest"})
+    consumer.assign([RdPartition(topic, 0, 0)])
+    begun = time.perf_counter()
+    rows: list[tuple[Any, ...]] = []
+    while len(rows) < count:
+        found = [message for message in consumer.consume(10_000, 1) if message.error() is None]
+        rows += [(each.offset(), each.timestamp()[1], each.key(), each.value()) for each in found]
+    frame = pd.DataFrame(rows, columns=["offset", "timestamp", "key", "value"])
+    assert len(frame) == count
+    seconds = time.perf_counter() - begun
+    consumer.close()
+    return seconds
+
+
+PRODUCERS: Final[dict[str, Case]] = {
+    "ottla": produce_ottla,
+    "ottla produce_many": produce_many_ottla,
+    "confluent-kafka": produce_confluent,
+    "kafka-python": produce_kafka_python,
+    "aiokafka": produce_aiokafka,
+}
+CONSUMERS: Final[dict[str, Case]] = {
+    "ottla": consume_ottla,
+    "confluent-kafka": consume_confluent,
+    "kafka-python": consume_kafka_python,
+    "aiokafka": consume_aiokafka,
+    "ottla poll_arrow": frame_ottla,
+    "confluent-kafka to pandas": frame_confluent,
+}
+
+
+def measured(run: Callable[[], float], rounds: int) -> float:
+    """Seconds: the median of the rounds, after two that agree within 10 % (at most ten)."""
+    last = run()
+    for _ in range(9):
+        gc.collect()
+        seconds = run()
+        if abs(seconds - last) <= 0.1 * last:
+            break
+        last = seconds
+    return statistics.median(run() for _ in range(rounds))
+
+
+def rates(broker: Running, cases: dict[str, Case], records: int, rounds: int, *, fill: bool) -> dict[str, float]:
+    """Records/s by side and size."""
+    found = {}
+    for size in SIZES:
+        count = records if size < 500 else records // 2
+        topic = new_topic(broker)
+        if fill:
+            produce_confluent(broker.bootstrap_servers, topic, count, size)
+        for name, case in cases.items():
+            few = count if name.startswith(("ottla", "confluent")) else count // 5
+            where = topic if fill else new_topic(broker)
+            seconds = measured(lambda: case(broker.bootstrap_servers, where, few, size), rounds)  # noqa: B023
+            found[f"{name} {size}"] = rate = few / seconds
+            print(f"  {name:28} {size:5} bytes {rate:12,.0f} records/s")
+    return found
+
+
+def latencies(broker: Running, count: int = 2000) -> dict[str, float]:
+    """Milliseconds from produce to consume."""
+    servers = broker.bootstrap_servers
+    found: dict[str, float] = {}
+    topic = new_topic(broker)
+    with Producer(bootstrap_servers=servers, linger_ms=0) as producer, Consumer(bootstrap_servers=servers) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        times = []
+        for _ in range(count):
+            begun = time.perf_counter()
+            producer.produce(topic, b"x")
+            assert consumer.poll(30) is not None
+            times.append(time.perf_counter() - begun)
+        found |= _quantiles("ottla", times)
+    topic = new_topic(broker)
+    rd_producer = RdProducer({"bootstrap.servers": servers, "linger.ms": 0, "enable.idempotence": True})
+    rd_consumer = RdConsumer({"bootstrap.servers": servers, "group.id": "b", "fetch.wait.max.ms": 500})
+    rd_consumer.assign([RdPartition(topic, 0, 0)])
+    times = []
+    for _ in range(count):
+        begun = time.perf_counter()
+        rd_producer.produce(topic, b"x")
+        rd_producer.poll(0)
+        while rd_consumer.poll(1) is None:
+            pass
+        times.append(time.perf_counter() - begun)
+    rd_consumer.close()
+    rd_producer.flush()
+    return found | _quantiles("confluent-kafka", times)
+
+
+def _quantiles(name: str, times: list[float]) -> dict[str, float]:
+    cut = statistics.quantiles(times[len(times) // 10 :], n=100)
+    p50, p99 = cut[49] * 1000, cut[98] * 1000
+    print(f"  {name:28} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms")
+    return {f"{name} p50 ms": p50, f"{name} p99 ms": p99}
+
+
+def idle(broker: Running, seconds: float = 20) -> float:
+    """Per cent of a core that a consumer takes which waits."""
+    topic = new_topic(broker)
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="idle") as consumer:
+        consumer.subscribe([topic])
+        consumer.poll(3)
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        consumer.poll(seconds)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"  an idle consumer takes {used / seconds:.2%} of a core")
+    return used / seconds
+
+
+def import_ms() -> float:
+    """What `import ottla` adds to an interpreter, median of twenty."""
+    code = "import time; t = time.perf_counter(); import ottla; print((time.perf_counter() - t) * 1000)"
+    times = [float(subprocess.check_output([sys.executable, "-c", code], env=os.environ)) for _ in range(20)]
+    print(f"  import ottla: {statistics.median(times):.1f} ms")
+    return statistics.median(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=["produce", "consume", "latency", "idle", "import"])
+    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    figures: dict[str, Any] = {}
+    with ottla() as broker:
+        if "produce" in given.only:
+            figures["produce"] = rates(broker, PRODUCERS, given.records, given.rounds, fill=False)
+        if "consume" in given.only:
+            figures["consume"] = rates(broker, CONSUMERS, given.records, given.rounds, fill=True)
+        if "latency" in given.only:
+            figures["latency"] = latencies(broker)
+        if "idle" in given.only:
+            figures["idle"] = idle(broker)
+    if "import" in given.only:
+        figures["import ms"] = import_ms()
+    record(figures)
+
+
+if __name__ == "__main__":
+    main()
