@@ -25,6 +25,7 @@ from tests.conformance.conftest import Closed, Topic, TopicFactory, Wire
 from tests.conformance.consumers import Consumer
 from tests.conformance.members import Member, described, new_group, stable
 from tests.conformance.share_members import Sharer, share_group
+from tests.conformance.shares import ACCEPT, ShareMember, group_name, initialize
 from tests.conformance.transactions import TransactionalProducer
 
 from .samples import codes_in, sample
@@ -122,6 +123,24 @@ def test_a_session_can_begin_with_a_failure_or_be_refused(kafka: Kafka, wire: Wi
     refused = wire.send(fetch(topic, began.session_id, 1), 11)
     assert name_of(refused.error_code) == "FETCH_SESSION_ID_NOT_FOUND"
     assert refused.responses == []
+
+
+def test_a_failed_share_fetch_names_the_partitions_of_its_session(kafka: Kafka, wire: Wire, topic: Topic) -> None:
+    """The session goes on; acknowledgements that came with the fetch were not carried out, and the answer says so."""
+    kafka.produce("orders", "one")
+    group = group_name()
+    initialize(wire, group, topic)
+    member = ShareMember(wire, group)
+    kafka.fail("ShareFetch", error="NOT_LEADER_OR_FOLLOWER")
+    assert member.fetch(topic)[0].error == "NOT_LEADER_OR_FOLLOWER"
+    member.take(topic, 1)
+    kafka.fail("ShareFetch", 2, error="NOT_LEADER_OR_FOLLOWER")
+    assert member.fetch(topic)[0].error == "NOT_LEADER_OR_FOLLOWER"
+    refused = member.fetch(topic, acks={0: [(0, 0, ACCEPT)]})[0]
+    assert (refused.error, refused.acknowledged) == ("NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER")
+    kafka.fail("ShareAcknowledge", error="NOT_LEADER_OR_FOLLOWER")
+    assert member.acknowledge(topic, (0, 0, ACCEPT)) == "NOT_LEADER_OR_FOLLOWER"
+    assert member.acknowledge(topic, (0, 0, ACCEPT)) == "NONE"
 
 
 def test_metadata_that_fails_names_the_brokers_all_the_same(kafka: Kafka, wire: Wire, topic: Topic) -> None:

@@ -289,6 +289,28 @@ def test_the_port_is_given_to_nobody_else_meanwhile(kafka: Kafka) -> None:
     assert not is_refused(kafka.address)
 
 
+def test_who_waits_for_the_broker_hears_that_it_went_down(kafka: Kafka) -> None:
+    """A jump of the clock in another thread, which takes a while."""
+    kafka.create_topic("orders", 200)
+    said: list[str] = []
+
+    def jump() -> None:
+        try:
+            while True:
+                kafka.advance(30 * 86_400_000)
+        except RuntimeError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=jump)
+    thread.start()
+    kafka.topics()
+    kafka.kill()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert said[0] in ("the broker went down", "the broker is down: restart() starts it again")
+    kafka.restart()
+
+
 class OnceMore(unittest.TestCase):
     """How `unittest` uses it."""
 

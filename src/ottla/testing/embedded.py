@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker, EphemeralDirectory
@@ -15,6 +16,14 @@ from ottla.log.store import DiskStore
 from ottla.observability.client_metrics import ClientMetrics
 
 R = TypeVar("R")
+
+
+async def _nobody_waits() -> None:
+    """Cancel what other threads still want of a loop that is about to be closed."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class EmbeddedBroker:
@@ -38,6 +47,7 @@ class EmbeddedBroker:
         }
         self._held: list[socket.socket] = []
         self._thread: threading.Thread | None = None
+        self._asking = threading.Lock()
         try:
             self._begin()
         except BaseException:
@@ -85,11 +95,13 @@ class EmbeddedBroker:
 
     def _end(self, end: Callable[[Broker], None]) -> None:
         """Have the broker end, by `Broker.stop` or `Broker.kill`. Its ports are given to nobody else until it is closed."""
-        if self._thread is None:
+        with self._asking:
+            thread, self._thread = self._thread, None
+        if thread is None:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._thread = None
+        thread.join()
+        self._loop.run_until_complete(_nobody_waits())
         end(self.broker)
         self._loop.close()
         self._hold_ports()
@@ -102,13 +114,22 @@ class EmbeddedBroker:
 
     def _call(self, function: Callable[[], R]) -> R:
         """What `function` returns or raises on the thread of the broker."""
-        if self._thread is None:
-            raise RuntimeError("the broker is down: restart() starts it again")
 
         async def run() -> R:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        return self._await(run)
+
+    def _await(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """As `_call`, when that is over. Raises RuntimeError when the broker is down, or goes down meanwhile."""
+        with self._asking:
+            if self._thread is None:
+                raise RuntimeError("the broker is down: restart() starts it again")
+            future = asyncio.run_coroutine_threadsafe(function(), self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise RuntimeError("the broker went down") from None
 
     def _hold_ports(self) -> None:
         """Bind where nobody listens for a while, so that clients are refused and no other process takes the port."""

@@ -23,16 +23,20 @@ from ottla.broker import dispatch
 from ottla.broker.handlers import SERVED
 from ottla.broker.sessions import INITIAL_EPOCH, FetchSession, WantedPartition
 from ottla.coordinators.partitions import partition_of
+from ottla.coordinators.share import session as share
 from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol import api, codec
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.api import APIS
-from ottla.protocol.errors import UNSUPPORTED_VERSION
+from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
+from ottla.protocol.messages import share_fetch
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import RequestContext, Response, VersionRange
 from ottla.protocol.wire import PeerError
 from ottla.testing.refusals import is_of_parts, refusal
@@ -132,8 +136,11 @@ class Failure(Fault):
             raise PeerError("Produce with acks=0 fails, as the test wants it")
         if isinstance(request, MetadataRequest):
             return self._without_leaders(request, envelope, context, broker)
-        if isinstance(request, FetchRequest) and is_of_parts(self._code):
-            return self._without_records(request, envelope.version, broker)
+        if is_of_parts(self._code):
+            if isinstance(request, FetchRequest):
+                return self._without_records(request, envelope.version, broker)
+            if isinstance(request, ShareFetchRequest | ShareAcknowledgeRequest):
+                return self._without_shares(request, envelope.version, context, broker)
         return refusal(request, envelope.version, self._code)
 
     def _without_records(self, request: FetchRequest, version: int, broker: "Broker") -> Response:
@@ -163,6 +170,30 @@ class Failure(Fault):
         request.topics = _topics_of(wanted)
         return refusal(request, version, self._code)
 
+    def _without_shares(
+        self,
+        request: ShareFetchRequest | ShareAcknowledgeRequest,
+        version: int,
+        context: RequestContext,
+        broker: "Broker",
+    ) -> Response:
+        """The error in place of each partition that a member of a share group fetches from, or acknowledges records of."""
+        member = request.group_id or "", request.member_id or ""
+        epoch = request.share_session_epoch
+        code, session = NONE, None
+        if epoch > share.INITIAL_EPOCH:
+            code, session = broker.sharing.sessions.resume(member, epoch)
+        elif epoch == share.INITIAL_EPOCH and isinstance(request, ShareFetchRequest):
+            session = broker.sharing.join(member, context.peer)
+        if code != NONE:
+            return refusal(request, version, code)
+        if session is not None and isinstance(request, ShareFetchRequest):
+            named = [(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions]
+            gone = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+            session.update(named, gone)
+            request.topics += _shared_beside(named, session)
+        return refusal(request, version, self._code)
+
     def _without_leaders(
         self, request: MetadataRequest, envelope: "Envelope", context: RequestContext, broker: "Broker"
     ) -> Answer[Response]:
@@ -190,6 +221,16 @@ def _topics_of(partitions: Sequence[WantedPartition]) -> list[FetchTopic]:
             (wanted.topic, wanted.topic_id), FetchTopic(topic=wanted.topic, topic_id=wanted.topic_id)
         )
         topic.partitions.append(FetchPartition(partition=wanted.index))
+    return list(topics.values())
+
+
+def _shared_beside(named: Sequence[share.Place], session: share.ShareSession) -> list[share_fetch.FetchTopic]:
+    """The partitions of a share session that a fetch does not name itself."""
+    topics: dict[bytes, share_fetch.FetchTopic] = {}
+    for topic_id, index in session.partitions:
+        if (topic_id, index) not in named:
+            topic = topics.setdefault(topic_id, share_fetch.FetchTopic(topic_id=topic_id))
+            topic.partitions.append(share_fetch.FetchPartition(partition_index=index))
     return list(topics.values())
 
 

@@ -413,7 +413,7 @@ class Kafka(EmbeddedBroker):
         if not self._runs or timers is None:
             self._clock.move(ms)
             return
-        asyncio.run_coroutine_threadsafe(timers.advance(ms), self._loop).result()
+        self._await(partial(timers.advance, ms))
 
 
 def _texts(configs: Mapping[str, object]) -> dict[str, str]:

@@ -159,6 +159,8 @@ class _Refusal:
         for declared in self._present(row):
             if declared.name == "error_message":
                 row.error_message = errors.error(self._code).message
+            elif declared.name == "acknowledge_error_code" and getattr(asked, "acknowledgement_batches", None):
+                row.acknowledge_error_code = self._code  # what came with the fetch is not carried out either
             elif declared.name in self._unknown:
                 setattr(row, declared.name, self._unknown[declared.name])
         return True
