@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 
+from ottla.cli.main import main
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.transactions import TransactionalProducer
@@ -107,6 +109,42 @@ def test_storage_as_the_docs_say(tmp_path: Path) -> None:
         assert "flights" in done.stdout
     for directory in (tmp_path, tmp_path / "configured"):
         assert (directory / "kafka-data" / "metadata.db").exists()
+
+
+def client_commands() -> list[str]:
+    """In the order of the page; files that commands read are made by the lines before them."""
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    return [line.strip() for line in text.splitlines() if re.match(r"    (ottla|echo|printf) ", line)]
+
+
+def test_commands_as_the_docs_say(tmp_path: Path) -> None:
+    """One broker through the whole page, with a transaction that hangs."""
+    ottla = tmp_path / "bin" / "ottla"
+    ottla.parent.mkdir()
+    ottla.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n', encoding="utf-8")
+    ottla.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{ottla.parent}:{os.environ['PATH']}"}
+    configs = {"transaction.partition.verification.enable": "false"}
+    commands = client_commands()
+    assert len(commands) > 40
+    with EmbeddedBroker(configs, data_dir=tmp_path / "ottla-data") as broker:
+        wire = Wire(broker.address, is_kafka=False)
+        producer = TransactionalProducer(wire, transactional_id="payments")
+        hours_ago = int(time.time() * 1000) - 3 * 3_600_000
+        producer.produce(TopicFactory(wire)(name="debits"), version=11, timestamp=hours_ago)
+        wire.close()
+        for command in commands:
+            words = ["sh", "-c", command.replace("127.0.0.1:9092", broker.bootstrap_servers)]
+            done = subprocess.run(
+                words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+            )
+            assert done.returncode == 0, (command, done.stdout, done.stderr)
+
+
+def test_every_command_has_an_example() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    for name in main.list_commands(click.Context(main)):
+        assert name in page, name
 
 
 @pytest.mark.timeout(240)
