@@ -1,7 +1,6 @@
 """`ottla dump-log`: what it says of the files of a broker that was stopped."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ def said(*words: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two transactions, a committed offset, a share partition; the broker is stopped."""
     directory = tmp_path_factory.mktemp("dump") / "data"
     with EmbeddedBroker(data_dir=directory) as broker:
