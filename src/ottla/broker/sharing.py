@@ -177,12 +177,6 @@ class Sharing:
             shared.load()
         return shared
 
-    def forget_group(self, group_id: str) -> None:
-        """A group has no members any more: its share partitions are read anew when it has."""
-        for shared in self._shared.pop(group_id, {}).values():
-            shared.close()
-        self._rules.pop(group_id, None)
-
     def _reset(self, reset: StateReset) -> None:
         """The state of a share partition was changed behind our back."""
         shared = self.find(reset.group_id, (reset.topic_id, reset.partition))

@@ -7,7 +7,7 @@
     TIME ms  G  write t-0 epoch=1 leader=2 start=5 complete=3 0-9:2/1,...    batches are first-last:state/count
     TIME ms  G  summarize t-0 | delete t-0
     TIME ms  log  fails CODE | works | holds | commits
-    TIME ms  restart | wait
+    TIME ms  restart [t=4 ...] | wait            topics as they are afterwards, if they are others
 
 `log` lines are records that were appended, `prune` and `reset` lines what the coordinator has others do. To write them anew
 after a change of behaviour run with OTTLA_TEST_REWRITE=1, and read the difference before it is committed.
@@ -133,8 +133,10 @@ class Teller:
         if who == "log":
             self.set_log(rest)
         elif who == "topics":
-            self.set_topics({name: int(count) for name, count in (word.split("=") for word in rest.split())})
+            self.set_topics(counts(rest))
         elif who == "restart":
+            if rest:  # topics came and went meanwhile
+                self.cluster.advance(image(self.cluster.image.revision + 1, counts(rest)))
             self.start()
         elif who != "wait":
             answer = self.ask(who, *rest.split())
@@ -192,6 +194,11 @@ class Teller:
         }
         operation, request = choices[verb]
         return self.runtime.run(state.share_key(*where), operation, request)
+
+
+def counts(text: str) -> dict[str, int]:
+    """Topics and their partitions."""
+    return {name: int(count) for name, count in (word.split("=") for word in text.split())}
 
 
 def tell(text: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
-from ottla.coordinators.share.records import decode_record
+from ottla.coordinators.share.records import decode_record, tombstone
 from ottla.coordinators.share.state import ShareSettings, ShareStates, prune, snapshot_cold
 from ottla.environment import Clock
 from ottla.metadata.configs import BrokerValues
@@ -48,10 +48,12 @@ def locate(states: ShareStates, offset: int) -> None:
 
 
 def loaded(states: ShareStates, now: Millis) -> Result:  # noqa: ARG001
-    """Keep the log short from now on."""
-    return Result(
-        timers=[
-            Timer(snapshot_cold, (), states.settings.cold_snapshot_ms),
-            Timer(prune, (), states.settings.prune_ms),
-        ]
-    )
+    """Forget the topics that went while nobody looked; and keep the log short from now on."""
+    timers = [
+        Timer(snapshot_cold, (), states.settings.cold_snapshot_ms),
+        Timer(prune, (), states.settings.prune_ms),
+    ]
+    gone = [where for where in states.states if not states.hosts(where[1], 0)]
+    if not gone:
+        return Result(timers=timers)
+    return Result([tombstone(where) for where in gone], timers=timers, refused=lambda *_: Result(timers=timers))
