@@ -34,17 +34,6 @@ _METADATA: Final[dict[int, type[Message]]] = {
     for each in vars(metadata_records).values()
     if isinstance(each, type) and issubclass(each, Message) and each is not Message
 }
-_METADATA_WITHOUT_FIELDS: Final = {
-    7: "FENCE_BROKER_RECORD",
-    8: "UNFENCE_BROKER_RECORD",
-    17: "BROKER_REGISTRATION_CHANGE_RECORD",
-    20: "NO_OP_RECORD",
-    21: "ZK_MIGRATION_STATE_RECORD",
-    27: "REGISTER_CONTROLLER_RECORD",
-    28: "CLEAR_ELR_RECORD",
-    29: "UNREGISTER_CONTROLLER_RECORD",
-}
-"""Records that nobody here reads: their data is shown as it stands, in base64."""
 
 
 def compact(value: Any) -> str:
@@ -143,21 +132,26 @@ def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
 
 
 def metadata(value: bytes) -> str:
-    """A record of __cluster_metadata."""
+    """A record of __cluster_metadata; the data of one that is not known stands there in base64."""
     try:
         _, position = read_uvarint(value, 0)
         kind, position = read_uvarint(value, position)
         version, position = read_uvarint(value, position)
         cls = _METADATA.get(kind)
         if cls is None or version not in cls.VERSIONS:
-            name = _METADATA_WITHOUT_FIELDS.get(kind, f"UNKNOWN_{kind}")
-            data: Any = {} if name == "NO_OP_RECORD" else base64.b64encode(value[position:]).decode()
+            name = f"UNKNOWN_{kind}" if cls is None else _name(cls)
+            data: Any = base64.b64encode(value[position:]).decode()
         else:
-            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).upper()
+            name = _name(cls)
             data = message_json(decode(cls, version, value, position)[0], version)
     except (PeerError, IndexError) as error:
         return f"cannot be read: {error}"
     return compact({"type": name, "version": version, "data": data})
+
+
+def _name(cls: type[Message]) -> str:
+    """FeatureLevelRecord as FEATURE_LEVEL_RECORD."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).upper()
 
 
 def control(kind: int, value: bytes | None) -> str:

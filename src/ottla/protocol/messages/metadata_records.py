@@ -1,4 +1,4 @@
-"""Records of Apache Kafka's metadata log, `__cluster_metadata-0`: those that say something about topics, configs and clients.
+"""Records of Apache Kafka's metadata log, `__cluster_metadata-0`: those that Kafka 4 writes.
 
 A value is framed as `uvarint 1 | uvarint record type | uvarint version | body`; the record type is a message's API here.
 """
@@ -197,3 +197,70 @@ class AbortTransactionRecord(Message):
 @message(api=26, versions="0", flexible="0+")
 class RemoveDelegationTokenRecord(Message):
     token_id: str = field(String)
+
+
+# What follows says something about brokers and controllers alone: it is shown (`ottla dump-log`), and nothing comes of it.
+
+
+@message(api=7, versions="0", flexible="0+")
+class FenceBrokerRecord(Message):
+    id: int = field(Int32)
+    epoch: int = field(Int64)
+
+
+@message(api=8, versions="0", flexible="0+")
+class UnfenceBrokerRecord(Message):
+    id: int = field(Int32)
+    epoch: int = field(Int64)
+
+
+@message(api=17, versions="0-3", flexible="0+")
+class BrokerRegistrationChangeRecord(Message):
+    broker_id: int = field(Int32)
+    broker_epoch: int = field(Int64)
+    fenced: int = field(Int8, tag=0)
+    in_controlled_shutdown: int = field(Int8, versions="1+", tag=1)
+    log_dirs: list[bytes] = field(Array(Uuid), versions="2+", tag=2)
+    cordoned_log_dirs: list[bytes] | None = field(Array(Uuid), versions="3+", nullable="3+", tag=3, default=None)
+
+
+@message(api=20, versions="0", flexible="0+")
+class NoOpRecord(Message):
+    pass
+
+
+@message(api=21, versions="0", flexible="0+")
+class ZkMigrationStateRecord(Message):
+    zk_migration_state: int = field(Int8)
+
+
+class ControllerEndpoint(Struct):
+    name: str = field(String)
+    host: str = field(String)
+    port: int = field(Uint16)
+    security_protocol: int = field(Int16)
+
+
+class ControllerFeature(Struct):
+    name: str = field(String)
+    min_supported_version: int = field(Int16)
+    max_supported_version: int = field(Int16)
+
+
+@message(api=27, versions="0", flexible="0+")
+class RegisterControllerRecord(Message):
+    controller_id: int = field(Int32)
+    incarnation_id: bytes = field(Uuid)
+    zk_migration_ready: bool = field(Bool)
+    end_points: list[ControllerEndpoint] = field(Array(ControllerEndpoint))
+    features: list[ControllerFeature] = field(Array(ControllerFeature))
+
+
+@message(api=28, versions="0", flexible="0+")
+class ClearElrRecord(Message):
+    topic_name: str = field(String)
+
+
+@message(api=29, versions="0", flexible="0+")
+class UnregisterControllerRecord(Message):
+    controller_id: int = field(Int32)
