@@ -1,0 +1,152 @@
+"""`ottla consumer-perf-test`: how fast records come from a topic."""
+
+import random
+import time
+from datetime import datetime
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import client_configs, told_in_one_line
+from ottla.cli.properties import deprecated, properties
+from ottla.cli.table import echo_json
+from ottla.client.blocking import Consumer
+from ottla.client.topics import TopicPartition
+
+_MEGABYTE = 1 << 20
+_COLUMNS = (
+    "start.time", "end.time", "data.consumed.in.MB", "MB.sec", "data.consumed.in.nMsg", "nMsg.sec",
+    "rebalance.time.ms", "fetch.time.ms", "fetch.MB.sec", "fetch.nMsg.sec",
+)  # fmt: skip
+
+
+@click.command("consumer-perf-test")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
+@click.option("--topic", metavar="TOPIC", help="The topic to read.")
+@click.option("--include", metavar="REGEX", help="All topics whose whole names match.")
+@click.option("--num-records", type=int, metavar="N", help="How many records.")
+@click.option("--messages", type=int, metavar="N", help="Old name of --num-records.")
+@click.option("--group", metavar="GROUP", help="The consumer group; one of its own, unless given.")
+@click.option(
+    "--fetch-size", type=int, default=1_048_576, show_default=True, metavar="BYTES", help="Of one fetch of a partition."
+)
+@click.option("--from-latest", is_flag=True, help="Begin at the end where nothing is committed.")
+@click.option("--socket-buffer-size", type=int, default=2_097_152, show_default=True, metavar="BYTES")
+@click.option(
+    "--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="Longest wait between records."
+)
+@click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
+@click.option("--show-detailed-stats", is_flag=True, help="A line for every reporting interval.")
+@click.option(
+    "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, metavar="FORMAT", help="Java's letters."
+)
+@click.option("--hide-header", is_flag=True, help="No titles.")
+@click.option("--print-metrics", is_flag=True, help="Print the consumer's metrics at the end.")
+@click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
+@click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
+def consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
+    """Measure how fast records come from a topic. Apache Kafka's tool of this name, with its flags and its output."""
+    if (given["topic"] is None) == (given["include"] is None):
+        raise click.UsageError("exactly one of --topic and --include says what to read")
+    deprecated("--messages", "--num-records", given["messages"] is not None)
+    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]))
+    count = given["num_records"] if given["num_records"] is not None else given["messages"]
+    if count is None:
+        raise click.UsageError("--num-records is missing")
+    with told_in_one_line():
+        file = given["command_config"] or given["consumer_config"]
+        own: dict[str, Any] = {
+            "group.id": given["group"] or f"perf-consumer-{random.randrange(100_000)}",
+            "receive.buffer.bytes": given["socket_buffer_size"],
+            "max.partition.fetch.bytes": given["fetch_size"],
+            "auto.offset.reset": "latest" if given["from_latest"] else "earliest",
+            "check.crcs": "false",
+            **properties(file, given["command_property"], "--command-property"),
+        }
+        with Consumer(client_configs(bootstrap_server, None, **own)) as consumer:
+            reading = Reading(given, count)
+            reading.run(consumer)
+            metrics = consumer.metrics()
+    reading.summary(metrics if given["print_metrics"] else {})
+
+
+def java_time(moment: float, pattern: str) -> str:
+    """A moment by the letters of Java's SimpleDateFormat that are in use: yyyy MM dd HH mm ss SSS."""
+    found = datetime.fromtimestamp(moment)  # noqa: DTZ006  (the user's own clock)
+    for letters, text in (
+        ("yyyy", f"{found:%Y}"), ("MM", f"{found:%m}"), ("dd", f"{found:%d}"), ("HH", f"{found:%H}"),
+        ("mm", f"{found:%M}"), ("ss", f"{found:%S}"), ("SSS", f"{found.microsecond // 1000:03}"),
+    ):  # fmt: skip
+        pattern = pattern.replace(letters, text)
+    return pattern
+
+
+class Reading:
+    """What was read, and how long it took."""
+
+    def __init__(self, given: dict[str, Any], count: int) -> None:
+        self._given = given
+        self._count = count
+        self._bytes = self._records = 0
+        self._begun = self._ended = time.time()
+        self._joined_ms = 0.0
+
+    def run(self, consumer: Consumer) -> None:
+        """Read until there is enough, or nothing came for --timeout."""
+        given = self._given
+        if given["show_detailed_stats"] and not given["hide_header"]:
+            click.echo(", ".join(("time", "threadId", *_COLUMNS[2:])))
+        begun = time.time()
+
+        def joined(partitions: list[TopicPartition]) -> None:
+            del partitions
+            self._joined_ms = self._joined_ms or (time.time() - begun) * 1000
+
+        self._begun = begun
+        consumer.subscribe([given["topic"]] if given["topic"] else [], pattern=given["include"], on_assign=joined)
+        reported = begun
+        last = (0, 0)
+        while self._records < self._count:
+            records = consumer.consume(min(500, self._count - self._records), given["timeout"] / 1000)
+            if not records:
+                click.echo(f"nothing came for {given['timeout']} ms: stopping", err=True)
+                break
+            self._records += len(records)
+            self._bytes += sum(len(each.value or b"") + len(each.key or b"") for each in records)
+            self._ended = time.time()
+            if given["show_detailed_stats"] and (self._ended - reported) * 1000 >= given["reporting_interval"]:
+                click.echo(", ".join([java_time(self._ended, given["date_format"]), "0", *self._cells(reported, last)]))
+                reported, last = self._ended, (self._bytes, self._records)
+
+    def _cells(self, since: float, before: tuple[int, int]) -> list[str]:
+        seconds = max(self._ended - since, 1e-9)
+        fetching = max(self._ended - self._begun - self._joined_ms / 1000, 1e-9)
+        size, records = self._bytes - before[0], self._records - before[1]
+        return [
+            f"{self._bytes / _MEGABYTE:.4f}",
+            f"{size / _MEGABYTE / seconds:.4f}",
+            f"{self._records}",
+            f"{records / seconds:.4f}",
+            f"{self._joined_ms:.0f}",
+            f"{fetching * 1000:.0f}",
+            f"{self._bytes / _MEGABYTE / fetching:.4f}",
+            f"{self._records / fetching:.4f}",
+        ]
+
+    def summary(self, metrics: dict[str, float]) -> None:
+        """What came of it."""
+        given = self._given
+        if given["as_json"]:
+            cells = [float(cell) for cell in self._cells(self._begun, (0, 0))]
+            named = dict(zip((name.replace(".", "_").lower() for name in _COLUMNS[2:]), cells, strict=True))
+            echo_json({**named, **({"metrics": metrics} if metrics else {})})
+            return
+        if not given["show_detailed_stats"]:
+            if not given["hide_header"]:
+                click.echo(", ".join(_COLUMNS))
+            moments = [java_time(moment, given["date_format"]) for moment in (self._begun, self._ended)]
+            click.echo(", ".join([*moments, *self._cells(self._begun, (0, 0))]))
+        for name, value in sorted(metrics.items()):
+            click.echo(f"consumer-fetch-manager-metrics:{name:<40} : {value:.3f}")

@@ -1,0 +1,91 @@
+"""`ottla e2e-latency`: how long a record takes from a producer to a consumer, one at a time."""
+
+import time
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.latencies import Latencies
+from ottla.cli.properties import properties
+from ottla.cli.table import echo_json
+from ottla.client.admin.topics import NewTopic
+from ottla.client.blocking import Admin, Consumer, Producer
+from ottla.client.topics import TopicPartition
+
+_SHARES = (0.5, 0.99, 0.999)
+_REPORT_EVERY = 1000
+_PATIENCE_S = 60.0
+
+
+@click.command("e2e-latency")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic; made with one partition if it is not there.")
+@click.option("--num-records", type=int, required=True, metavar="N", help="How many records.")
+@click.option("--producer-acks", type=click.Choice(["1", "all"]), required=True, help="What the producer waits for.")
+@click.option("--record-size", type=int, required=True, metavar="BYTES", help="Size of a record's value.")
+@click.option("--record-key-size", type=int, default=0, metavar="BYTES", help="Size of its key.")
+@click.option("--num-headers", type=int, default=0, metavar="N", help="How many headers it has.")
+@click.option("--record-header-size", type=int, default=0, metavar="BYTES", help="Size of a header's value.")
+@click.option("--record-header-key-size", type=int, default=0, metavar="BYTES", help="Size of a header's name.")
+@click.option("--command-config", metavar="FILE", help="Properties for both clients.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+def e2e_latency(bootstrap_server: str, **given: Any) -> None:
+    """Measure the time from produce to consume. Apache Kafka's tool of this name, with its flags and its output."""
+    if given["producer_acks"] not in ("1", "all"):
+        raise click.UsageError("--producer-acks is 1 or all")
+    with told_in_one_line():
+        own: dict[str, Any] = {**properties(given["command_config"], (), "--command-config")}
+        configs = client_configs(bootstrap_server, None, **own)
+        partitions = _partitions(configs, given)
+        sending = {**configs, "linger.ms": 0, "acks": given["producer_acks"]}
+        reading = {**configs, "auto.offset.reset": "latest", "fetch.max.wait.ms": 0, "enable.auto.commit": "false"}
+        with Producer(sending) as producer, Consumer(reading) as consumer:
+            consumer.assign(partitions)
+            for partition in partitions:
+                consumer.position(partition)
+            latencies = _measure(producer, consumer, given)
+    quantiles = latencies.quantiles(_SHARES)
+    if given["as_json"]:
+        named = dict(zip(("p50_ms", "p99_ms", "p999_ms"), quantiles, strict=True))
+        echo_json(
+            {"records": latencies.count, "average_ms": latencies.average_ms, "max_ms": latencies.most_ms, **named}
+        )
+        return
+    click.echo(f"Avg latency: {latencies.average_ms:.4f} ms")
+    click.echo("Percentiles: 50th = {}, 99th = {}, 99.9th = {}".format(*quantiles))
+
+
+def _partitions(configs: dict[str, Any], given: dict[str, Any]) -> list[TopicPartition]:
+    topic: str = given["topic"]
+    with Admin(configs) as admin:
+        known = admin.list_topics()
+        if topic in known:
+            return [TopicPartition(topic, index) for index in sorted(known[topic].leaders)]
+        if not given["as_json"]:
+            click.echo(
+                f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1'
+            )
+        admin.create_topics([NewTopic(topic, 1, 1)]).check()
+    return [TopicPartition(topic, 0)]
+
+
+def _measure(producer: Producer, consumer: Consumer, given: dict[str, Any]) -> Latencies:
+    latencies = Latencies()
+    header = "h" * given["record_header_key_size"]
+    headers = [(header, bytes(given["record_header_size"]))] * given["num_headers"]
+    key = b"k" * given["record_key_size"] if given["record_key_size"] else None
+    for number in range(given["num_records"]):
+        value = (b"%d" % number).ljust(given["record_size"], b".")[: given["record_size"]]
+        begun = time.perf_counter()
+        producer.produce(given["topic"], value, key, headers=headers)
+        record = consumer.poll(_PATIENCE_S)
+        milliseconds = (time.perf_counter() - begun) * 1000
+        if record is None:
+            raise CommandFailed(f"record {number} did not come within {_PATIENCE_S:.0f} s")
+        if record.value != value or record.key != key:
+            raise CommandFailed(f"record {number} came as {record.value!r}: is somebody else writing to the topic?")
+        latencies.add(milliseconds)
+        if number % _REPORT_EVERY == 0 and not given["as_json"]:
+            click.echo(f"{number}\t{milliseconds:.6g}")
+    return latencies

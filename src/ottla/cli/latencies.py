@@ -1,0 +1,37 @@
+"""Latencies of many records, counted rather than kept: what the performance tools say at the end and on the way."""
+
+from collections.abc import Sequence
+
+
+class Latencies:
+    """Milliseconds, by how often each was seen."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_ms = 0.0
+        self.most_ms = 0.0
+        self._seen: dict[int, int] = {}
+
+    def add(self, milliseconds: float) -> None:
+        """One more."""
+        self.count += 1
+        self.total_ms += milliseconds
+        self.most_ms = max(self.most_ms, milliseconds)
+        whole = int(milliseconds)
+        self._seen[whole] = self._seen.get(whole, 0) + 1
+
+    @property
+    def average_ms(self) -> float:
+        """0 when there are none."""
+        return self.total_ms / self.count if self.count else 0.0
+
+    def quantiles(self, wanted: Sequence[float]) -> list[int]:
+        """Below which milliseconds these shares (0.5, 0.99) lie, rounded down."""
+        found: list[int] = []
+        passed, left = 0, list(wanted)
+        for milliseconds, count in sorted(self._seen.items()):
+            passed += count
+            while left and passed >= left[0] * self.count:
+                found.append(milliseconds)
+                left.pop(0)
+        return found or [0] * len(wanted)

@@ -1,0 +1,224 @@
+"""`ottla producer-perf-test`: how fast records go to a topic, and how long each takes to be acknowledged."""
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.latencies import Latencies
+from ottla.cli.properties import deprecated, properties
+from ottla.cli.table import echo_json
+from ottla.client.blocking import Producer
+from ottla.client.errors import KafkaError
+from ottla.client.producer.closed import Delivered
+
+_SHARES = (0.5, 0.95, 0.99, 0.999)
+
+
+@click.command("producer-perf-test")
+@click.option(
+    "--bootstrap-server", metavar="HOST:PORT", help="Brokers to connect to; or bootstrap.servers in a property."
+)
+@click.option("--topic", required=True, metavar="TOPIC", help="Where the records go.")
+@click.option("--num-records", type=int, required=True, metavar="N", help="How many.")
+@click.option(
+    "--throughput", type=float, required=True, metavar="N", help="About how many a second; -1: as many as go."
+)
+@click.option("--record-size", type=int, metavar="BYTES", help="Random records of this size.")
+@click.option("--payload-file", metavar="FILE", help="Records taken from a file by chance.")
+@click.option(
+    "--payload-delimiter", default="\\n", show_default=True, metavar="TEXT", help="What is between them there."
+)
+@click.option("--payload-monotonic", is_flag=True, help="Records that count: 0, 1, 2, ...")
+@click.option("--producer-props", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="A config of the producer.")
+@click.option("--producer.config", "producer_config", metavar="FILE", help="Old name of --command-config.")
+@click.option("--command-config", metavar="FILE", help="Properties for the producer.")
+@click.option("--print-metrics", is_flag=True, help="Print the producer's metrics at the end.")
+@click.option("--transactional-id", metavar="ID", help="Write in transactions.")
+@click.option("--transaction-duration-ms", type=int, metavar="MS", help="How long each may be. [default: 3000]")
+@click.option(
+    "--warmup-records", type=int, default=0, metavar="N", help="Leave the first ones out of a second summary."
+)
+@click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
+def producer_perf_test(**given: Any) -> None:
+    """Measure how fast records go to a topic. Apache Kafka's tool of this name, with its flags and its output."""
+    deprecated("--producer-props", "--command-property", bool(given["producer_props"]))
+    deprecated("--producer.config", "--command-config", bool(given["producer_config"]))
+    payloads = _payloads(given)
+    if given["warmup_records"] >= given["num_records"]:
+        raise click.UsageError("--warmup-records must be below --num-records")
+    with told_in_one_line():
+        texts = [*given["producer_props"], *given["command_property"]]
+        own: dict[str, Any] = {
+            **properties(given["command_config"] or given["producer_config"], texts, "--command-property")
+        }
+        if given["transactional_id"] is not None:
+            own["transactional.id"] = given["transactional_id"]
+        elif given["transaction_duration_ms"] is not None:
+            own.setdefault("transactional.id", f"performance-producer-{random.randrange(1 << 64):x}")
+        servers = given["bootstrap_server"] or own.get("bootstrap.servers")
+        if not servers:
+            raise click.UsageError("--bootstrap-server is missing")
+        with Producer(client_configs(servers, None, **{"client.id": "perf-producer-client", **own})) as producer:
+            test = _Test(producer, given, transactional="transactional.id" in own)
+            test.run(payloads)
+            metrics = producer.metrics()
+    test.summary(metrics if given["print_metrics"] else {})
+
+
+def _payloads(given: dict[str, Any]) -> list[bytes]:
+    """What is sent; empty for records that count."""
+    named = [name for name in ("record_size", "payload_file") if given[name] is not None]
+    if len(named) + given["payload_monotonic"] != 1:
+        raise click.UsageError("exactly one of --record-size, --payload-file, --payload-monotonic says what to send")
+    if given["payload_monotonic"]:
+        return []
+    if given["record_size"] is not None:
+        if given["record_size"] < 0:
+            raise click.UsageError("--record-size must not be negative")
+        dice = random.Random(0)
+        return [bytes(dice.randrange(65, 91) for _ in range(given["record_size"]))]
+    try:
+        content = Path(given["payload_file"]).read_bytes()
+    except OSError as error:
+        raise CommandFailed(f"cannot read {given['payload_file']}: {error.strerror}") from None
+    delimiter = given["payload_delimiter"].encode().decode("unicode_escape").encode()
+    found = [part for part in content.split(delimiter) if part]
+    if not found:
+        raise CommandFailed(f"{given['payload_file']} has no payloads")
+    return found
+
+
+class _Window:
+    """Records and latencies of a stretch of time."""
+
+    def __init__(self) -> None:
+        self.begun = time.perf_counter()
+        self.latencies = Latencies()
+        self.bytes = 0
+
+    def line(self, *, whole: bool, what: str = "records sent") -> str:
+        """As Kafka's tool says it, of the whole with more digits and with quantiles."""
+        seconds = max(time.perf_counter() - self.begun, 1e-9)
+        rate, megabytes = self.latencies.count / seconds, self.bytes / seconds / (1 << 20)
+        digits = (6, 2) if whole else (1, 1)
+        text = (
+            f"{self.latencies.count} {what}, {rate:.{digits[0]}f} records/sec ({megabytes:.2f} MB/sec), "
+            f"{self.latencies.average_ms:.{digits[1]}f} ms avg latency, {self.latencies.most_ms:.{digits[1]}f} ms max latency"
+        )
+        if whole:
+            quantiles = self.latencies.quantiles(_SHARES)
+            text += "".join(f", {ms} ms {share * 100:g}th" for ms, share in zip(quantiles, _SHARES, strict=True))
+        return f"{text}."
+
+
+class _Test:
+    """One run."""
+
+    def __init__(self, producer: Producer, given: dict[str, Any], *, transactional: bool) -> None:
+        self._producer = producer
+        self._given = given
+        self._transactional = transactional
+        self._whole = _Window()
+        self._steady: _Window | None = None
+        self._recent = _Window()
+        self._failure: KafkaError | None = None
+        self._as_json: bool = given["as_json"]
+
+    def run(self, payloads: list[bytes]) -> None:
+        """Send all, and wait. Raises CommandFailed."""
+        producer, given = self._producer, self._given
+        duration = (given["transaction_duration_ms"] or 3000) / 1000
+        if self._transactional:
+            producer.init_transactions()
+        if given["warmup_records"] and not self._as_json:
+            click.echo(
+                f"Warmup first {given['warmup_records']} records. "
+                "Steady state results will print after the complete test summary."
+            )
+        dice = random.Random(0)
+        producer.partitions_for(given["topic"])
+        self._whole = _Window()
+        began = 0.0
+        for number in range(given["num_records"]):
+            if self._transactional and not began:
+                producer.begin_transaction()
+                began = time.perf_counter()
+            value = dice.choice(payloads) if payloads else b"%d" % number
+            self._send(number, value)
+            if self._transactional and time.perf_counter() - began >= duration:
+                producer.commit_transaction()
+                began = 0.0
+            self._hold_back(number + 1)
+        if self._transactional and began:
+            producer.commit_transaction()
+        producer.flush()
+        if self._failure is not None:
+            raise CommandFailed(str(self._failure))
+
+    def _send(self, number: int, value: bytes) -> None:
+        sent = time.perf_counter()
+
+        def report(error: KafkaError | None, delivered: Delivered | None) -> None:
+            del delivered
+            if error is not None:
+                self._failure = self._failure or error
+                return
+            self._count(number, len(value), (time.perf_counter() - sent) * 1000)
+
+        self._producer.produce(self._given["topic"], value, on_delivery=report)
+        self._producer.poll(0)
+
+    def _count(self, number: int, size: int, milliseconds: float) -> None:
+        if number >= self._given["warmup_records"] > 0 and self._steady is None:
+            self._steady = _Window()
+            if not self._as_json:
+                click.echo("In steady state.")
+        for window in (self._whole, self._recent, self._steady):
+            if window is not None:
+                window.latencies.add(milliseconds)
+                window.bytes += size
+        if time.perf_counter() - self._recent.begun >= self._given["reporting_interval"] / 1000:
+            if not self._as_json:
+                click.echo(self._recent.line(whole=False))
+            self._recent = _Window()
+
+    def _hold_back(self, sent: int) -> None:
+        """Not more than --throughput records a second."""
+        wanted: float = self._given["throughput"]
+        if wanted > 0:
+            ahead = sent / wanted - (time.perf_counter() - self._whole.begun)
+            if ahead > 0.002:
+                self._producer.poll(ahead)
+                time.sleep(max(sent / wanted - (time.perf_counter() - self._whole.begun), 0))
+
+    def summary(self, metrics: dict[str, float]) -> None:
+        """What came of it."""
+        if self._as_json:
+            whole = self._whole
+            seconds = time.perf_counter() - whole.begun
+            quantiles = dict(
+                zip(("p50_ms", "p95_ms", "p99_ms", "p999_ms"), whole.latencies.quantiles(_SHARES), strict=True)
+            )
+            echo_json(
+                {
+                    "records": whole.latencies.count,
+                    "records_per_second": whole.latencies.count / seconds,
+                    "bytes_per_second": whole.bytes / seconds,
+                    "average_ms": whole.latencies.average_ms,
+                    "max_ms": whole.latencies.most_ms,
+                    **quantiles,
+                    **({"metrics": metrics} if metrics else {}),
+                }
+            )
+            return
+        click.echo(self._whole.line(whole=True))
+        if self._steady is not None:
+            click.echo(self._steady.line(whole=True, what="steady state records sent"))
+        for name, value in sorted(metrics.items()):
+            click.echo(f"producer-metrics:{name:<40} : {value:.3f}")

@@ -1,0 +1,150 @@
+"""The performance tools, on both brokers: what they send and read, and the form of what they say."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ottla import Admin, Consumer, TopicPartition
+from ottla.cli.latencies import Latencies
+from ottla.cli.main import main
+
+from .conftest import Produce, fresh
+
+
+def run(bootstrap_servers: str, command: str, *words: str) -> Result:
+    return CliRunner().invoke(main, [command, "--bootstrap-server", bootstrap_servers, *words])
+
+
+def records_in(bootstrap_servers: str, topic: str, isolation: str = "read_uncommitted") -> list[bytes | None]:
+    with Consumer(bootstrap_servers=bootstrap_servers, isolation_level=isolation) as consumer:
+        consumer.assign([TopicPartition(topic, index) for index in range(2)])
+        consumer.seek_to_beginning()
+        found = []
+        while records := consumer.consume(1000, timeout=0.7):
+            found += [each.value for each in records]
+        return found
+
+
+SUMMARY = (
+    r"{count} {what}, [\d.]+ records/sec \([\d.]+ MB/sec\), [\d.]+ ms avg latency, [\d.]+ ms max latency, "
+    r"\d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99.9th\.\n"
+)
+
+
+def test_produce(bootstrap_servers: str, topic: str) -> None:
+    words = ["--topic", topic, "--num-records", "3000", "--throughput", "-1", "--record-size", "50"]
+    result = run(bootstrap_servers, "producer-perf-test", *words)
+    assert result.exit_code == 0, result.output
+    assert re.fullmatch(SUMMARY.format(count=3000, what="records sent"), result.stdout)
+    values = records_in(bootstrap_servers, topic)
+    assert (len(values), {len(value or b"") for value in values}) == (3000, {50})
+
+
+def test_produce_with_a_warm_up_and_a_limit(bootstrap_servers: str, topic: str) -> None:
+    words = ["--topic", topic, "--num-records", "400", "--throughput", "1000", "--payload-monotonic"]
+    result = run(bootstrap_servers, "producer-perf-test", *words, "--warmup-records", "100", "--print-metrics")
+    first, steady, whole, rest, *metrics = result.stdout.splitlines()
+    assert first.startswith("Warmup first 100 records.")
+    assert steady == "In steady state."
+    assert re.fullmatch(SUMMARY.format(count=400, what="records sent"), whole + "\n")
+    assert re.fullmatch(SUMMARY.format(count=300, what="steady state records sent"), rest + "\n")
+    rate = re.search(r"([\d.]+) records/sec", whole)
+    assert rate is not None
+    assert float(rate[1]) < 1100
+    assert any(re.match(r"producer-metrics:record-send-total +: 400\.000", line) for line in metrics)
+    assert sorted(int(value or b"") for value in records_in(bootstrap_servers, topic)) == list(range(400))
+
+
+def test_produce_in_transactions_from_a_file(bootstrap_servers: str, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "payloads"
+    file.write_text("one\ntwo\n", encoding="utf-8")
+    words = ["--topic", topic, "--num-records", "500", "--throughput", "-1", "--payload-file", str(file), "--json"]
+    result = run(bootstrap_servers, "producer-perf-test", *words, "--transaction-duration-ms", "1")
+    assert json.loads(result.stdout)["records"] == 500
+    values = records_in(bootstrap_servers, topic, "read_committed")
+    assert (len(values), set(values)) == (500, {b"one", b"two"})
+
+
+def test_consume(bootstrap_servers: str, topic: str, produce: Produce) -> None:
+    produce(topic, 300)
+    result = run(bootstrap_servers, "consumer-perf-test", "--topic", topic, "--num-records", "300")
+    assert result.exit_code == 0, result.output
+    titles, figures = result.stdout.splitlines()
+    assert titles == (
+        "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, "
+        "fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+    )
+    cells = figures.split(", ")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}", cells[0])
+    assert cells[4] == "300"
+    words = ["--topic", topic, "--messages", "999", "--timeout", "500", "--hide-header", "--json"]
+    less = run(bootstrap_servers, "consumer-perf-test", *words)
+    assert json.loads(less.stdout)["data_consumed_in_nmsg"] == 300
+    assert "Use --num-records instead." in less.stderr
+    assert "nothing came for 500 ms" in less.stderr
+
+
+def test_share(bootstrap_servers: str, topic: str, share_group: str, produce: Produce, admin: Admin) -> None:
+    produce(topic, 200)
+    words = ["--topic", topic, "--num-records", "200", "--group", share_group, "--threads", "2"]
+    result = run(bootstrap_servers, "share-consumer-perf-test", *words, "--print-metrics")
+    assert result.exit_code == 0, result.output
+    titles, figures, *each = result.stdout.splitlines()
+    assert titles.endswith("data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms")
+    assert figures.split(", ")[5] == "200"
+    assert len(each) == 2
+    assert admin.list_share_group_offsets([share_group])[share_group][TopicPartition(topic, 0)].lag == 0
+
+
+def test_end_to_end(bootstrap_servers: str) -> None:
+    topic = fresh()
+    words = [
+        "--topic",
+        topic,
+        "--num-records",
+        "50",
+        "--producer-acks",
+        "all",
+        "--record-size",
+        "20",
+        "--num-headers",
+        "2",
+    ]
+    result = run(bootstrap_servers, "e2e-latency", *words, "--record-header-key-size", "3", "--record-key-size", "4")
+    assert result.exit_code == 0, result.output
+    created, first, average, percentiles = result.stdout.splitlines()
+    assert created.startswith(f'Topic "{topic}" does not exist.')
+    assert re.fullmatch(r"0\t[\d.]+", first)
+    assert re.fullmatch(r"Avg latency: \d+\.\d{4} ms", average)
+    assert re.fullmatch(r"Percentiles: 50th = \d+, 99th = \d+, 99.9th = \d+", percentiles)
+    again = run(bootstrap_servers, "e2e-latency", *words, "--json")
+    assert json.loads(again.stdout)["records"] == 50
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "why"),
+    [
+        ("producer-perf-test", ["--record-size", "1", "--payload-monotonic"], "exactly one of --record-size"),
+        ("producer-perf-test", ["--record-size", "1", "--warmup-records", "10"], "--warmup-records must be below"),
+        ("consumer-perf-test", ["--include", "x"], "exactly one of --topic and --include"),
+        ("consumer-perf-test", [], "--num-records is missing"),
+        ("e2e-latency", ["--producer-acks", "0", "--record-size", "1"], "'0' is not one of"),
+    ],
+)
+def test_wrong_usage(bootstrap_servers: str, command: str, words: list[str], why: str) -> None:
+    given = {"producer-perf-test": ["--num-records", "10", "--throughput", "-1"], "e2e-latency": ["--num-records", "1"]}
+    result = run(bootstrap_servers, command, "--topic", "t", *given.get(command, []), *words)
+    assert result.exit_code == 2
+    assert why in result.stderr
+
+
+def test_quantiles() -> None:
+    latencies = Latencies()
+    assert latencies.quantiles((0.5, 0.99)) == [0, 0]
+    for milliseconds in range(1, 101):
+        latencies.add(milliseconds + 0.5)
+    assert latencies.quantiles((0.5, 0.95, 0.99, 0.999)) == [50, 95, 99, 100]
+    assert (latencies.average_ms, latencies.most_ms) == (51.0, 100.5)
