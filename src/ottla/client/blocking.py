@@ -2,6 +2,8 @@
 
 The core runs on a loop in a thread that all of them share; a call waits here until the core has done its part. Nothing is
 decided in this file. Timeouts are seconds, as in confluent-kafka.
+
+One file, because the four classes are one surface: the same words for the same things, and the same order as in `aio.py`.
 """
 
 import asyncio
