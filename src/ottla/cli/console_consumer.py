@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
-from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter
+from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
 from ottla.cli.properties import deprecated, properties
 from ottla.client.blocking import Consumer
 from ottla.client.topics import TopicPartition
@@ -60,7 +60,7 @@ def console_consumer(bootstrap_server: str, **given: Any) -> None:
     ):
         deprecated(old, new, bool(given[key]))
     with told_in_one_line():
-        writer = _formatter(given)
+        writer = formatter_of(given)
         consumer = Consumer(client_configs(bootstrap_server, None, **_configs(given)))
         reading = _Reading(consumer, writer, given)
         try:
@@ -90,15 +90,6 @@ def _check(given: dict[str, Any]) -> None:
             raise click.UsageError(f"--offset {given['offset']}: a number, earliest or latest")
     if given["partition"] is not None and given["group"] is not None:
         raise click.UsageError("--group and --partition exclude each other")
-
-
-def _formatter(given: dict[str, Any]) -> Formatter:
-    texts = [*given["old_property"], *given["formatter_property"]]
-    wanted = properties(given["formatter_config"], texts, "--formatter-property")
-    for part in ("key", "value"):
-        if given[f"{part}_deserializer"]:
-            wanted[f"{part}.deserializer"] = given[f"{part}_deserializer"]
-    return formatter(given["formatter_name"], wanted)
 
 
 def _configs(given: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import click
 
 from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
-from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter
+from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
 from ottla.cli.properties import deprecated, properties
 from ottla.client.blocking import ShareConsumer
 from ottla.client.share.delivery import AcknowledgeType
@@ -54,7 +54,7 @@ def console_share_consumer(bootstrap_server: str, topic: str, group: str, **give
         key = "old_property" if old == "property" else old.replace("-", "_")
         deprecated(f"--{old}", f"--{new}", bool(given[key]))
     with told_in_one_line():
-        writer = _formatter(given)
+        writer = formatter_of(given)
         own = properties(
             given["command_config"] or given["consumer_config"],
             [*given["consumer_property"], *given["command_property"]],
@@ -73,15 +73,6 @@ def console_share_consumer(bootstrap_server: str, topic: str, group: str, **give
             if given["enable_systest_events"]:
                 click.echo("shutdown_complete")
             click.echo(f"Processed a total of {reading.count} messages", err=True)
-
-
-def _formatter(given: dict[str, Any]) -> Formatter:
-    texts = [*given["old_property"], *given["formatter_property"]]
-    wanted = properties(given["formatter_config"], texts, "--formatter-property")
-    for part in ("key", "value"):
-        if given[f"{part}_deserializer"]:
-            wanted[f"{part}.deserializer"] = given[f"{part}_deserializer"]
-    return formatter(given["formatter_name"], wanted)
 
 
 class _Reading:

@@ -8,10 +8,11 @@ import logging
 import struct
 import uuid
 from collections.abc import Callable, Mapping
-from typing import BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 import click
 
+from ottla.cli.properties import properties
 from ottla.records.record import Record
 
 _logger = logging.getLogger("ottla.console")
@@ -173,3 +174,13 @@ def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
     if make is None:
         raise click.BadParameter(f"{name} is no formatter; there are {', '.join(_FORMATTERS)}")
     return make(properties)
+
+
+def formatter_of(given: Mapping[str, Any]) -> Formatter:
+    """What the options of a console consumer ask for. Raises BadParameter, UsageError, CommandFailed."""
+    texts = [*given["old_property"], *given["formatter_property"]]
+    wanted = properties(given["formatter_config"], texts, "--formatter-property")
+    for part in ("key", "value"):
+        if given[f"{part}_deserializer"]:
+            wanted[f"{part}.deserializer"] = given[f"{part}_deserializer"]
+    return formatter(given["formatter_name"], wanted)
