@@ -357,3 +357,42 @@ def test_what_cannot_be(make: Make, topic: str, bootstrap_servers: str) -> None:
         pytest.raises(KafkaError, match=r"127\.0\.0\.1:1"),
     ):
         nobody.end_offsets(parts(topic))
+
+
+@pytest.mark.parametrize("group", GROUPS[:2], ids=IDS[:2])
+def test_slow_work_on_what_was_fetched_is_no_silence(
+    make: Make, topic: str, produce: Produce, group: dict[str, str]
+) -> None:
+    """One fetch brings more than is worked off in max.poll.interval.ms; positions are committed meanwhile."""
+    produce(topic, 200)
+    lost: list[list[TopicPartition]] = []
+    group_id, partition = fresh("g"), TopicPartition(topic, 0)
+    consumer = make(group_id=group_id, max_poll_interval_ms=700, auto_commit_interval_ms=100, **group)
+    consumer.subscribe([topic], on_revoke=lost.append)
+    offsets = []
+    for _ in range(20):
+        record = consumer.poll(20)
+        assert record is not None
+        offsets.append(record.offset)
+        time.sleep(0.08)
+    assert offsets == list(range(20))
+    assert lost == []
+    assert consumer.committed([partition])[partition].offset > 5
+
+
+@pytest.mark.parametrize("group", GROUPS[:2], ids=IDS[:2])
+def test_silence_loses_the_partitions(make: Make, topic: str, produce: Produce, group: dict[str, str]) -> None:
+    produce(topic, 5)
+    lost: list[list[TopicPartition]] = []
+    silent = make(group_id=(group_id := fresh("g")), max_poll_interval_ms=500, **group)
+    silent.subscribe([topic], on_lost=lost.append)
+    take(silent, 5)
+    other = make(group_id=group_id, **group)
+    other.subscribe([topic])
+    settle([other], lambda owned: owned[0] == parts(topic))
+    deadline = time.monotonic() + 20
+    while sorted(silent.assignment() + other.assignment()) != parts(topic) or not silent.assignment():
+        assert time.monotonic() < deadline
+        for each in (silent, other):
+            each.poll(0.05)
+    assert lost == [parts(topic)]

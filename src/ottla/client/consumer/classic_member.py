@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.client.consumer.assignors import ASSIGNORS, Subscriber, assignor_names
-from ottla.client.consumer.rebalance import Change, Member
+from ottla.client.consumer.rebalance import Change, Member, Silent
 from ottla.client.core import Core
 from ottla.client.errors import InvalidClientConfig, KafkaError, error_for
 from ottla.client.groups import GroupMetadata
@@ -63,7 +63,7 @@ class ClassicMember:
         self._owned: list[TopicPartition] = []
         self._rejoin = True
         self._task: Task[Any] | None = None
-        self._polled = Signal()
+        self._polls = 0
         self._resubscribed = Signal()
         self._previous: tuple[list[TopicPartition], int] = ([], _NOBODY)
         """What was assigned last, and in which generation: the sticky assignor wants to know."""
@@ -87,10 +87,12 @@ class ClassicMember:
             self._task = self._core.scheduler.background(self._live(), "group membership")
         self._resubscribed.happen()
 
-    def polled(self) -> None:
-        """The application lives, and may be told of changes."""
-        self._last_poll = self._core.clock.now_ms()
-        self._polled.happen()
+    def _note_polls(self) -> int:
+        """When the application was last known to live."""
+        if self._consumer.polls != self._polls:
+            self._polls = self._consumer.polls
+            self._last_poll = self._core.clock.now_ms()
+        return self._last_poll
 
     async def leave(self) -> None:
         """Tell the coordinator; a static member stays until its session is over."""
@@ -118,12 +120,8 @@ class ClassicMember:
             try:
                 if self._rejoin:
                     await self._rebalance()
-                elif self._core.clock.now_ms() - self._last_poll > config["max.poll.interval.ms"]:
-                    await self._say_goodbye()
-                    self._forget()
-                    await self._lose()
-                    await self._polled.wait()
-                    continue
+                elif self._core.clock.now_ms() - self._note_polls() > config["max.poll.interval.ms"]:
+                    raise Silent
                 else:
                     await self._beat()
                 failures = 0
@@ -131,6 +129,8 @@ class ClassicMember:
                     await self._core.scheduler.within(again, config["heartbeat.interval.ms"])
             except Cancelled:
                 raise
+            except Silent:
+                await self._stop_until_polled()
             except KafkaError as error:
                 if error.code == table.REBALANCE_IN_PROGRESS:
                     self._rejoin = True
@@ -147,12 +147,43 @@ class ClassicMember:
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
 
+    async def _tell(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
+        """Tell the application when it polls; heartbeats go on until then. Raises Silent."""
+        config = self._core.config
+        telling = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "rebalance")
+        try:
+            while not await self._core.scheduler.within(telling, config["heartbeat.interval.ms"]):
+                if self._core.clock.now_ms() - self._note_polls() > config["max.poll.interval.ms"]:
+                    raise Silent
+                try:
+                    await self._say_alive()
+                except KafkaError as error:
+                    if error.code != table.REBALANCE_IN_PROGRESS and not error.retriable:
+                        raise
+            telling.result()
+        finally:
+            telling.cancel()
+
+    async def _stop_until_polled(self) -> None:
+        """The application has not polled for max.poll.interval.ms: leave, and come back when it does."""
+        await self._say_goodbye()
+        self._forget()
+        before = self._last_poll
+        await self._lose()
+        while self._note_polls() == before:
+            await self._core.scheduler.sleep(100)
+
     async def _lose(self) -> None:
         lost, self._owned = self._owned, []
         if lost:
             await self._consumer.changed(Change.LOST, lost, [])
 
     async def _beat(self) -> None:
+        await self._say_alive()
+        if await self._topics_changed():
+            self._rejoin = True
+
+    async def _say_alive(self) -> None:
         request = HeartbeatRequest(group_id=self._group_id, generation_id=self._generation, member_id=self._member_id)
         link = await self._link()
         version = link.version(HeartbeatRequest)
@@ -160,8 +191,6 @@ class ClassicMember:
             request.group_instance_id = self._instance_id
         answer = await link.request(request, version)
         self._check(answer.error_code, "heartbeat")
-        if await self._topics_changed():
-            self._rejoin = True
 
     async def _topics_changed(self) -> bool:
         """Whether topics that match came, went or grew since they were assigned; looked at as often as metadata ages."""
@@ -198,8 +227,8 @@ class ClassicMember:
 
     async def _rebalance(self) -> None:
         if self._owned and not self._cooperative:
-            given_up, self._owned = self._owned, []
-            await self._consumer.changed(Change.REVOKED, given_up, [])
+            await self._tell(Change.REVOKED, self._owned, [])
+            self._owned = []
         topics = await self._subscribed()
         self._rejoin = False
         answer = await self._join(topics)
@@ -313,13 +342,14 @@ class ClassicMember:
         before = set(self._owned)
         revoked = [partition for partition in self._owned if partition not in set(assigned)]
         if revoked:
-            self._owned = [partition for partition in self._owned if partition in set(assigned)]
-            await self._consumer.changed(Change.REVOKED, revoked, list(self._owned))
+            kept = [partition for partition in self._owned if partition in set(assigned)]
+            await self._tell(Change.REVOKED, revoked, kept)
+            self._owned = kept
             self._rejoin = True
         added = [partition for partition in assigned if partition not in before]
         self._owned = assigned
         self._previous = (list(assigned), self._generation)
-        await self._consumer.changed(Change.ASSIGNED, added, list(assigned))
+        await self._tell(Change.ASSIGNED, added, list(assigned))
 
 
 def _subscription_of(data: bytes) -> ConsumerProtocolSubscription:

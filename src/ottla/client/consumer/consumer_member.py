@@ -12,7 +12,7 @@ import base64
 import contextlib
 from typing import Any, Final
 
-from ottla.client.consumer.rebalance import Change, Member
+from ottla.client.consumer.rebalance import Change, Member, Silent
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, error_for
 from ottla.client.groups import GroupMetadata
@@ -54,6 +54,8 @@ class ConsumerMember:
         self._owned_told = False
         self._task: Task[Any] | None = None
         self._now = Signal()
+        self._interval_ms = _DEFAULT_INTERVAL_MS
+        self._polls = 0
         self._last_poll = core.clock.now_ms()
 
     @property
@@ -71,9 +73,12 @@ class ConsumerMember:
             self._task = self._core.scheduler.background(self._live(), "heartbeats")
         self._now.happen()
 
-    def polled(self) -> None:
-        """The application lives."""
-        self._last_poll = self._core.clock.now_ms()
+    def _note_polls(self) -> int:
+        """When the application was last known to live."""
+        if self._consumer.polls != self._polls:
+            self._polls = self._consumer.polls
+            self._last_poll = self._core.clock.now_ms()
+        return self._last_poll
 
     async def leave(self) -> None:
         """Tell the coordinator; a static member says that it comes back."""
@@ -93,21 +98,20 @@ class ConsumerMember:
 
     async def _live(self) -> None:
         failures = 0
-        interval_ms = _DEFAULT_INTERVAL_MS
         while True:
             again = self._now.wait()
             try:
-                if self._core.clock.now_ms() - self._last_poll > self._core.config["max.poll.interval.ms"]:
-                    await self._stop_until_polled()
-                    continue
+                if self._core.clock.now_ms() - self._note_polls() > self._core.config["max.poll.interval.ms"]:
+                    raise Silent
                 answer = await self._beat()
                 failures = 0
-                interval_ms = answer.heartbeat_interval_ms
                 self._take(answer)
                 if not await self._reconcile():
-                    await self._core.scheduler.within(again, interval_ms)
+                    await self._core.scheduler.within(again, self._interval_ms)
             except Cancelled:
                 raise
+            except Silent:
+                await self._stop_until_polled()
             except KafkaError as error:
                 if error.code in _AGAIN:
                     await self._lose()
@@ -119,6 +123,23 @@ class ConsumerMember:
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
 
+    async def _tell(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
+        """Tell the application when it polls; heartbeats go on until then. Raises Silent."""
+        limit: int = self._core.config["max.poll.interval.ms"]
+        telling = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "reconciliation")
+        try:
+            while not await self._core.scheduler.within(telling, min(self._interval_ms, limit)):
+                if self._core.clock.now_ms() - self._note_polls() > limit:
+                    raise Silent
+                try:
+                    self._take(await self._beat())
+                except KafkaError as error:
+                    if not error.retriable:
+                        raise
+            telling.result()
+        finally:
+            telling.cancel()
+
     async def _stop_until_polled(self) -> None:
         """The application has not polled for max.poll.interval.ms: leave, and come back when it does."""
         self._epoch = _LEAVE
@@ -126,7 +147,7 @@ class ConsumerMember:
             await self._beat()
         await self._lose()
         before = self._last_poll
-        while self._last_poll == before:
+        while self._note_polls() == before:
             await self._core.scheduler.sleep(100)
 
     async def _lose(self) -> None:
@@ -183,6 +204,7 @@ class ConsumerMember:
 
     def _take(self, answer: ConsumerGroupHeartbeatResponse) -> None:
         self._epoch = answer.member_epoch
+        self._interval_ms = answer.heartbeat_interval_ms or self._interval_ms
         if answer.assignment is not None:
             self._target = {
                 (topic.topic_id, index) for topic in answer.assignment.topic_partitions for index in topic.partitions
@@ -197,14 +219,14 @@ class ConsumerMember:
         wanted = await self._named(self._target)
         revoked = sorted(self._owned - wanted)
         if revoked:
+            await self._tell(Change.REVOKED, revoked, sorted(self._owned - set(revoked)))
             self._owned -= set(revoked)
-            await self._consumer.changed(Change.REVOKED, revoked, sorted(self._owned))
             self._owned_told = False
             return True
         added = sorted(wanted - self._owned)
         if added:
+            await self._tell(Change.ASSIGNED, added, sorted(self._owned | set(added)))
             self._owned |= set(added)
-            await self._consumer.changed(Change.ASSIGNED, added, sorted(self._owned))
             self._owned_told = False
             return True
         return False

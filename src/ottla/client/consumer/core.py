@@ -32,6 +32,7 @@ from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
 from ottla.client.scheduler import Promise, Signal, Task
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
+from ottla.environment import Cancellable
 from ottla.records.record import Record
 
 _NO_GROUP: Final = "this needs the config group.id"
@@ -41,12 +42,14 @@ class ConsumerCore:
     """One consumer. `take`, `positions` and `attention` may be used by the application's thread, all else runs on the core's.
 
     attention  something waits for the application's thread to come by
+    polls      how often the application has asked for records
     """
 
     def __init__(self, core: Core) -> None:
         config = core.config
         self.core = core
         self.attention = False
+        self.polls = 0
         self.listeners = Listeners()
         self._group_id: str = config["group.id"]
         self._positions = Positions()
@@ -65,6 +68,7 @@ class ConsumerCore:
         self._committing = False
         self._closed = False
         self._assigned_by_hand = False
+        self._reminder: Cancellable | None = None
         self._inside = False
         """Whether the application is in `wait`."""
         self._entered = Signal()
@@ -164,6 +168,7 @@ class ConsumerCore:
 
     def take(self) -> Record | None:
         """The next record that is there; None when there is none, or when something wants attention. Raises CorruptBatch."""
+        self.polls += 1
         if self.attention:
             return None
         while True:
@@ -176,6 +181,7 @@ class ConsumerCore:
 
     def take_many(self, most: int) -> list[Record]:
         """Up to `most` records that are there."""
+        self.polls += 1
         found: list[Record] = []
         while len(found) < most and not self.attention:
             part = self._records[self._next : self._next + most - len(found)]
@@ -187,6 +193,7 @@ class ConsumerCore:
 
     def take_batches(self) -> tuple[TopicPartition, bytes, int, int] | None:
         """A whole chunk as it came: partition, batches, first offset wanted, next offset. Raises CorruptBatch."""
+        self.polls += 1
         if self.attention:
             return None
         if self._next < len(self._records):
@@ -262,9 +269,8 @@ class ConsumerCore:
         self.attention = False
         self._inside = True
         self._entered.happen()
+        self.polls += 1
         try:
-            if self._membership is not None:
-                self._membership.polled()
             self._commit_now_and_then()
             return await self._wait(self.core.clock.now_ms() + timeout_ms)
         finally:
@@ -489,7 +495,11 @@ class ConsumerCore:
         if not (self._group_id and config["enable.auto.commit"]) or self._committing:
             return
         now = self.core.clock.now_ms()
-        if now - self._committed_ms < config["auto.commit.interval.ms"]:
+        left = self._committed_ms + config["auto.commit.interval.ms"] - now
+        if self._reminder is None:
+            # The application may be at one chunk for long: it is asked to come by when the time is over.
+            self._reminder = self.core.scheduler.call_later(max(left, 1), self._remind)
+        if left > 0:
             return
         self._committed_ms = now
         self._committing = True
@@ -505,6 +515,10 @@ class ConsumerCore:
                 self._committing = False
 
         self.core.scheduler.background(commit(), "automatic commit")
+
+    def _remind(self) -> None:
+        self._reminder = None
+        self._stir()
 
     # -- the end --
 
@@ -523,6 +537,8 @@ class ConsumerCore:
         finally:
             self._closed = True
             self._fetcher.active = False
+            if self._reminder is not None:
+                self._reminder.cancel()
             self.core.close()
 
     async def _leave(self) -> None:

@@ -67,9 +67,6 @@ class Membership(Protocol):
     def subscribe(self, topics: list[str], pattern: str | None) -> None:
         """Read these topics, or those that match, in place of those before."""
 
-    def polled(self) -> None:
-        """The application polls: it lives, and may be told of changes."""
-
     async def leave(self) -> None:
         """Tell the coordinator, without caring what it says."""
 
@@ -77,9 +74,17 @@ class Membership(Protocol):
 class Member(Protocol):
     """What a membership asks of its consumer."""
 
+    @property
+    def polls(self) -> int:
+        """How often the application has asked for records: while the number grows it lives (max.poll.interval.ms)."""
+
     async def changed(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
         """Partitions come or go; `owned` is what there is afterwards.
 
         Waits until the application polls, so that nothing changes under its hands, and returns when it knows. What is
         processed of revoked partitions is committed first, if that is the consumer's business.
         """
+
+
+class Silent(Exception):
+    """The application has not polled for max.poll.interval.ms."""
