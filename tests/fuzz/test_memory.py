@@ -57,6 +57,7 @@ def test_a_lying_length_anywhere_costs_nothing(name: str) -> None:
         for at in range(0, len(good), 1 + len(good) // 12):
             for lie in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x7f\xff"):
                 data = good[:at] + lie + good[at + len(lie) :]
+                refused_or_read(cls, version, data)  # what a codec is made of on first use is not what is measured
                 assert peak(refused_or_read, cls, version, data) < FLOOR + PER_BYTE * len(data)
 
 
