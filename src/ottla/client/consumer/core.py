@@ -492,14 +492,15 @@ class ConsumerCore:
     def _commit_now_and_then(self) -> None:
         """enable.auto.commit: every auto.commit.interval.ms, in the background."""
         config = self.core.config
-        if not (self._group_id and config["enable.auto.commit"]) or self._committing:
+        if not (self._group_id and config["enable.auto.commit"]):
             return
         now = self.core.clock.now_ms()
-        left = self._committed_ms + config["auto.commit.interval.ms"] - now
+        interval: int = config["auto.commit.interval.ms"]
+        left = self._committed_ms + interval - now
         if self._reminder is None:
             # The application may be at one chunk for long: it is asked to come by when the time is over.
-            self._reminder = self.core.scheduler.call_later(max(left, 1), self._remind)
-        if left > 0:
+            self._reminder = self.core.scheduler.call_later(left if left > 0 else max(interval, 1), self._remind)
+        if left > 0 or self._committing:
             return
         self._committed_ms = now
         self._committing = True
