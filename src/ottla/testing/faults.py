@@ -402,7 +402,7 @@ class Faults:
         name = _COORDINATED.get(request.key_type)
         topic = broker.image.topics.get(name or "")
         if topic is not None:
-            for key in (request.key, *request.coordinator_keys):
+            for key in request.coordinator_keys if envelope.version >= 4 else (request.key,):
                 self._take_back(topic.name, partition_of(key, len(topic.partitions)), broker)
 
     def _take_back(self, name: str, index: int, broker: "Broker") -> None:
