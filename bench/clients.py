@@ -3,6 +3,7 @@
     python bench/clients.py [--only produce consume latency idle import] [--records 200000] [--rounds 5]
 
 produce  records/s, record by record, until all are acknowledged (acks=all), of 100 bytes and of 1 KB; besides produce_many
+         and produce_arrow
 consume  records/s, record by record; besides poll_arrow against confluent-kafka's records put into a pandas frame
 latency  p50 and p99 from produce to consume, one record at a time, linger 0
 idle     CPU of a consumer that waits for records, in per cent of a core
@@ -28,6 +29,7 @@ from typing import Any, Final
 import aiokafka
 import kafka as kafka_python
 import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import Producer as RdProducer
 from confluent_kafka import TopicPartition as RdPartition
@@ -69,6 +71,17 @@ def produce_many_ottla(servers: str, topic: str, count: int, size: int) -> float
         begun = time.perf_counter()
         producer.produce_many(topic, values)
         assert producer.flush() == 0
+        return time.perf_counter() - begun
+
+
+def produce_arrow_ottla(servers: str, topic: str, count: int, size: int) -> float:
+    table = pa.table({"value": pa.array([bytes(size)] * count, pa.binary())})
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.partitions_for(topic)
+        begun = time.perf_counter()
+        written = producer.produce_arrow(table, topic)
+        assert producer.flush() == 0
+        assert written.result().records == count
         return time.perf_counter() - begun
 
 
@@ -212,6 +225,7 @@ def frame_confluent(servers: str, topic: str, count: int, size: int) -> float:
 PRODUCERS: Final[dict[str, Case]] = {
     "ottla": produce_ottla,
     "ottla produce_many": produce_many_ottla,
+    "ottla produce_arrow": produce_arrow_ottla,
     "confluent-kafka": produce_confluent,
     "kafka-python": produce_kafka_python,
     "aiokafka": produce_aiokafka,

@@ -9,7 +9,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -37,8 +37,12 @@ from ottla.records.record import Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ottla.client.producer.tables import TableDelivered
+
 T = TypeVar("T")
 P = ParamSpec("P")
+_ROWS_BETWEEN_TURNS = 10_000
+"""Of a table, before others of the loop have their turn."""
 
 
 class Asynchronous:
@@ -134,6 +138,16 @@ class ShareConsumer(Asynchronous):
         await self._run(self._share.close(milliseconds(timeout)))
 
 
+def _settle(future: "asyncio.Future[T]", error: KafkaError | None, delivered: T | None) -> None:
+    """Tell a future what became of what it stands for."""
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    elif delivered is not None:
+        future.set_result(delivered)
+
+
 class Producer(Asynchronous):
     """Writes records to topics, in batches; see `ottla.Producer`.
 
@@ -188,16 +202,22 @@ class Producer(Asynchronous):
     ) -> "asyncio.Future[Delivered]":
         """As `produce`; the future is where the record was appended, or raises why it was not."""
         future: asyncio.Future[Delivered] = self._loop.create_future()
+        await self.produce(topic, value, key, partition, partial(_settle, future), timestamp, headers)
+        return future
 
-        def settle(error: KafkaError | None, delivered: Delivered | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            elif delivered is not None:
-                future.set_result(delivered)
+    async def produce_arrow(
+        self, data: Any, topic: str | None = None, *, partition: int = ANY
+    ) -> "asyncio.Future[TableDelivered]":
+        """Take the rows of Arrow tables on their way; see `ottla.Producer.produce_arrow`."""
+        from ottla.client.producer.tables import TableReport, TableWriting
 
-        await self.produce(topic, value, key, partition, settle, timestamp, headers)
+        future: asyncio.Future[TableDelivered] = self._loop.create_future()
+        report = TableReport(partial(_settle, future))
+        writing = TableWriting(self._producer, report, data, topic, partition)
+        while writing.advance(most=_ROWS_BETWEEN_TURNS):
+            await self._run(writing.ready())
+            await asyncio.sleep(0)  # others of the loop want their turn
+        report.complete(writing.taken)
         return future
 
     async def flush(self, timeout: float | None = None) -> int:

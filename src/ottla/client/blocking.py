@@ -37,6 +37,8 @@ from ottla.records.record import Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ottla.client.producer.tables import TableDelivered
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -123,6 +125,14 @@ class ShareConsumer(Blocking):
                 self._release()
 
 
+def _settle(future: "concurrent.futures.Future[T]", error: KafkaError | None, delivered: T | None) -> None:
+    """Tell a future what became of what it stands for."""
+    if error is not None:
+        future.set_exception(error)
+    elif delivered is not None:
+        future.set_result(delivered)
+
+
 class Producer(Blocking):
     """Writes records to topics, in batches, exactly once per record as far as brokers can (enable.idempotence).
 
@@ -186,14 +196,7 @@ class Producer(Blocking):
     ) -> "concurrent.futures.Future[Delivered]":
         """As `produce`; the future is where the record was appended, or raises why it was not."""
         future: concurrent.futures.Future[Delivered] = concurrent.futures.Future()
-
-        def settle(error: KafkaError | None, delivered: Delivered | None) -> None:
-            if error is not None:
-                future.set_exception(error)
-            elif delivered is not None:
-                future.set_result(delivered)
-
-        self._take(topic, value, key, partition, settle, timestamp, headers)
+        self._take(topic, value, key, partition, partial(_settle, future), timestamp, headers)
         return future
 
     def _take(
@@ -235,6 +238,33 @@ class Producer(Blocking):
             self._take(topic, value, key, partition, None, None, None)
             count += 1
         return count
+
+    def produce_arrow(
+        self, data: Any, topic: str | None = None, *, partition: int = ANY
+    ) -> "concurrent.futures.Future[TableDelivered]":
+        """Take the rows of Arrow tables on their way, without an object for a row.
+
+        data       a pyarrow Table or RecordBatch, an iterable or reader of batches, a frame that speaks Arrow (pandas, polars)
+        topic      where rows go; unless given, the column `topic` says
+        partition  where rows go that name none
+
+        Columns: value and key (string or binary of any kind, null), headers (list<struct<key, value>>), partition (integer,
+        null: the key decides), timestamp (any unit, or integers in ms; null: now), topic. Others are left aside.
+
+        The future is what was delivered when all records are acknowledged, or raises the first error; a table stops at the
+        first record that fails. Waits as `produce` does. Raises ValueError for columns that cannot be records, TypeError for
+        what is no table, ImportError without pyarrow; UnknownTopic, RecordTooLarge, BufferExhausted, when rows before
+        that one are on their way.
+        """
+        from ottla.client.producer.tables import TableReport, TableWriting
+
+        future: concurrent.futures.Future[TableDelivered] = concurrent.futures.Future()
+        report = TableReport(partial(_settle, future))
+        writing = TableWriting(self._producer, report, data, topic, partition)
+        while writing.advance():
+            self._run(writing.ready())
+        self._call(lambda: report.complete(writing.taken))
+        return future
 
     def _delivered(self, on_delivery: OnDelivery, error: KafkaError | None, delivered: Delivered | None) -> None:
         """In the core's thread: `poll` and `flush` call back in the caller's."""

@@ -1,6 +1,6 @@
 """Columns as pyarrow record batches, and back.
 
-The only module of this layer that imports pyarrow (extra `spark`). Arrays are laid over the buffers that
+The only module of this layer that imports pyarrow (extras `arrow`, `spark`). Arrays are laid over the buffers that
 `records/columns.py` made: nothing is copied, and nothing is done per row.
 
 The schema is that of Spark's own Kafka source, field by field; a projection is any of these columns in any order:
@@ -125,9 +125,9 @@ def rows_of(
 ) -> Rows:
     """Arrow arrays of equal length as rows for `encode_columns`.
 
-    value, key  binary or string, also large ones; nulls are null keys and values
-    headers     list<struct<key string, value binary>>; a null list is no headers
-    timestamp   timestamp array of any unit, or one time in ms for all rows
+    value, key  binary or string, also large ones, views and dictionaries; nulls are null keys and values
+    headers     list<struct<key string, value binary>> or a map; a null list is no headers
+    timestamp   timestamps of any unit or integers in ms, or one time in ms for all rows
 
     Arrays that start at another row of their buffers are shifted to it by copying offsets, not data. Raises ValueError
     when a timestamp is null, pyarrow.ArrowInvalid when a column of more than 2 GiB or another type cannot be cast.
@@ -139,8 +139,8 @@ def rows_of(
     else:
         if timestamp.null_count:
             raise ValueError("a record needs a timestamp")
-        unzoned = timestamp.cast(pa.timestamp("ms", tz=timestamp.type.tz), safe=False).cast(pa.int64())
-        timestamps = _window(unzoned.buffers()[1], unzoned.offset * 8, len(unzoned) * 8)
+        whole = milliseconds(timestamp)
+        timestamps = _window(whole.buffers()[1], whole.offset * 8, len(whole) * 8)
     return Rows(
         len(value),
         value=binary_column(value),
@@ -151,9 +151,25 @@ def rows_of(
     )
 
 
+def milliseconds(array: pa.Array) -> pa.Array:
+    """Timestamps of any unit, or integers that are milliseconds already, as int64."""
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
+    return array.cast(pa.int64())
+
+
+def int32_values(array: pa.Array) -> bytes:
+    """The values of an int32 array without nulls."""
+    return _window(array.buffers()[1], array.offset * 4, len(array) * 4)
+
+
 def binary_column(array: pa.Array) -> BinaryColumn:
     """The buffers of a binary or string array as `bytes`, its first row being row 0."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
+        if array.offset:
+            array = pa.concat_arrays([array, array[:0]])  # a slice of more than 2 GiB may be less
         array = array.cast(pa.binary())
     validity = None
     if array.null_count:
@@ -178,6 +194,8 @@ def _window(buffer: pa.Buffer | None, start: int, size: int) -> bytes:
 
 
 def _header_columns(array: pa.Array) -> HeaderColumns:
+    if array.offset:
+        array = pa.concat_arrays([array, array[:0]])  # a slice takes its own headers along, not all of them
     if array.type != TYPES["headers"]:
         array = array.cast(TYPES["headers"])
     if array.null_count:

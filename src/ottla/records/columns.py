@@ -25,6 +25,7 @@ from mypy_extensions import i64
 from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header, seal, unpacked, wrapped
 from ottla.records.compression import compress
 from ottla.records.errors import CorruptRecords
+from ottla.records.partitioner import partition_between
 from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
 
 KEY: Final = 1
@@ -552,6 +553,96 @@ class _Source:
         return end - start
 
 
+@final
+class RowEncoder:
+    """Rows as records: each is measured, and then written into the batch that it belongs to.
+
+    rows       how many there are
+    timestamp  of the row that was measured last, ms
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        headers = rows.headers
+        self.rows: i64 = rows.rows
+        self.timestamp: i64 = rows.timestamp
+        self._first: i64 = rows.first
+        self._timestamps = rows.timestamps
+        self._key = _Source(rows.key)
+        self._value = _Source(rows.value)
+        self._names = _Source(None if headers is None else headers.keys)
+        self._values = _Source(None if headers is None else headers.values)
+        self._header_offsets = None if headers is None else headers.offsets
+        self._header_count: i64 = 0 if headers is None else headers.count
+        self._key_length: i64 = -1
+        self._value_length: i64 = -1
+        self._low: i64 = 0
+        self._high: i64 = 0
+
+    def measure(self, index: i64) -> i64:
+        """Bytes of a row's record behind its length, but for its distances from the batch's first timestamp and record.
+
+        Raises CorruptRecords, IndexError when buffers are shorter than what their offsets say.
+        """
+        row: i64 = self._first + index
+        timestamps = self._timestamps
+        if timestamps is not None:
+            self.timestamp = read_i64_le(timestamps, row * 8)
+        key_length: i64 = self._key.locate(row)
+        value_length: i64 = self._value.locate(row)
+        self._key_length = key_length
+        self._value_length = value_length
+        size: i64 = 1 + varint_size(key_length) + varint_size(value_length)
+        if key_length > 0:
+            size += key_length
+        if value_length > 0:
+            size += value_length
+        offsets = self._header_offsets
+        if offsets is None:
+            return size + 1
+        begin: int = read_i32_le(offsets, row * 4)
+        end: int = read_i32_le(offsets, row * 4 + 4)
+        self._low = begin
+        self._high = end
+        if self._low < 0 or self._high < self._low or self._high > self._header_count:
+            raise CorruptRecords("header offsets beyond the headers")
+        return size + _headers_size(self._names, self._values, self._low, self._high)
+
+    def write(self, out: BytesWriter, body: i64, delta: i64, index: i64) -> None:
+        """Write the row that was measured, of `body` bytes with its distances `delta` and `index`, behind its length."""
+        write_varint(out, body)
+        out.append(0)
+        write_varint(out, delta)
+        write_varint(out, index)
+        length: i64 = self._key_length
+        write_varint(out, length)
+        if length > 0:
+            key = self._key
+            out.write(key.data[key.start : key.start + length])
+        length = self._value_length
+        write_varint(out, length)
+        if length > 0:
+            value = self._value
+            out.write(value.data[value.start : value.start + length])
+        if self._header_offsets is None:
+            out.append(0)
+        else:
+            _write_headers(self._names, self._values, self._low, self._high, out)
+
+    def key(self) -> bytes | None:
+        """The key of the row that was measured."""
+        if self._key_length < 0:
+            return None
+        key = self._key
+        return key.data[key.start : key.start + self._key_length]
+
+    def partition_by_key(self, partitions: i64) -> i64:
+        """Where the key of the row that was measured belongs among `partitions`, as Kafka's producers decide; -1: no key."""
+        if self._key_length < 0:
+            return -1
+        start: i64 = self._key.start
+        return partition_between(self._key.data, start, start + self._key_length, partitions)
+
+
 def encode_columns(
     rows: Rows,
     *,
@@ -576,10 +667,11 @@ def encode_columns(
     total: i64 = rows.rows if selection is None else len(selection) >> 2
     index: i64 = 0
     sequence: i64 = base_sequence
+    encoder = RowEncoder(rows)
     while index < total:
         out = BytesWriter()
         header = BatchHeader()
-        index = _encode_batch(rows, selection, index, total, max_batch_bytes - HEADER_SIZE, out, header)
+        index = _encode_batch(encoder, selection, index, total, max_batch_bytes - HEADER_SIZE, out, header)
         header.attributes = codec | (0x10 if transactional else 0)
         header.producer_id = producer_id
         header.producer_epoch = producer_epoch
@@ -592,69 +684,35 @@ def encode_columns(
 
 
 def _encode_batch(
-    rows: Rows, selection: bytes | None, index: i64, total: i64, room: i64, out: BytesWriter, header: BatchHeader
+    encoder: RowEncoder,
+    selection: bytes | None,
+    index: i64,
+    total: i64,
+    room: i64,
+    out: BytesWriter,
+    header: BatchHeader,
 ) -> i64:
     """Append records from the index-th selected row on until `room` bytes are full; the index after the last one."""
-    key = _Source(rows.key)
-    value = _Source(rows.value)
-    headers = rows.headers
-    names = _Source(None if headers is None else headers.keys)
-    values = _Source(None if headers is None else headers.values)
-    timestamps = rows.timestamps
-    first: i64 = rows.first
-    row: i64
-    timestamp: i64 = rows.timestamp
-    base: i64 = timestamp
+    base: i64 = 0
     newest: i64 = -1
     count: i64 = 0
     written: i64 = 0
-    low: i64 = 0
-    high: i64 = 0
     while index < total:
-        row = first + index
+        row: i64 = index
         if selection is not None:
             selected: int = read_i32_le(selection, index * 4)
-            row = first + selected
-        if timestamps is not None:
-            timestamp = read_i64_le(timestamps, row * 8)
+            row = selected
+        body: i64 = encoder.measure(row)
+        timestamp: i64 = encoder.timestamp
         if count == 0:
             base = timestamp
         delta: i64 = wrapped(timestamp, -base)
-        key_length: i64 = key.locate(row)
-        value_length: i64 = value.locate(row)
-        # Sizes first: a record begins with its length.
-        size: i64 = 1 + varint_size(delta) + varint_size(count) + varint_size(key_length) + varint_size(value_length)
-        if key_length > 0:
-            size += key_length
-        if value_length > 0:
-            size += value_length
-        if headers is None:
-            size += 1
-        else:
-            begin: int = read_i32_le(headers.offsets, row * 4)
-            end: int = read_i32_le(headers.offsets, row * 4 + 4)
-            low = begin
-            high = end
-            if low < 0 or high < low or high > headers.count:
-                raise CorruptRecords("header offsets beyond the headers")
-            size += _headers_size(names, values, low, high)
-        if count > 0 and written + varint_size(size) + size > room:
+        body += varint_size(delta) + varint_size(count)
+        size: i64 = varint_size(body) + body
+        if count > 0 and written + size > room:
             break
-        write_varint(out, size)
-        out.append(0)
-        write_varint(out, delta)
-        write_varint(out, count)
-        write_varint(out, key_length)
-        if key_length > 0:
-            out.write(key.data[key.start : key.start + key_length])
-        write_varint(out, value_length)
-        if value_length > 0:
-            out.write(value.data[value.start : value.start + value_length])
-        if headers is None:
-            out.append(0)
-        else:
-            _write_headers(names, values, low, high, out)
-        written += varint_size(size) + size
+        encoder.write(out, body, delta, count)
+        written += size
         newest = max(newest, timestamp)
         count += 1
         index += 1

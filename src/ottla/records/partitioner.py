@@ -60,6 +60,11 @@ def partition_of(key: bytes, partitions: int) -> int:
     return (_murmur2(key, 0, len(key)) & 0x7FFFFFFF) % partitions
 
 
+def partition_between(data: bytes, start: i64, end: i64, partitions: i64) -> i64:
+    """The partition of the key that is data[start:end] among `partitions` (at least 1)."""
+    return (_murmur2(data, start, end) & 0x7FFFFFFF) % partitions
+
+
 def partitions_of(
     data: bytes, offsets: bytes, validity: bytes | None, first: int, rows: int, partitions: int, null_partition: int
 ) -> bytes:

@@ -6,8 +6,7 @@ Wants pyarrow, which nothing else of the client imports.
 from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
-
+from ottla.client.arrow import pa
 from ottla.client.errors import CorruptBatch
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import CORRUPT_MESSAGE

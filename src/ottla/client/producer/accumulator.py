@@ -9,16 +9,20 @@ different threads as a rule: what both touch is guarded by one lock, held for a 
                          |
                          +--> memory: `buffered` counts what is open, closed or on its way (buffer.memory)
 
+Rows of Arrow tables come by the same way (`append_rows`): a RowEncoder measures a row where it lies in the table's buffers
+and writes it into the batch, so that nothing is made for a row but its bytes.
+
 Compiled with mypyc where there is a compiler.
 """
 
 from collections.abc import Callable
 from typing import Any, Final, final
 
-from librt.strings import BytesWriter
+from librt.strings import BytesWriter, read_i32_le
 from mypy_extensions import i64
 
 from ottla.records.batch import wrapped
+from ottla.records.columns import RowEncoder
 from ottla.records.partitioner import partition_of
 from ottla.records.record import Header
 from ottla.records.varints import varint_size, write_varint
@@ -38,6 +42,8 @@ _OVERHEAD: Final = 61
 """Bytes of a batch's header."""
 _RECORD_OVERHEAD: Final = 100
 """More than what a record's lengths and a batch's header take."""
+_TURN: Final = 1024
+"""Rows that are appended in one go: the sender wants the lock too."""
 
 
 @final
@@ -56,6 +62,10 @@ class OpenBatch:
         self.count: i64 = 0
         self.size: i64 = _OVERHEAD
         self.listeners: list[tuple[int, int, Any]] | None = None
+        self._spans: list[tuple[int, int, Any]] = []
+        self._counter: Any = None
+        self._begin: i64 = 0
+        self._end: i64 = 0
         self.out = BytesWriter()
 
     def payload(self) -> bytes:
@@ -66,7 +76,7 @@ class OpenBatch:
         """Take a record, whatever the size of the batch becomes."""
         delta: i64 = wrapped(timestamp, -self.base_timestamp)
         names = None if not headers else [name.encode() for name, _ in headers]
-        body: i64 = body_size(delta, self.count, key, value, headers, names)
+        body: i64 = content_size(key, value, headers, names) + varint_size(delta) + varint_size(self.count)
         self.write(body, delta, self.count, key, value, headers, names)
         self.count += 1
         self.size += body + varint_size(body)
@@ -78,6 +88,20 @@ class OpenBatch:
         if self.listeners is None:
             self.listeners = []
         self.listeners.append((index, timestamp, listener))
+
+    def count_for(self, index: i64, counter: Any) -> None:
+        """Somebody counts what becomes of the record that comes next."""
+        if counter is not self._counter or index != self._end:
+            self._spans = self.spans()
+            self._counter = counter
+            self._begin = index
+        self._end = index + 1
+
+    def spans(self) -> list[tuple[int, int, Any]]:
+        """(index of the first record, index behind the last, who counts what becomes of them)"""
+        if self._counter is None:
+            return self._spans
+        return [*self._spans, (self._begin, self._end, self._counter)]
 
     def write(
         self,
@@ -120,18 +144,13 @@ class OpenBatch:
             out.append(0)
 
 
-def body_size(
-    delta: i64,
-    index: i64,
-    key: bytes | None,
-    value: bytes | None,
-    headers: list[Header] | None,
-    names: list[bytes] | None,
+def content_size(
+    key: bytes | None, value: bytes | None, headers: list[Header] | None, names: list[bytes] | None
 ) -> i64:
-    """Bytes of a record behind its length."""
+    """Bytes of a record behind its length, but for its distances from the batch's first timestamp and record."""
     key_size: i64 = -1 if key is None else len(key)
     value_size: i64 = -1 if value is None else len(value)
-    body: i64 = 1 + varint_size(delta) + varint_size(index) + varint_size(key_size) + varint_size(value_size)
+    body: i64 = 1 + varint_size(key_size) + varint_size(value_size)
     if key_size > 0:
         body += key_size
     if value_size > 0:
@@ -188,6 +207,17 @@ class Sticky:
         """The partition of a record."""
         if key is not None and not self._ignore_keys:
             return partition_of(key, topic.partitions)
+        return self._keyless(topic)
+
+    def of_row(self, topic: TopicBuffers, rows: RowEncoder) -> i64:
+        """The partition of the row that was measured."""
+        if not self._ignore_keys:
+            chosen: i64 = rows.partition_by_key(topic.partitions)
+            if chosen >= 0:
+                return chosen
+        return self._keyless(topic)
+
+    def _keyless(self, topic: TopicBuffers) -> i64:
         if topic.sticky < 0 or topic.sticky_bytes >= self._batch_size:
             chosen: i64 = self._below(topic.partitions)
             if chosen == topic.sticky and topic.partitions > 1:
@@ -231,6 +261,10 @@ class Accumulator:
         self._now_ms = now_ms
         self._lingers: bool = lingers
         self._lock = lock
+        self._wake: bool = False
+        self._body: i64 = 0
+        self._total: i64 = 0
+        self._delta: i64 = 0
 
     def append(
         self,
@@ -273,46 +307,136 @@ class Accumulator:
         headers: list[Header] | None,
         listener: Any,
     ) -> int:
-        batch = topic.open[partition]
-        wake = False
-        base: i64 = timestamp if batch is None else batch.base_timestamp
-        index: i64 = 0 if batch is None else batch.count
-        delta: i64 = wrapped(timestamp, -base)
         names = None if not headers else [name.encode() for name, _ in headers]
-        body: i64 = body_size(delta, index, key, value, headers, names)
-        total: i64 = body + varint_size(body)
-        if self.buffered + total > self._buffer_memory and self.buffered > 0:
-            return NO_ROOM
-        if batch is not None and batch.size + total > self._batch_size:
-            self.closed.append((topic.name, batch))
-            topic.open[partition] = None
-            batch = None
-            wake = True
-            body += varint_size(0) - varint_size(delta) + varint_size(0) - varint_size(index)
-            total = body + varint_size(body)
-            index = 0
-            delta = 0
+        self._wake = False
+        batch = self._batch_for(topic, partition, timestamp, content_size(key, value, headers, names))
         if batch is None:
-            batch = OpenBatch(partition, self._now_ms(), timestamp)
-            topic.open[partition] = batch
-            self.buffered += _OVERHEAD
-            wake = True
-        batch.write(body, delta, index, key, value, headers, names)
+            return NO_ROOM
+        batch.write(self._body, self._delta, batch.count, key, value, headers, names)
         if listener is not None:
-            batch.listen(index, timestamp, listener)
-        batch.count = index + 1
+            batch.listen(batch.count, timestamp, listener)
+        self._appended(topic, batch, timestamp)
+        return WAKE if self._wake else APPENDED
+
+    def append_rows(
+        self,
+        name: str,
+        rows: RowEncoder,
+        selection: bytes | None,
+        begin: i64,
+        partition: i64,
+        given: bytes | None,
+        counter: Any,
+    ) -> tuple[int, int]:
+        """Write rows of a table into their partitions' batches: how many were taken, and APPENDED or WAKE when more may be
+        taken, or why the next one was not. Any thread.
+
+        selection  which rows, in this order (int32 little-endian); None: all of them
+        begin      the place in the selection to begin at
+        partition  where rows go, ANY: wherever their keys say
+        given      the partition of each row of the table (int32 little-endian), ANY for those that have none
+        counter    who counts what becomes of them
+
+        Raises CorruptRecords when buffers are shorter than what their offsets say.
+        """
+        topic = self.topics.get(name)
+        if topic is None:
+            return 0, UNKNOWN_TOPIC
+        if self.ended:
+            return 0, CLOSED
+        with self._lock:
+            return self._append_rows(topic, rows, selection, begin, partition, given, counter)
+
+    def _append_rows(
+        self,
+        topic: TopicBuffers,
+        rows: RowEncoder,
+        selection: bytes | None,
+        begin: i64,
+        partition: i64,
+        given: bytes | None,
+        counter: Any,
+    ) -> tuple[int, int]:
+        sticky = self._sticky
+        total: i64 = rows.rows if selection is None else len(selection) >> 2
+        end: i64 = min(begin + _TURN, total)
+        at: i64 = begin
+        number: int
+        self._wake = False
+        while at < end:
+            row: i64 = at
+            if selection is not None:
+                number = read_i32_le(selection, at * 4)
+                row = number
+            content: i64 = rows.measure(row)
+            if content > self._largest:
+                return at - begin, TOO_LARGE
+            target: i64 = partition
+            if given is not None:
+                number = read_i32_le(given, row * 4)
+                if number != ANY:
+                    target = number
+                    if target < 0:
+                        return at - begin, NO_PARTITION
+            if target < 0:
+                target = sticky.of_row(topic, rows) if sticky is not None else self._choose(topic, rows.key())
+            if target < 0 or target >= topic.partitions:
+                return at - begin, NO_PARTITION
+            batch = self._batch_for(topic, target, rows.timestamp, content)
+            if batch is None:
+                return at - begin, NO_ROOM
+            rows.write(batch.out, self._body, self._delta, batch.count)
+            batch.count_for(batch.count, counter)
+            self._appended(topic, batch, rows.timestamp)
+            at += 1
+        return at - begin, WAKE if self._wake else APPENDED
+
+    def _batch_for(self, topic: TopicBuffers, partition: i64, timestamp: i64, content: i64) -> OpenBatch | None:
+        """The batch that takes a record of so many bytes, None when memory is full; `_body`, `_total` and `_delta` are then
+        the record's in this batch."""
+        batch = topic.open[partition]
+        body: i64
+        if batch is not None:
+            delta: i64 = wrapped(timestamp, -batch.base_timestamp)
+            body = content + varint_size(delta) + varint_size(batch.count)
+            total: i64 = body + varint_size(body)
+            if batch.size + total <= self._batch_size:
+                if self.buffered + total > self._buffer_memory:
+                    return None
+                self._delta = delta
+                self._body = body
+                self._total = total
+                return batch
+        body = content + 2
+        total = body + varint_size(body)
+        if self.buffered + total > self._buffer_memory and self.buffered > 0:
+            return None
+        if batch is not None:
+            self.closed.append((topic.name, batch))
+        batch = OpenBatch(partition, self._now_ms(), timestamp)
+        topic.open[partition] = batch
+        self.buffered += _OVERHEAD
+        self._wake = True
+        self._delta = 0
+        self._body = body
+        self._total = total
+        return batch
+
+    def _appended(self, topic: TopicBuffers, batch: OpenBatch, timestamp: i64) -> None:
+        """A record was written into a batch."""
+        total: i64 = self._total
+        batch.count += 1
         batch.size += total
         if timestamp > batch.max_timestamp:
             batch.max_timestamp = timestamp
         self.buffered += total
         self.records += 1
-        if topic.sticky == partition:
+        if topic.sticky == batch.partition:
             topic.sticky_bytes += total
         if batch.size >= self._batch_size or not self._lingers:
             self.closed.append((topic.name, batch))
-            topic.open[partition] = None
-            wake = True
-        return WAKE if wake else APPENDED
+            topic.open[batch.partition] = None
+            self._wake = True
 
     def close_late(self, topics: list[TopicBuffers], opened_before_ms: i64) -> int:
         """Close the batches that were opened before a moment; the moment at which the oldest that is left was opened, -1

@@ -1,7 +1,7 @@
 """A closed batch on its way: its records as they will travel, and who wants to hear what becomes of them."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ottla.client.errors import KafkaError
 from ottla.client.producer.accumulator import OpenBatch
@@ -27,6 +27,13 @@ Listener = Callable[[KafkaError | None, Delivered | None], object]
 """Called with why it failed, or with where it is."""
 
 
+class Counter(Protocol):
+    """Who counts what becomes of many records."""
+
+    def told(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
+        """So many records were appended from `base_offset` on (-1: nobody says where), or were not."""
+
+
 class Packing(NamedTuple):
     """How batches are packed; level None is Kafka's default."""
 
@@ -40,7 +47,7 @@ class ClosedBatch(Batch):
     size  what it holds of buffer.memory
     """
 
-    __slots__ = ("header", "listeners", "payload", "size", "transactional")
+    __slots__ = ("header", "listeners", "payload", "size", "spans", "transactional")
 
     def __init__(
         self, partition: TopicPartition, batch: OpenBatch, packing: Packing, deadline: int, *, transactional: bool
@@ -48,6 +55,7 @@ class ClosedBatch(Batch):
         super().__init__(partition, b"", batch.count, deadline)
         self.size = batch.size
         self.listeners = batch.listeners
+        self.spans: list[tuple[int, int, Counter]] = batch.spans()
         self.transactional = transactional
         payload = batch.payload()
         self.payload = compress(packing.codec, payload, packing.level) if packing.codec else payload
@@ -71,6 +79,9 @@ class ClosedBatch(Batch):
             for index, timestamp, listener in self.listeners or ():
                 if first <= index < first + len(records):
                     part.listen(index - first, timestamp, listener)
+            for begin, end, counter in self.spans:
+                for index in range(max(begin, first), min(end, first + len(records))):
+                    part.count_for(index - first, counter)
             parts.append(ClosedBatch(self.partition, part, packing, self.deadline, transactional=self.transactional))
         # What they hold of buffer.memory is what the whole held.
         parts[0].size, parts[1].size = self.size // 2, self.size - self.size // 2
@@ -89,6 +100,8 @@ class ClosedBatch(Batch):
 
     def tell(self, error: KafkaError | None, base_offset: int = -1, append_time: int = -1) -> None:
         """Say what became of the records to whoever wants to know."""
+        for begin, end, counter in self.spans:
+            counter.told(self.partition, end - begin, error, base_offset + begin if base_offset >= 0 else -1)
         topic, partition = self.partition
         for index, timestamp, listener in self.listeners or ():
             if error is not None:

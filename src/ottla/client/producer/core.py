@@ -19,11 +19,13 @@ from ottla.client.producer.accumulator import (
     Accumulator,
     TopicBuffers,
 )
-from ottla.client.producer.closed import Listener
+from ottla.client.producer.closed import Counter, Listener
 from ottla.client.producer.partitioners import Partitioner, partitioner
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transactions import Transactions
+from ottla.client.scheduler import Promise
 from ottla.client.topics import TopicPartition
+from ottla.records.columns import RowEncoder
 from ottla.records.record import Header
 
 
@@ -92,6 +94,34 @@ class ProducerCore:
             raise IllegalState("the producer is closed")
         return taken == APPENDED
 
+    def append_rows(
+        self,
+        topic: str,
+        rows: RowEncoder,
+        selection: bytes | None,
+        begin: int,
+        partition: int,
+        given: bytes | None,
+        counter: Counter,
+    ) -> tuple[int, int]:
+        """Take rows of a table, as `Accumulator.append_rows`: how many, and UNKNOWN_TOPIC or NO_ROOM when something must be
+        waited for. Any thread.
+
+        Raises RecordTooLarge, UnknownTopic for a partition that there is not, IllegalState; rows before that one are taken.
+        """
+        if self.transactions is not None:
+            self.transactions.check_open()
+        taken, outcome = self.accumulator.append_rows(topic, rows, selection, begin, partition, given, counter)
+        if taken:
+            self._wake()
+        if outcome == TOO_LARGE:
+            raise RecordTooLarge(f"row {begin + taken} for {topic} is above max.request.size ({self._largest})")
+        if outcome == NO_PARTITION:
+            raise UnknownTopic(f"row {begin + taken} names a partition that topic {topic} does not have")
+        if outcome == CLOSED:
+            raise IllegalState("the producer is closed")
+        return taken, outcome
+
     async def append_later(
         self,
         topic: str,
@@ -106,19 +136,30 @@ class ProducerCore:
 
         Raises UnknownTopic, BufferExhausted after max.block.ms, what `append` raises.
         """
-        limit: int = self.core.config["max.block.ms"]
-        deadline = self._clock.now_ms() + limit
+        deadline = self.patience()
+        await self.learn(topic, deadline)
+        while not self.append(topic, partition, timestamp, key, value, headers, listener):
+            await self.wait_for_room(deadline)
+
+    def patience(self) -> int:
+        """Until when whoever produces waits from now on (max.block.ms), by the core's clock."""
+        return self._clock.now_ms() + int(self.core.config["max.block.ms"])
+
+    async def learn(self, topic: str, deadline: int) -> None:
+        """Wait until a topic is known, being made if need be. Raises UnknownTopic."""
         if topic not in self.accumulator.topics:
+            limit = max(deadline - self._clock.now_ms(), 0)
             info = await self.core.metadata.topic(topic, create=True, timeout_ms=limit)
             self.accumulator.topics.setdefault(topic, TopicBuffers(topic, len(info.leaders)))
-        while not self.append(topic, partition, timestamp, key, value, headers, listener):
-            self.sender.close_all()
-            left = deadline - self._clock.now_ms()
-            if left <= 0:
-                raise BufferExhausted(
-                    f"buffer.memory ({self.core.config['buffer.memory']} bytes) was full for {limit} ms (max.block.ms)"
-                )
-            await self.core.scheduler.within(self.sender.room.wait(), left)
+
+    async def wait_for_room(self, deadline: int, room: Promise[None] | None = None) -> None:
+        """Wait until memory comes free (`room`: has come free since it was asked for). Raises BufferExhausted."""
+        self.sender.close_all()
+        left = deadline - self._clock.now_ms()
+        if left <= 0:
+            size, limit = self.core.config["buffer.memory"], self.core.config["max.block.ms"]
+            raise BufferExhausted(f"buffer.memory ({size} bytes) was full for {limit} ms (max.block.ms)")
+        await self.core.scheduler.within(room or self.sender.room.wait(), left)
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic."""

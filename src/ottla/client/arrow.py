@@ -1,0 +1,11 @@
+"""pyarrow for the client's tables, or one line that says where it comes from."""
+
+from importlib.util import find_spec
+
+if find_spec("pyarrow") is None:
+    raise ImportError("Arrow tables want pyarrow: pip install 'ottla[arrow]'")
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["pa", "pc"]
