@@ -65,6 +65,21 @@ class Cluster:
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(20)
 
+    def commit(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        """Commit offsets of a group without members."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group, "log_level": 0})
+        consumer.commit(
+            offsets=[TopicPartition(topic, number, offset) for number, offset in offsets.items()], asynchronous=False
+        )
+        consumer.close()
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """A group's offsets, partitions without one left out."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group, "log_level": 0})
+        found = consumer.committed([TopicPartition(topic, number) for number in range(self.partitions(topic))], 20)
+        consumer.close()
+        return {each.partition: each.offset for each in found if each.offset >= 0}
+
     def partitions(self, topic: str) -> int:
         return len(self._admin.list_topics(topic, 10).topics[topic].partitions)
 

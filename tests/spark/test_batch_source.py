@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -165,3 +165,32 @@ def test_many_partitions_and_tasks(reading: Reading, cluster: Cluster) -> None:
     pieces = reading.batch(subscribe=few, minPartitions=4)
     assert pieces.rdd.getNumPartitions() == 4
     assert values(pieces.select("value").collect()) == sorted(f"v{i}" for i in range(100))
+
+
+def test_filters_are_pushed_down(reading: Reading, cluster: Cluster) -> None:
+    topic = cluster.topic(numbered(40, 2), partitions=2)
+    frame = reading.batch(subscribe=topic)
+    middle = time(T0 + 30).isoformat(sep=" ")
+    for condition, tasks, rows in [
+        ("partition = 1", 1, 20),
+        ("offset >= 5 AND offset < 7", 2, 4),
+        ("offset IN (3, 4) AND partition <> 0", 2, 2),
+        (f"topic = '{topic}'", 2, 40),
+        ("topic = 'another'", 0, 0),
+        (f"timestamp >= timestamp'{middle}'", 2, 10),
+        (f"timestamp > timestamp'{middle}' AND partition = 0", 1, 4),
+        (f"timestamp <= timestamp'{middle}'", 2, 31),
+        ("key = 'k7'", 2, 1),
+    ]:
+        chosen = frame.where(condition)
+        assert (chosen.rdd.getNumPartitions(), chosen.count()) == (max(tasks, 1), rows), condition
+
+
+def test_filters_work_without_the_setting(reading: Reading, cluster: Cluster, spark: SparkSession) -> None:
+    topic = cluster.topic(numbered(10))
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, "false")
+    try:
+        assert values(reading.batch(subscribe=topic).where("offset > 7").select("value").collect()) == ["v8", "v9"]
+    finally:
+        spark.conf.set(setting, "true")

@@ -121,14 +121,117 @@ def test_a_topic_made_anew_ends_the_query_unless_loss_is_allowed(
     assert target.run(reading.stream(**options)) == [5]
     cluster.delete(topic)
     cluster.topic(numbered(5, 2), name=topic)
-    with pytest.raises(StreamingQueryException, match=f"the offset of {topic}-0 went back from 5 to 2") as raised:
+    with pytest.raises(
+        StreamingQueryException, match=rf"topic {topic} was deleted and made anew \(its id was"
+    ) as raised:
         target.run(reading.stream(**options))
+    assert "onTopicRecreated=restart" in str(raised.value)
     assert "failOnDataLoss=false" in str(raised.value)
     assert target.values() == [f"v{i:03}" for i in range(5)]
+    # As Spark's own source: it goes on at the end of the new one.
     target.run(reading.stream(**options, failOnDataLoss="false"))
     cluster.send(topic, numbered(7, 2))
     assert target.run(reading.stream(**options)) == [2]
     assert target.values() == ["v000", "v001", "v002", "v003", "v004", "v007", "v008"]
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning_on_request(
+    reading: Reading, cluster: Cluster, target: Target
+) -> None:
+    topic = cluster.topic(numbered(0, 5))
+    frame = reading.stream(subscribe=topic, startingOffsets="earliest", onTopicRecreated="restart")
+    assert target.run(frame) == [5]
+    cluster.delete(topic)
+    cluster.topic(numbered(5, 7), name=topic)  # more than there were before: offsets alone would not tell
+    assert target.run(frame) == [7]
+    assert target.values() == [f"v{i:03}" for i in range(12)]
+
+
+def test_what_comes_before_the_first_batch_is_committed_is_not_lost(
+    reading: Reading, cluster: Cluster, tmp_path: Path
+) -> None:
+    """startingOffsets=latest, and a query that dies in its first batch: Spark keeps the end of that batch, not its start."""
+    topic = cluster.topic(numbered(0, 3))
+    seen: list[list[str]] = []
+
+    def take(frame: DataFrame, batch: int) -> None:
+        seen.append(sorted(row[0] for row in frame.selectExpr("cast(value AS string)").collect()))
+
+    def fail(frame: DataFrame, batch: int) -> None:
+        raise RuntimeError("the sink is broken")
+
+    writer = reading.stream(subscribe=topic).writeStream.option("checkpointLocation", str(tmp_path))
+    with pytest.raises(StreamingQueryException, match="the sink is broken"):
+        writer.foreachBatch(fail).trigger(availableNow=True).start().awaitTermination()
+    cluster.send(topic, numbered(3, 4))
+    writer.foreachBatch(take).trigger(availableNow=True).start().awaitTermination()
+    assert [batch for batch in seen if batch] == [[f"v{i:03}" for i in range(3, 7)]]
+
+
+def test_a_checkpoint_with_offsets_only_goes_on(
+    reading: Reading, cluster: Cluster, target: Target, tmp_path: Path
+) -> None:
+    """As Spark's own source writes it."""
+    topic = cluster.topic(numbered(0, 6))
+    frame = reading.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    assert target.run(frame) == [4, 2]
+    kept = tmp_path / "checkpoint" / "offsets" / "1"
+    *head, offsets = kept.read_text().splitlines()
+    assert set(json.loads(offsets)) == {topic, "#topicIds"}
+    kept.write_text("\n".join([*head, json.dumps({topic: {"0": 6}})]))
+    (kept.parent / ".1.crc").unlink(missing_ok=True)
+    assert target.run(frame) == []
+    cluster.send(topic, numbered(6, 3))
+    assert target.run(frame) == [3]
+    assert target.values() == [f"v{i:03}" for i in range(9)]
+
+
+def test_batches_of_bytes(reading: Reading, cluster: Cluster, target: Target) -> None:
+    records = [Sent(b"x" * 1000, partition=i % 2) for i in range(60)]
+    topic = cluster.topic(records, partitions=2, batch_size=4000)
+    sizes = target.run(reading.stream(subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="20k"))
+    assert sum(sizes) == 60
+    assert sizes[:-1] == [pytest.approx(19, abs=2)] * (len(sizes) - 1)
+
+
+def test_too_little_waits_for_more(reading: Reading, cluster: Cluster, target: Target) -> None:
+    topic = cluster.topic(numbered(0, 2))
+    frame = reading.stream(subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger=5, maxTriggerDelay="1h")
+    query = target.start(frame, available_now=False)
+    try:
+        wait_until(lambda: target_has(target, 2), query)  # the first batch takes what there is
+        cluster.send(topic, numbered(2, 3))
+        cluster.send(topic, numbered(5, 3))
+        wait_until(lambda: target_has(target, 8), query)
+        batches = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
+    finally:
+        query.stop()
+    assert batches[0] == 2
+    assert batches[1] >= 5
+
+
+def test_pieces_of_partitions(reading: Reading, cluster: Cluster, target: Target) -> None:
+    topic = cluster.topic(numbered(0, 10))
+    frame = reading.stream(subscribe=topic, startingOffsets="earliest", maxRecordsPerPartition=4)
+    assert target.run(frame) == [10]
+    assert reading.batch(subscribe=topic, maxRecordsPerPartition=4).rdd.getNumPartitions() == 3
+
+
+def test_a_group_s_offsets_follow_the_query(
+    reading: Reading, cluster: Cluster, target: Target, tmp_path: Path, spark: SparkSession
+) -> None:
+    topic = cluster.topic(numbered(0, 10, 2), partitions=2)
+    group = cluster.name()
+    cluster.commit(group, topic, {0: 2})
+    options = {"subscribe": topic, "startingOffsets": "earliest", "groupOffsets": group}
+    assert target.run(reading.stream(**options)) == [8]  # partition 0 from 2 on, 1 from its beginning
+    assert cluster.committed(group, topic) == {0: 5, 1: 5}
+    cluster.send(topic, numbered(10, 4, 2))
+    cluster.commit(group, topic, {0: 0, 1: 0})  # the checkpoint wins
+    assert target.run(reading.stream(**options)) == [4]
+    assert cluster.committed(group, topic) == {0: 7, 1: 7}
+    other = Target(spark, tmp_path / "other")
+    assert other.run(reading.stream(**options)) == []
 
 
 def test_a_topic_that_goes_away(reading: Reading, cluster: Cluster, target: Target) -> None:

@@ -29,12 +29,14 @@ def limit_ms(seconds: float | None) -> int | None:
 class Blocking:
     """A client of a cluster that lives until `close`, or the end of its `with` block.
 
-    config   Kafka's names and values: {"bootstrap.servers": "localhost:9092"}
+    config   Kafka's names and values: {"bootstrap.servers": "localhost:9092"}; or what they were parsed to
     options  the same as keywords: bootstrap_servers="localhost:9092"
     """
 
-    def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
-        self.config = ClientConfig({**(config or {}), **dotted(options)})
+    def __init__(self, config: Mapping[str, Any] | ClientConfig | None, options: Mapping[str, Any]) -> None:
+        if not isinstance(config, ClientConfig):
+            config = ClientConfig({**(config or {}), **dotted(options)})
+        self.config: ClientConfig = config
         self._background = Background.acquire()
         self._released = False
         self._core = self._call(lambda: Core(self.config, self._background.surroundings))

@@ -5,8 +5,9 @@ A worker is forked from a daemon and recycled when idle; connections of another 
 
 import os
 
-from ottla.client.cluster import Cluster
+from ottla.client.cluster import Cluster as Older
 from ottla.client.config import ClientConfig
+from ottla.spark.cluster import Cluster
 
 _clusters: dict[tuple[int, ClientConfig], Cluster] = {}
 
@@ -18,3 +19,11 @@ def cluster_of(config: ClientConfig) -> Cluster:
     if found is None:
         found = _clusters[key] = Cluster(config)
     return found
+
+
+_older: dict[tuple[int, ClientConfig], Older] = {}
+
+
+def older_cluster_of(config: ClientConfig) -> Older:
+    """The same for the sink."""
+    return _older.setdefault((os.getpid(), config), Older(config))

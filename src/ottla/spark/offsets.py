@@ -250,15 +250,34 @@ def ranges(start: Positions, end: Positions) -> tuple[list[Range], list[str]]:
     return found, lost
 
 
-def split(found: list[Range], least: int) -> list[Range]:
-    """Ranges cut into at least about `least` pieces, the larger ones into more (minPartitions)."""
+def limited_by_bytes(start: Positions, end: Positions, sizes: Mapping[TopicPartition, float], most: int) -> Positions:
+    """`end` held back so that about `most` bytes are read (maxBytesPerTrigger); shared out as in `limited`.
+
+    sizes  bytes that an offset takes, as far as that is known
+    """
+    backlog = {partition: max(offset - start.get(partition, offset), 0) for partition, offset in end.items()}
+    total = sum(count * sizes.get(partition, 0.0) for partition, count in backlog.items())
+    if total <= most:
+        return end
+    held: Positions = {}
+    for partition, offset in end.items():
+        count = backlog[partition]
+        share = max(int(count * most / total), 1) if partition in sizes else count
+        held[partition] = min(start[partition] + share, offset) if count else offset
+    return held
+
+
+def split(found: list[Range], least: int, most: int | None = None) -> list[Range]:
+    """Ranges cut into at least about `least` pieces, the larger ones into more (minPartitions), none of them of more than
+    `most` offsets (maxRecordsPerPartition)."""
     total = sum(piece.end - piece.start for piece in found)
-    if len(found) >= least or total == 0:
-        return found
+    enough = len(found) >= least
     pieces: list[Range] = []
     for whole in found:
         size = whole.end - whole.start
-        count = min(max(round(size * least / total), 1), size)
+        count = 1 if enough else min(max(round(size * least / total), 1), size)
+        if most is not None:
+            count = max(count, -(-size // most))
         cuts = [whole.start + size * number // count for number in range(count + 1)]
         pieces += [Range(whole.partition, low, high) for low, high in pairwise(cuts)]
     return pieces

@@ -31,11 +31,21 @@ SOURCE_OPTIONS: Final = (
     "endingOffsetsByTimestamp",
     "endingTimestamp",
     "failOnDataLoss",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "groupOffsets",
     "includeHeaders",
     "kafkaConsumer.pollTimeoutMs",
+    "maxBytesPerTrigger",
     "maxOffsetsPerTrigger",
+    "maxRecordsPerPartition",
+    "maxTriggerDelay",
+    "minOffsetsPerTrigger",
     "minPartitions",
+    "onTopicRecreated",
 )
+
 SINK_OPTIONS: Final = ("topic", "includeHeaders")
 # Spark itself adds these to a stream writer's options, or users may give them to any sink.
 _SPARKS_OWN: Final = ("checkpointlocation", "path")
@@ -64,9 +74,17 @@ class SourceOptions(NamedTuple):
     start: Boundary
     end: Boundary
     fail_on_data_loss: bool
+    restarts_recreated: bool
+    group: str | None
     poll_timeout_ms: int
+    looks: int
+    look_again_ms: int
     max_offsets: int | None
+    min_offsets: int | None
+    max_bytes: int | None
+    max_delay_ms: int
     min_partitions: int | None
+    max_records: int | None
 
 
 class SinkOptions(NamedTuple):
@@ -108,9 +126,16 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     if len(chosen) != 1:
         said = f", not {' and '.join(chosen)}" if chosen else ""
         raise InvalidOption(f"exactly one of assign, subscribe and subscribePattern says what to read{said}")
-    if stream and any(name.startswith("ending") for name in options):
-        name = next(name for name in options if name.startswith("ending"))
-        raise InvalidOption(f"{name} is for batch reads: a stream has no end")
+    for name in options:
+        if stream and name.startswith("ending"):
+            raise InvalidOption(f"{name} is for batch reads: a stream has no end")
+        if not stream and name in ("groupOffsets", "onTopicRecreated"):
+            raise InvalidOption(f"{name} is for streams: a batch read keeps no offsets")
+    if "groupOffsets" in options and not options["groupOffsets"].strip():
+        raise InvalidOption("groupOffsets names no group")
+    least, most = _number(options, "minOffsetsPerTrigger"), _number(options, "maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise InvalidOption(f"minOffsetsPerTrigger ({least}) is above maxOffsetsPerTrigger ({most})")
     topics = None
     if "subscribe" in options:
         topics = [topic.strip() for topic in options["subscribe"].split(",") if topic.strip()]
@@ -130,9 +155,17 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         start=starting_boundary(options, stream=stream),
         end=ending_boundary(options),
         fail_on_data_loss=_flag(options.get("failOnDataLoss", "true"), "failOnDataLoss"),
+        restarts_recreated=_choice(options, "onTopicRecreated", ("fail", "restart")) == "restart",
+        group=options.get("groupOffsets"),
         poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
-        max_offsets=_number(options, "maxOffsetsPerTrigger"),
+        looks=_number(options, "fetchOffset.numRetries") or 3,
+        look_again_ms=_number(options, "fetchOffset.retryIntervalMs") or 1000,
+        max_offsets=most,
+        min_offsets=least,
+        max_bytes=_size(options, "maxBytesPerTrigger"),
+        max_delay_ms=_duration(options.get("maxTriggerDelay", "15m"), "maxTriggerDelay"),
         min_partitions=_number(options, "minPartitions"),
+        max_records=_number(options, "maxRecordsPerPartition"),
     )
 
 
@@ -158,3 +191,42 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if not text.isdecimal() or int(text) < 1:
         raise InvalidOption(f"{name} is a positive whole number, not {text!r}")
     return int(text)
+
+
+def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """One of these, the first by default."""
+    text = options.get(name, choices[0]).strip().lower()
+    if text not in choices:
+        raise InvalidOption(f"{name} is {' or '.join(choices)}, not {text!r}")
+    return text
+
+
+_UNITS_MS: Final = {
+    "us": 0.001,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "": 1,
+}
+
+
+def _duration(text: str, option: str) -> int:
+    """Milliseconds of a duration as Spark writes it: 90s, 15m, 1h; a number alone is milliseconds."""
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise InvalidOption(f"{option} is a duration like 30s or 15m, not {text!r}")
+    return int(int(found[1]) * _UNITS_MS[found[2]])
+
+
+def _size(options: Mapping[str, str], name: str) -> int | None:
+    """Bytes as Spark writes them: 1000000, 64k, 10m, 1g."""
+    if name not in options:
+        return None
+    text = options[name].strip().lower()
+    found = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text)
+    if found is None or not int(found[1]):
+        raise InvalidOption(f"{name} is a number of bytes like 1000000 or 64m, not {options[name]!r}")
+    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]]

@@ -28,7 +28,7 @@ from ottla.client.topics import TopicPartition
 from ottla.records import arrow
 from ottla.records.columns import encode_columns
 from ottla.records.compression import CODEC_NAMES
-from ottla.spark.connections import cluster_of
+from ottla.spark.connections import older_cluster_of as cluster_of
 from ottla.spark.offsets import InvalidOption
 from ottla.spark.options import SinkOptions
 

@@ -16,6 +16,7 @@ from ottla.spark.offsets import (
     ending_boundary,
     from_json,
     limited,
+    limited_by_bytes,
     parse_positions,
     questions,
     ranges,
@@ -132,6 +133,14 @@ def test_a_limit_moves_every_partition_and_none_too_far(given: dict[int, tuple[i
     assert sum(held.values()) - sum(start.values()) <= rows + len(end)
 
 
+def test_a_limit_of_bytes() -> None:
+    sizes = {A: 100.0, B: 50.0}
+    assert limited_by_bytes({A: 0, B: 0}, {A: 100, B: 100}, sizes, 15_000) == {A: 100, B: 100}
+    assert limited_by_bytes({A: 0, B: 0}, {A: 100, B: 100}, sizes, 7500) == {A: 50, B: 50}
+    assert limited_by_bytes({A: 9, B: 0}, {A: 10, B: 10_000}, sizes, 1) == {A: 10, B: 1}  # each moves
+    assert limited_by_bytes({A: 0, B: 0}, {A: 40, B: 10}, {A: 100.0}, 2000) == {A: 20, B: 10}  # nothing is known of B
+
+
 def test_ranges_and_losses() -> None:
     assert ranges({A: 1, B: 4}, {A: 3, B: 4, C: 2}) == ([Range(A, 1, 3), Range(C, 0, 2)], [])
     found, lost = ranges({A: 5, B: 4}, {A: 2})
@@ -148,6 +157,16 @@ def test_splitting_covers_every_offset_once(sizes: list[int], least: int) -> Non
         own = [piece for piece in pieces if piece.partition == one.partition]
         assert (own[0].start, own[-1].end) == (one.start, one.end)
         assert all(left.end == right.start for left, right in pairwise(own))
+
+
+def test_pieces_have_a_largest_size() -> None:
+    assert split([Range(A, 0, 10), Range(B, 0, 3)], 1, 4) == [
+        Range(A, 0, 3),
+        Range(A, 3, 6),
+        Range(A, 6, 10),
+        Range(B, 0, 3),
+    ]
+    assert len(split([Range(A, 0, 100)], 50, 10)) == 50
 
 
 def test_splitting_gives_the_larger_more() -> None:

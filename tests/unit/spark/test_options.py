@@ -58,6 +58,12 @@ def test_assignment() -> None:
         ({"assign": '{"t": 1}'}, "t has no list of partitions"),
         ({"assign": '{"t": [true]}'}, "t has no list of partitions"),
         ({"subscribe": "t", "maxOffsetsPerTrigger": "0"}, "positive whole number, not '0'"),
+        ({"subscribe": "t", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, r"Trigger \(5\) is above max"),
+        ({"subscribe": "t", "maxTriggerDelay": "soon"}, "a duration like 30s or 15m, not 'soon'"),
+        ({"subscribe": "t", "maxBytesPerTrigger": "0"}, "a number of bytes like 1000000 or 64m, not '0'"),
+        ({"subscribe": "t", "onTopicRecreated": "ignore"}, "onTopicRecreated is fail or restart, not 'ignore'"),
+        ({"subscribe": "t", "groupOffsets": " "}, "groupOffsets names no group"),
+        ({"subscribe": "t", "endingOffsets": "latest"}, "endingOffsets is for batch reads"),
         ({"subscribe": "t", "minPartitions": "many"}, "positive whole number, not 'many'"),
         ({"subscribe": "t", "failOnDataLoss": "no"}, "failOnDataLoss is true or false, not 'no'"),
         ({"subscribe": "t", "includeHeaders": "1"}, "includeHeaders is true or false"),
@@ -72,6 +78,19 @@ def test_assignment() -> None:
 def test_refused(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidOption, match=sentence):
         source_options({**SERVERS, **given}, stream=True)
+
+
+@pytest.mark.parametrize("name", ["groupOffsets", "onTopicRecreated"])
+def test_what_a_batch_read_does_not_have(name: str) -> None:
+    with pytest.raises(InvalidOption, match=f"{name} is for streams"):
+        source_options({**SERVERS, "subscribe": "t", name: "restart"}, stream=False)
+
+
+def test_sizes_and_durations() -> None:
+    given = {"maxBytesPerTrigger": "64M", "maxTriggerDelay": "90 s", "maxRecordsPerPartition": "7"}
+    options = source_options({**SERVERS, "subscribe": "t", **given}, stream=True)
+    assert (options.max_bytes, options.max_delay_ms, options.max_records) == (64 << 20, 90_000, 7)
+    assert source_options({**SERVERS, "subscribe": "t"}, stream=True).max_delay_ms == 900_000
 
 
 def test_client_configs_are_refused_under_the_user_s_name() -> None:

@@ -4,12 +4,15 @@ A chunk is still the bytes that came; it becomes records where they are wanted, 
 time. Message sets of brokers before 0.11 are turned into batches first.
 """
 
-from ottla.client.consumer.fetching import without_aborted
+from collections import deque
+
+from ottla.client.config import ClientConfig
 from ottla.client.consumer.positions import PartitionState
 from ottla.client.errors import CorruptBatch
 from ottla.protocol.errors import CORRUPT_MESSAGE
-from ottla.protocol.messages.fetch import AbortedTransaction
-from ottla.records.batch import crc_ok, read_records, scan
+from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
+from ottla.records.batch import BatchHeader, crc_ok, read_records, records_of, scan
+from ottla.records.control import ABORT, read_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.legacy import as_batch
 from ottla.records.record import Origin, Record
@@ -86,3 +89,63 @@ def modern(data: bytes) -> bytes:
     if len(data) < 17 or data[16] >= 2:
         return data
     return as_batch(data, _LIMIT)
+
+
+def chunk_of(state: PartitionState, row: PartitionData, position: int, config: ClientConfig) -> Chunk | None:
+    """What a fetch at `position` brought of a partition; None when there is no whole batch. Raises CorruptBatch."""
+    data = bytes(row.records) if isinstance(row.records, bytes) else b""
+    if not data:
+        return None
+    try:
+        data = modern(data)
+    except CorruptRecords as damage:
+        raise CorruptBatch(f"{state.partition}: {damage}; seek past it to go on", CORRUPT_MESSAGE) from None
+    found = scan(data)
+    if not found.batches:
+        if found.corrupt is not None:
+            raise CorruptBatch(f"{state.partition}: {found.corrupt}; seek past it to go on", CORRUPT_MESSAGE)
+        return None
+    next_offset = max(position, found.batches[-1].next_offset)
+    aborted = (row.aborted_transactions or []) if config.read_committed else []
+    whole = data if found.end == len(data) else data[: found.end]
+    return Chunk(state, whole, position, next_offset, aborted, check_crcs=config["check.crcs"])
+
+
+def without_aborted(data: bytes, batches: list[BatchHeader], aborted: list[AbortedTransaction]) -> bytes:
+    """`data` without the batches of aborted transactions; the same object when there are none.
+
+    With read_committed the answer lists aborted transactions (producer id and first offset); a transactional batch of such a
+    producer is left out until the producer's abort marker comes by (KIP-98), as Kafka's consumer does it:
+
+        data     | p1 | p2 | p1 | abort p1 | p2 | p1 | commit p2 | ...    aborted: (p1, first offset of the first p1)
+        handed on       p2                   p2   p1                      (markers are left out later)
+    """
+    if not aborted:
+        return data
+    opening = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
+    open_now: set[int] = set()
+    kept: list[bytes] = []
+    begin = 0
+    for header in batches:
+        if not header.is_transactional:
+            continue
+        while opening and opening[0].first_offset <= header.last_offset:
+            open_now.add(opening.popleft().producer_id)
+        if header.is_control:
+            if header.producer_id in open_now and _aborts(data, header):
+                open_now.discard(header.producer_id)
+        elif header.producer_id in open_now:
+            kept.append(data[begin : header.start])
+            begin = header.end
+    if begin == 0 and not kept:
+        return data
+    kept.append(data[begin:])
+    return b"".join(kept)
+
+
+def _aborts(data: bytes, header: BatchHeader) -> bool:
+    try:
+        records = records_of(data[header.start : header.end])
+        return bool(records) and read_marker(records[0].key, records[0].value).type == ABORT
+    except CorruptRecords as error:
+        raise CorruptBatch(f"the control batch at offset {header.base_offset}: {error}", CORRUPT_MESSAGE) from None

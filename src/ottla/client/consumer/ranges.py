@@ -1,0 +1,252 @@
+"""Ranges of a partition: the batches that hold given offsets, as the broker stored them, for whoever reads without being a
+consumer (Spark's executors, tools).
+
+Strategy. A range is read by fetches without a session (KIP-227), one ahead of the reader: as soon as an answer shows where
+the next fetch begins, that one is on its way. Batches are not opened here; they become records or columns, with their CRCs
+checked and aborted ones left out, in the reader's thread (`Chunk.batches`).
+
+    core's thread   |-- fetch 1 --|-- fetch 2 --|-- fetch 3 --|
+    reader's                       |-- 1 to columns --|-- 2 to columns --| ...
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.client.consumer.chunks import Chunk, chunk_of
+from ottla.client.consumer.positions import PartitionState
+from ottla.client.core import Core
+from ottla.client.errors import KafkaError, OffsetOutOfRange, RequestTimedOut, RetriableError, UnknownTopic, error_for
+from ottla.client.network import Link
+from ottla.client.scheduler import Task
+from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.protocol.errors import NONE, OFFSET_OUT_OF_RANGE
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.protocol.schema import ZERO_UUID
+
+
+class TopicRecreated(UnknownTopic):
+    """The topic of this name is another one than it was."""
+
+
+_NEWEST_WITHOUT_IDS: Final = 12
+_READING: Final = "range"
+_WAITING: Final = "wait"
+
+
+class RangeReading:
+    """The offsets from `position` (inclusive) to `end` (exclusive) of one partition, chunk by chunk.
+
+    topic_id    what the topic's id must be: another one means that the topic was made anew; ZERO_UUID takes any
+    timeout_ms  how long the broker may bring nothing before RequestTimedOut is raised
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        topic_id: bytes = ZERO_UUID,
+        timeout_ms: int = 120_000,
+    ) -> None:
+        self.partition = partition
+        self.position = start
+        self.end = end
+        self._core = core
+        self._topic_id = topic_id
+        self._timeout_ms = timeout_ms
+        self._ahead: Task[Chunk] | None = None
+
+    async def next(self) -> Chunk | None:
+        """What comes next; None at the end. Its last batches may go past `end`.
+
+        A lost connection or a moved leader is retried from where the reading stood. Raises OffsetOutOfRange (with
+        `log_start`), UnknownTopic, CorruptBatch, NotAuthorized, BrokersUnreachable.
+        """
+        if self.position >= self.end:
+            return None
+        task = self._ahead or self._begin()
+        self._ahead = None
+        chunk = await task
+        self.position = chunk.next_offset
+        if self.position < self.end:
+            self._ahead = self._begin()
+        return chunk
+
+    def close(self) -> None:
+        """Give up what is on its way."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            self._ahead = None
+
+    def _begin(self) -> Task[Chunk]:
+        return self._core.scheduler.spawn(self._fetch(self.position), f"fetch of {self.partition}")
+
+    async def _fetch(self, position: int) -> Chunk:
+        """The fetch at a position, until it brings something."""
+        core, clock = self._core, self._core.clock
+        begun = clock.now_ms()
+        failures = 0
+        while True:
+            failed: KafkaError | None = None
+            try:
+                found = await self._attempt(position)
+                if found is not None:
+                    return found
+            except KafkaError as error:
+                if not error.retriable or isinstance(error, OffsetOutOfRange):
+                    raise
+                failed = error
+            waited = clock.now_ms() - begun
+            if waited >= self._timeout_ms:
+                about = f"fetch of {self.partition} from offset {position}"
+                if failed is None:
+                    raise RequestTimedOut(f"{about}: no record there after {self._timeout_ms} ms")
+                raise RequestTimedOut(f"{about}: nothing came in {waited} ms; last: {failed}", failed.code) from None
+            if failed is not None:
+                failures += 1
+                core.metadata.forget(self.partition.topic)
+                await core.scheduler.sleep(min(core.metadata.backoff_ms(failures), self._timeout_ms - waited))
+
+    async def _attempt(self, position: int) -> Chunk | None:
+        core, config = self._core, self._core.config
+        info = await core.metadata.topic(self.partition.topic)
+        if ZERO_UUID not in (self._topic_id, info.id) and info.id != self._topic_id:
+            raise TopicRecreated(f"topic {info.name} was deleted and made anew")
+        link = await core.network.ready(core.metadata.leader_in(info, self.partition), _READING)
+        answer = await _fetch(
+            core,
+            link,
+            {self.partition: (position, info)},
+            max_wait_ms=config["fetch.max.wait.ms"],
+            min_bytes=config["fetch.min.bytes"],
+            partition_max_bytes=config["max.partition.fetch.bytes"],
+        )
+        about = f"fetch of {self.partition} from offset {position}"
+        rows = [row for topic in answer.responses for row in topic.partitions]
+        if len(rows) != 1 or rows[0].partition_index != self.partition.partition:
+            raise RetriableError(f"{about}: the answer is about something else")
+        return _chunk(core, self.partition, rows[0], position, about)
+
+
+def _chunk(core: Core, partition: TopicPartition, row: PartitionData, position: int, about: str) -> Chunk | None:
+    if row.error_code == OFFSET_OUT_OF_RANGE:
+        error = OffsetOutOfRange(f"{about}: the log has no such offset", row.error_code)
+        error.log_start = row.log_start_offset
+        raise error
+    if row.error_code != NONE:
+        raise error_for(row.error_code, about)
+    chunk = chunk_of(PartitionState(partition), row, position, core.config)
+    return None if chunk is None or chunk.next_offset <= position else chunk
+
+
+async def _fetch(
+    core: Core,
+    link: Link,
+    positions: Mapping[TopicPartition, tuple[int, TopicInfo]],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    partition_max_bytes: int,
+) -> FetchResponse:
+    """One fetch without a session. Raises KafkaError for an error of the whole answer."""
+    config = core.config
+    topics: dict[str, FetchTopic] = {}
+    for part, (offset, info) in positions.items():
+        topic = topics.setdefault(part.topic, FetchTopic(topic=part.topic, topic_id=info.id))
+        topic.partitions.append(
+            FetchPartition(
+                partition=part.partition,
+                current_leader_epoch=info.epochs.get(part.partition, -1),
+                fetch_offset=offset,
+                partition_max_bytes=partition_max_bytes,
+            )
+        )
+    with_ids = all(info.id != ZERO_UUID for _, info in positions.values())
+    version = link.version(FetchRequest, 32767 if with_ids else _NEWEST_WITHOUT_IDS)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=config["fetch.max.bytes"],
+        isolation_level=int(config.read_committed),
+        topics=list(topics.values()),
+        rack_id=config["client.rack"],
+    )
+    limit = config["request.timeout.ms"] + max_wait_ms
+    answer: FetchResponse = await link.request(request, version, timeout_ms=limit)
+    if answer.error_code != NONE:
+        raise error_for(answer.error_code, "fetch")
+    return answer
+
+
+async def _by_node(
+    core: Core, positions: Mapping[TopicPartition, int]
+) -> dict[int, dict[TopicPartition, tuple[int, TopicInfo]]]:
+    groups: dict[int, dict[TopicPartition, tuple[int, TopicInfo]]] = {}
+    for part, offset in positions.items():
+        info = await core.metadata.topic(part.topic)
+        groups.setdefault(core.metadata.leader_in(info, part), {})[part] = offset, info
+    return groups
+
+
+async def wait_for_records(core: Core, positions: Mapping[TopicPartition, int], wait_ms: int) -> bool:
+    """Long-poll: whether something arrived at or after these offsets, after at most about `wait_ms`.
+
+    Every leader is sent one Fetch, which it answers when it has something or after `wait_ms`. Trouble that time mends counts
+    as "something may have arrived". Raises KafkaError for the rest.
+    """
+
+    async def look(node: int, parts: dict[TopicPartition, tuple[int, TopicInfo]]) -> bool:
+        link = await core.network.ready(node, _WAITING)
+        answer = await _fetch(core, link, parts, max_wait_ms=wait_ms, min_bytes=1, partition_max_bytes=1)
+        return any(row.records or row.error_code for topic in answer.responses for row in topic.partitions)
+
+    tasks: list[Task[bool]] = []
+    try:
+        groups = await _by_node(core, positions)
+        if not groups:
+            await core.scheduler.sleep(wait_ms)
+            return False
+        tasks = [core.scheduler.spawn(look(node, parts), "wait") for node, parts in groups.items()]
+        while tasks:
+            await core.scheduler.within(tasks[0], wait_ms + core.config["request.timeout.ms"], *tasks[1:])
+            if any(task.done and task.result() for task in tasks):
+                return True
+            tasks = [task for task in tasks if not task.done]
+        return False
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        core.metadata.forget()
+        return True
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def bytes_per_offset(
+    core: Core, positions: Mapping[TopicPartition, int], sample_bytes: int
+) -> dict[TopicPartition, float]:
+    """How many bytes of the log an offset takes, from the first batches at each position; partitions without any are left
+    out. Raises KafkaError."""
+
+    async def look(node: int, parts: dict[TopicPartition, tuple[int, TopicInfo]]) -> dict[TopicPartition, float]:
+        link = await core.network.ready(node, _WAITING)
+        answer = await _fetch(core, link, parts, max_wait_ms=0, min_bytes=0, partition_max_bytes=sample_bytes)
+        names = {info.id: part.topic for part, (_, info) in parts.items()}
+        found = {}
+        for topic in answer.responses:
+            for row in topic.partitions:
+                part = TopicPartition(topic.topic or names.get(topic.topic_id, ""), row.partition_index)
+                if row.error_code != NONE or part not in parts:
+                    continue
+                offset = parts[part][0]
+                chunk = chunk_of(PartitionState(part), row, offset, core.config)
+                if chunk is not None and chunk.next_offset > offset:
+                    found[part] = len(chunk.data) / (chunk.next_offset - offset)
+        return found
+
+    groups = await _by_node(core, positions)
+    answers = await core.scheduler.every([look(node, parts) for node, parts in groups.items()])
+    return {part: size for answer in answers for part, size in answer.items()}

@@ -1,0 +1,111 @@
+"""A cluster as a query sees it: topics, offsets, ranges of records, committed offsets; every call blocks.
+
+One of these serves all that a Python process of Spark's reads with the same config; the client's core does the work, on the
+thread that all clients of the process share.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from ottla.client.config import ClientConfig
+from ottla.client.consumer.chunks import Chunk
+from ottla.client.consumer.commits import Commits
+from ottla.client.consumer.ranges import RangeReading, bytes_per_offset, wait_for_records
+from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.offsets import list_offsets
+from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
+from ottla.client.waiting import Blocking
+from ottla.environment import Clock
+from ottla.protocol.schema import ZERO_UUID
+
+
+class Cluster(Blocking):
+    """One cluster seen through one config."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        super().__init__(config, {})
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        return self._core.clock
+
+    def forget(self) -> None:
+        """What is known of topics is stale."""
+        self._call(self._core.metadata.forget)
+
+    def backoff_ms(self, failures: int) -> int:
+        """How long to wait after so many failures."""
+        return self._core.metadata.backoff_ms(failures)
+
+    def pause(self, milliseconds: int) -> None:
+        """Wait."""
+        self._run(self._core.scheduler.sleep(milliseconds))
+
+    # -- topics --
+
+    def topic_names(self) -> list[str]:
+        """Every topic of the cluster but Kafka's own, sorted. Raises BrokersUnreachable."""
+        return sorted(info.name for info in self._run(self._core.metadata.all_topics()) if not info.internal)
+
+    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
+        """A topic; `create` lets the broker make it (auto.create.topics.enable). Raises UnknownTopic."""
+        return self._run(self._core.metadata.topic(name, create=create))
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic, in order. Raises UnknownTopic."""
+        return self._run(self._core.metadata.partitions(topic))
+
+    # -- offsets --
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, committed: bool | None = None
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Offsets by time: EARLIEST, LATEST, or ms since the epoch (the first record at or after it).
+
+        committed  LATEST is the last stable offset; the config's isolation.level unless given
+
+        Raises UnknownTopic, NotAuthorized, RequestTimedOut.
+        """
+        return self._run(list_offsets(self._core, wanted, committed=committed)) if wanted else {}
+
+    def wait_for_records(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> bool:
+        """Whether something may have come at or after these offsets, after at most about `wait_ms`. Raises KafkaError."""
+        return self._run(wait_for_records(self._core, positions, wait_ms))
+
+    def bytes_per_offset(
+        self, positions: Mapping[TopicPartition, int], sample_bytes: int
+    ) -> dict[TopicPartition, float]:
+        """How many bytes of the log an offset takes, by the first batches at each position. Raises KafkaError."""
+        return self._run(bytes_per_offset(self._core, positions, sample_bytes))
+
+    # -- records --
+
+    def read(
+        self, partition: TopicPartition, start: int, end: int, *, topic_id: bytes = ZERO_UUID, timeout_ms: int
+    ) -> Iterator[Chunk]:
+        """The offsets from `start` (inclusive) to `end` (exclusive); the last chunk may go past it.
+
+        topic_id    what the topic's id must be; ZERO_UUID takes any
+        timeout_ms  how long the broker may bring nothing
+
+        Raises OffsetOutOfRange, UnknownTopic, TopicRecreated, CorruptBatch, RequestTimedOut, BrokersUnreachable.
+        """
+        reading = RangeReading(self._core, partition, start, end, topic_id=topic_id, timeout_ms=timeout_ms)
+        try:
+            while (chunk := self._run(reading.next())) is not None:
+                yield chunk
+        finally:
+            self._call(reading.close)
+
+    # -- groups --
+
+    def committed(
+        self, group: str, partitions: list[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed, open transactions awaited; partitions without a commit are left out."""
+        return self._run(Commits(self._core, group).fetch(partitions, GroupMetadata(group), timeout_ms))
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int | None = None) -> None:
+        """Commit offsets of a group without members. Raises KafkaError when it has some."""
+        whole = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
+        self._run(Commits(self._core, group).commit(whole, GroupMetadata(group), timeout_ms))

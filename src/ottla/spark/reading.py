@@ -1,0 +1,136 @@
+"""What batch and stream reads share: which partitions there are, where they begin and end, and how a range is read."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from ottla.client.consumer.ranges import TopicRecreated
+from ottla.client.errors import OffsetOutOfRange, UnknownTopic
+from ottla.client.topics import EARLIEST, LATEST, TopicPartition
+from ottla.protocol.schema import ZERO_UUID
+from ottla.records.arrow import column_flags, record_batch
+from ottla.records.columns import ColumnReader
+from ottla.spark.cluster import Cluster
+from ottla.spark.connections import cluster_of
+from ottla.spark.offsets import Boundary, DataLoss, Positions, Range, questions, resolved
+from ottla.spark.options import SourceOptions
+
+# Rows of one Arrow batch at most: beyond some ten thousand Spark gains nothing, and memory grows.
+_ROWS: Final = 50_000
+
+
+class OffsetRange(InputPartition):
+    """What one task reads; `topic_id` is what the topic's id was when that was decided, ZERO_UUID where it has none."""
+
+    def __init__(self, piece: Range, topic_id: bytes = ZERO_UUID) -> None:
+        super().__init__((*piece, topic_id))
+        self.range = piece
+        self.topic_id = topic_id
+
+
+class Reading:
+    """The topics of a query."""
+
+    readers: ClassVar[dict[int, ColumnReader]] = {}
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self.options = options
+        self.schema = schema
+
+    @property
+    def cluster(self) -> Cluster:
+        return cluster_of(self.options.config)
+
+    # -- partitions and offsets, on the driver --
+
+    def found_partitions(self, *, what_is_left: bool = False) -> list[TopicPartition]:
+        """Every partition the query reads now. Raises UnknownTopic unless `what_is_left` will do, BrokersUnreachable."""
+        options, cluster = self.options, self.cluster
+        if options.assign is not None:
+            there = {part for name in {name for name, _ in options.assign} for part in self._of(name, what_is_left)}
+            missing = [partition for partition in options.assign if partition not in there]
+            if missing and not what_is_left:
+                raise UnknownTopic(f"topic {missing[0].topic} has no partition {missing[0].partition}")
+            return [partition for partition in options.assign if partition in there]
+        if options.topics is not None:
+            names = options.topics
+        else:
+            pattern = re.compile(options.pattern or "")
+            names = [name for name in cluster.topic_names() if pattern.fullmatch(name)]
+        return [partition for name in names for partition in self._of(name, what_is_left)]
+
+    def _of(self, topic: str, may_be_gone: bool) -> list[TopicPartition]:
+        try:
+            return self.cluster.partitions(topic)
+        except UnknownTopic:
+            if may_be_gone:
+                return []
+            raise
+
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+        """The ids of the topics, without those that have none (before Kafka 2.8)."""
+        found = {name: self.cluster.topic(name).id for name in {partition.topic for partition in partitions}}
+        return {name: topic_id for name, topic_id in found.items() if topic_id != ZERO_UUID}
+
+    def positions(self, boundary: Boundary, partitions: list[TopicPartition]) -> Positions:
+        """A boundary as offsets. Raises InvalidOption."""
+        found = self.cluster.list_offsets(questions(boundary, partitions))
+        unreached = [partition for partition, answer in found.items() if answer.offset < 0]
+        latest = self.cluster.list_offsets(dict.fromkeys(unreached, LATEST)) if boundary.or_latest else {}
+        return resolved(boundary, partitions, found, latest)
+
+    def ends(self, partitions: Iterable[TopicPartition], time: int = LATEST) -> Positions:
+        """Where partitions end (last stable offset under read_committed) or, with EARLIEST, begin."""
+        found = self.cluster.list_offsets(dict.fromkeys(partitions, time))
+        return {partition: answer.offset for partition, answer in found.items()}
+
+    # -- records, on an executor --
+
+    def read_range(self, piece: Range, topic_id: bytes) -> Iterator[pa.RecordBatch]:
+        """The records of a range. Raises DataLoss when some are gone, unless failOnDataLoss is false."""
+        start = piece.start
+        while start < piece.end:
+            try:
+                for batch, reached in self._batches(piece, start, topic_id):
+                    start = reached
+                    if batch.num_rows:
+                        yield batch
+                return
+            except (OffsetOutOfRange, UnknownTopic) as error:
+                start = self._after_loss(piece, start, error)
+
+    def _batches(self, piece: Range, start: int, topic_id: bytes) -> Iterator[tuple[pa.RecordBatch, int]]:
+        flags = column_flags(self.schema.names)
+        reader = self.readers.get(flags)
+        if reader is None:
+            reader = self.readers[flags] = ColumnReader(flags, max_rows=_ROWS)
+        topic, number = piece.partition
+        position = start
+        timeout = self.options.poll_timeout_ms
+        for chunk in self.cluster.read(piece.partition, start, piece.end, topic_id=topic_id, timeout_ms=timeout):
+            data = chunk.batches()
+            complete = not data
+            while not complete:
+                columns = reader.read(data, position, piece.end)
+                complete = columns.complete
+                position = columns.next_offset
+                yield record_batch(columns, topic, number, self.schema), position
+            position = chunk.next_offset
+
+    def _after_loss(self, piece: Range, start: int, error: OffsetOutOfRange | UnknownTopic) -> int:
+        """Where reading goes on when that is allowed: at the beginning of what is left, or not at all."""
+        partition = piece.partition
+        if isinstance(error, UnknownTopic):
+            if isinstance(error, TopicRecreated) and self.options.restarts_recreated:
+                return piece.end
+            gone = f"{error}: offsets {start} to {piece.end} of {partition} are gone"
+            earliest = piece.end
+        else:
+            earliest = self.cluster.list_offsets({partition: EARLIEST})[partition].offset
+            gone = f"offsets {start} to {piece.end} of {partition} are gone: the log begins at {earliest}"
+        if self.options.fail_on_data_loss:
+            raise DataLoss(f"{gone}. failOnDataLoss=false goes on with what is left") from None
+        return min(earliest, piece.end) if earliest > start else piece.end

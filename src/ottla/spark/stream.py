@@ -1,0 +1,226 @@
+"""A stream: what each micro-batch reads, and what is known once it is done. Spark keeps one of these on the driver for offsets;
+copies of another read on the executors.
+
+A stream long-polls in latestOffset for a moment when there is nothing new: Spark asks again every 10 ms otherwise. That Spark
+asks what comes after an offset says that everything before it is committed; a query that ends is asked once more (availableNow)
+or asks first when it starts again. So that is where a consumer group's offsets are committed (groupOffsets).
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.client.errors import KafkaError, UnknownTopic
+from ottla.client.topics import EARLIEST
+from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.uuids import uuid_text
+from ottla.spark.offsets import DataLoss, Positions, limited, limited_by_bytes, ranges, split, to_json
+from ottla.spark.options import SourceOptions
+from ottla.spark.reading import OffsetRange, Reading
+from ottla.spark.stream_offset import StreamOffset, stream_offset
+
+logger = logging.getLogger("ottla.spark")
+
+# How long latestOffset waits for something new. Another source of the same query waits as long, so it is not long.
+_WAIT_MS: Final = 100
+# How much of a partition is looked at to learn how large its records are (maxBytesPerTrigger).
+_SAMPLE_BYTES: Final = 64 << 10
+# A group's offsets are for people who watch: no batch waits longer for them.
+_COMMIT_MS: Final = 5_000
+
+
+class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of the topics of a query."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        super().__init__(options, schema)
+        self._initial: StreamOffset | None = None
+        self._target: Positions | None = None
+        self._highest: Positions = {}
+        self._triggered_ms: int | None = None
+        self._committed: Positions = {}
+
+    # -- offsets --
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
+        # Asked twice for batch 0: a second look at the end would lose what came in between.
+        if self._initial is None:
+            found = self.found_partitions()
+            positions = self.positions(self.options.start, found)
+            if self.options.group is not None:
+                committed = self.cluster.committed(self.options.group, found)
+                positions |= {partition: offset.offset for partition, offset in committed.items()}
+            self._initial = StreamOffset(positions, self.topic_ids(found), is_start=True)
+        return self._initial.json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        options = self.options
+        if options.max_offsets:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadMinRows(options.min_offsets) if options.min_offsets else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.cluster.forget()
+        try:
+            self._target = self.ends(self.found_partitions())
+        except UnknownTopic:
+            # Whether that is a loss, or a name that was never there, is said by who is asked for offsets next.
+            self._target = None
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        known = stream_offset(start)
+        if not known.is_start:
+            self._done(known)
+        latest = self._target_or_latest(known)
+        if not known.is_start and latest == known.positions and latest and self._something_came(latest):
+            latest = self._target_or_latest(known)
+        self._highest = latest
+        ids = self.topic_ids(latest)
+        begins = self._beginnings(known, latest, ids)
+        end = latest
+        if not isinstance(limit, ReadAllAvailable):
+            if known.is_start:
+                self._triggered_ms = self.cluster.clock.now_ms()
+            elif self._waits_for_more(begins, latest):
+                return start
+            end = self._limited(begins, latest)
+        if known.is_start:
+            return StreamOffset(end, ids, begins=known.positions).json()
+        if end == known.positions and all(ids.get(name) == topic_id for name, topic_id in known.topic_ids.items()):
+            return start
+        return StreamOffset(end, ids).json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        return to_json(self._highest)
+
+    def _target_or_latest(self, known: StreamOffset) -> Positions:
+        if self._target is None:
+            return self._latest(known.positions)
+        if any(offset < known.positions.get(partition, 0) for partition, offset in self._target.items()):
+            self._target = self._latest(known.positions)
+        return self._target
+
+    def _latest(self, known: Positions) -> Positions:
+        """The ends now. One that went back is looked at again; if it stays, `partitions` calls it data loss."""
+        try:
+            found = self.found_partitions()
+        except UnknownTopic as error:
+            if self.options.fail_on_data_loss:
+                raise DataLoss(f"{error}. failOnDataLoss=false goes on without it") from None
+            found = self.found_partitions(what_is_left=True)
+        latest = self.ends(found)
+        for _ in range(1, self.options.looks):
+            if all(latest[partition] >= known.get(partition, 0) for partition in latest):
+                break
+            self.cluster.forget()
+            self.cluster.pause(self.options.look_again_ms)
+            latest = self.ends(found)
+        return latest
+
+    def _something_came(self, positions: Positions) -> bool:
+        """Whether there may be something new, after a moment's wait."""
+        try:
+            return self.cluster.wait_for_records(positions, _WAIT_MS)
+        except UnknownTopic:
+            return True
+
+    def _beginnings(self, start: StreamOffset, end: Positions, ids: dict[str, bytes]) -> Positions:
+        """Where a batch that goes on at `start` begins: partitions and topics that are new are read from their beginning.
+
+        Raises DataLoss for a topic that was made anew, and for a new partition whose first records are gone already.
+        """
+        anew = [name for name, topic_id in ids.items() if start.topic_ids.get(name, topic_id) != topic_id]
+        kept = {partition: offset for partition, offset in start.positions.items() if partition.topic not in anew}
+        if anew and not self.options.restarts_recreated:
+            if self.options.fail_on_data_loss:
+                was, now = (uuid_text(found[anew[0]]) for found in (start.topic_ids, ids))
+                raise DataLoss(
+                    f"topic {anew[0]} was deleted and made anew (its id was {was} and is {now}). onTopicRecreated=restart "
+                    "reads the new one from its beginning, failOnDataLoss=false goes on at the same offset"
+                )
+            kept = dict(start.positions)
+        new = [partition for partition in end if partition not in kept]
+        earliest = self.ends(new, EARLIEST) if new else {}
+        lost = [each for each, offset in earliest.items() if offset > 0 and each.topic not in anew]
+        if lost and self.options.fail_on_data_loss and not start.is_start:
+            raise DataLoss(
+                f"{lost[0]} is new and begins at offset {earliest[lost[0]]} instead of 0: some of it was gone before it "
+                "was read. failOnDataLoss=false goes on with what is left"
+            )
+        return kept | earliest
+
+    # -- triggers --
+
+    def _waits_for_more(self, begins: Positions, latest: Positions) -> bool:
+        """Whether there is too little for a batch, after a moment's wait (minOffsetsPerTrigger, maxTriggerDelay)."""
+        least = self.options.min_offsets
+        if least is None or self._target is not None:
+            return False
+        backlog = sum(max(offset - begins.get(partition, offset), 0) for partition, offset in latest.items())
+        if not backlog:
+            return False
+        now = self.cluster.clock.now_ms()
+        due = 0 if self._triggered_ms is None else self._triggered_ms + self.options.max_delay_ms - now
+        if backlog < least and due > 0:
+            self.cluster.pause(min(_WAIT_MS, due))
+            return True
+        self._triggered_ms = now
+        return False
+
+    def _limited(self, begins: Positions, latest: Positions) -> Positions:
+        """What a batch takes of what there is (maxOffsetsPerTrigger, maxBytesPerTrigger)."""
+        end = latest
+        if self.options.max_bytes:
+            behind = {partition: begins[partition] for partition in end if begins[partition] < end[partition]}
+            sizes = self.cluster.bytes_per_offset(behind, _SAMPLE_BYTES)
+            end = limited_by_bytes(begins, end, sizes, self.options.max_bytes)
+        return limited(begins, end, self.options.max_offsets) if self.options.max_offsets else end
+
+    # -- batches --
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        until = stream_offset(end)
+        known = stream_offset(start)
+        if until.begins is not None:
+            known = known._replace(positions=until.begins, topic_ids=until.topic_ids)
+        begins = self._beginnings(known, until.positions, until.topic_ids)
+        pieces, lost = ranges(begins, until.positions)
+        if lost and self.options.fail_on_data_loss:
+            raise DataLoss(f"{'; '.join(lost)}. failOnDataLoss=false goes on with what is left")
+        cut = split(pieces, self.options.min_partitions or 1, self.options.max_records)
+        return [OffsetRange(piece, until.topic_ids.get(piece.partition.topic, ZERO_UUID)) for piece in cut]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.read_range(partition.range, partition.topic_id) if isinstance(partition, OffsetRange) else iter(())
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has committed a batch; it says so when it plans the one after the next."""
+        self._done(stream_offset(end))
+
+    def _done(self, offset: StreamOffset) -> None:
+        """Everything before this is committed. Raises KafkaError when the group is somebody else's."""
+        group = self.options.group
+        if group is None or offset.positions == self._committed:
+            return
+        new = {each: end for each, end in offset.positions.items() if end >= self._committed.get(each, 0)}
+        try:
+            self.cluster.commit(group, new, _COMMIT_MS)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            logger.warning("groupOffsets: %s", error)
+            return
+        self._committed = offset.positions
