@@ -63,6 +63,9 @@ _COMMANDS = {
     "storage": "storage:storage",
     "topics": "topics:topics",
     "transactions": "transactions:transactions",
+    "verifiable-consumer": "verifiable_consumer:verifiable_consumer",
+    "verifiable-producer": "verifiable_producer:verifiable_producer",
+    "verifiable-share-consumer": "verifiable_share_consumer:verifiable_share_consumer",
 }
 
 

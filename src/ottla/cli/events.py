@@ -1,0 +1,72 @@
+"""What the verifiable clients say: one JSON object a line, for programs that check afterwards what was written and read.
+
+Names of events, fields and their order are those of Kafka's tools.
+"""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.client.errors import KafkaError
+from ottla.protocol import errors as table
+from ottla.records.record import Record
+
+_JAVA_NAMES = {
+    table.REQUEST_TIMED_OUT: "TimeoutException",
+    table.MESSAGE_TOO_LARGE: "RecordTooLargeException",
+    table.CORRUPT_MESSAGE: "CorruptRecordException",
+    table.NOT_ENOUGH_REPLICAS: "NotEnoughReplicasException",
+    table.UNKNOWN_SERVER_ERROR: "UnknownServerException",
+}
+"""Where the class of an exception is not the name of its code."""
+
+
+class Events:
+    """Prints events; any thread may."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+
+    def say(self, event: str, **fields: Any) -> None:
+        """One event, now."""
+        document = {"timestamp": time.time_ns() // 1_000_000, "name": event, **fields}
+        line = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+        with self._guard:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+    def records(self, records: Iterable[Record]) -> None:
+        """Each record that was read."""
+        for record in records:
+            self.say(
+                "record_data",
+                key=_text(record.key),
+                value=_text(record.value),
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+            )
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def java_class(error: KafkaError) -> str:
+    """What Java prints of the class of such an exception."""
+    name = _JAVA_NAMES.get(error.code)
+    if name is None:
+        name = "".join(word.capitalize() for word in error.name.split("_"))
+        name = name if name.endswith("Exception") else f"{name}Exception"
+    return f"class org.apache.kafka.common.errors.{name}"
+
+
+def by_partition(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
+    """Records of each partition, in the order in which the first ones came."""
+    found: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        found.setdefault((record.topic, record.partition), []).append(record)
+    return found

@@ -1,0 +1,178 @@
+"""`ottla verifiable-consumer`: reads a topic as a member of a group, and says what it was assigned, read and committed."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import click
+
+from ottla.cli.cluster_access import client_configs, told_in_one_line
+from ottla.cli.events import Events, by_partition
+from ottla.cli.properties import deprecated, properties
+from ottla.cli.stopping import STEP_S, Stop, told_to_stop
+from ottla.client.blocking import Consumer
+from ottla.client.errors import FencedError, KafkaError
+from ottla.client.topics import TopicPartition
+from ottla.records.record import Record
+
+_RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
+
+
+@click.command("verifiable-consumer")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.")
+@click.option(
+    "--group-protocol",
+    type=click.Choice(["classic", "consumer"], case_sensitive=False),
+    default="classic",
+    show_default=True,
+)
+@click.option("--group-remote-assignor", metavar="NAME", help="The broker's assignor, with --group-protocol consumer.")
+@click.option("--group-id", metavar="GROUP", required=True, help="The consumer group.")
+@click.option("--group-instance-id", metavar="ID", help="Makes it a static member.")
+@click.option(
+    "--max-messages", type=int, default=-1, show_default=True, metavar="N", help="How many; -1: until it is stopped."
+)
+@click.option("--session-timeout", type=int, metavar="MS", help="Of classic groups.")
+@click.option("--verbose", is_flag=True, help="An event for each record.")
+@click.option("--enable-autocommit", is_flag=True, help="Commit from time to time, not after each poll.")
+@click.option(
+    "--reset-policy", type=click.Choice(["earliest", "latest", "none"]), default="earliest", show_default=True
+)
+@click.option(
+    "--assignment-strategy",
+    metavar="CLASS",
+    default=_RANGE,
+    show_default=True,
+    help="The members' own assignor, with --group-protocol classic.",
+)
+@click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
+@click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
+def verifiable_consumer(bootstrap_server: str, **given: Any) -> None:
+    """Read a topic and print events as JSON. Apache Kafka's tool of this name, with its flags.
+
+    SIGTERM or Ctrl-C end it; it leaves the group.
+    """
+    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]))
+    if given["command_config"] and given["consumer_config"]:
+        raise click.UsageError("at most one of --consumer.config and --command-config")
+    own = _configs(given)
+    with told_in_one_line(), told_to_stop() as stop:
+        reading = _Reading(Consumer(client_configs(bootstrap_server, None, **own)), given, stop)
+        try:
+            reading.run()
+        finally:
+            reading.end()
+
+
+def _configs(given: dict[str, Any]) -> dict[str, Any]:
+    """What the options say wins over the file. Raises UsageError."""
+    file = given["command_config"] or given["consumer_config"]
+    own: dict[str, Any] = {
+        **properties(file, (), "--command-config"),
+        "group.protocol": given["group_protocol"],
+        "group.id": given["group_id"],
+        "enable.auto.commit": "true" if given["enable_autocommit"] else "false",
+        "auto.offset.reset": given["reset_policy"],
+    }
+    if given["group_instance_id"] is not None:
+        own["group.instance.id"] = given["group_instance_id"]
+    if given["group_protocol"] == "consumer":
+        if given["session_timeout"] is not None:
+            raise click.UsageError("--session-timeout is of classic groups: with others the broker says")
+        if given["group_remote_assignor"] is not None:
+            own["group.remote.assignor"] = given["group_remote_assignor"]
+        return own
+    own["partition.assignment.strategy"] = given["assignment_strategy"]
+    if given["session_timeout"] is not None:
+        own["session.timeout.ms"] = given["session_timeout"]
+    return own
+
+
+class _Reading:
+    """One run."""
+
+    def __init__(self, consumer: Consumer, given: dict[str, Any], stop: Stop) -> None:
+        self._consumer = consumer
+        self._topic: str = given["topic"]
+        self._most: int = given["max_messages"]
+        self._verbose: bool = given["verbose"]
+        self._commits: bool = not given["enable_autocommit"]
+        self._stop = stop
+        self._events = Events()
+        self._count = 0
+        self._held: set[TopicPartition] = set()
+
+    def run(self) -> None:
+        """Read until there is enough, or somebody asks to stop."""
+        self._events.say("startup_complete")
+        self._consumer.subscribe(
+            [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+        while not self._stop.asked and not self._enough:
+            records = self._consumer.consume(timeout=STEP_S)
+            if records:
+                offsets = self._received(records)
+                if self._commits:
+                    self._commit(offsets)
+
+    def end(self) -> None:
+        """Leave the group, and the last events."""
+        if self._stop.asked:
+            self._events.say("shutdown_requested")
+        self._revoked(list(self._held))
+        self._consumer.close()
+        self._events.say("shutdown_complete")
+        if not self._stop.asked:
+            self._events.say("shutdown_requested")  # Kafka's tool hears of its own end, after all else
+
+    @property
+    def _enough(self) -> bool:
+        return 0 <= self._most <= self._count
+
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
+        self._held.update(partitions)
+        self._events.say("partitions_assigned", partitions=_places(partitions))
+
+    def _revoked(self, partitions: list[TopicPartition]) -> None:
+        gone = self._held.intersection(partitions)
+        self._held -= gone
+        if gone:
+            self._events.say("partitions_revoked", partitions=_places(gone))
+
+    def _received(self, records: list[Record]) -> dict[TopicPartition, int]:
+        """Say what came, no more than --max-messages; what is to be committed."""
+        offsets: dict[TopicPartition, int] = {}
+        told = []
+        for (topic, partition), found in by_partition(records).items():
+            taken = found if self._most < 0 else found[: self._most - self._count]
+            if not taken:
+                break
+            self._count += len(taken)
+            first, last = taken[0].offset, taken[-1].offset
+            offsets[TopicPartition(topic, partition)] = last + 1
+            told.append(
+                {"topic": topic, "partition": partition, "count": len(taken), "minOffset": first, "maxOffset": last}
+            )
+            if self._verbose:
+                self._events.records(taken)
+        self._events.say("records_consumed", count=len(records), partitions=told)
+        return offsets
+
+    def _commit(self, offsets: dict[TopicPartition, int]) -> None:
+        told = [{**_place(partition), "offset": offset} for partition, offset in offsets.items()]
+        try:
+            self._consumer.commit(offsets)
+        except FencedError:
+            raise
+        except KafkaError as error:
+            self._events.say("offsets_committed", offsets=told, error=str(error), success=False)
+        else:
+            self._events.say("offsets_committed", offsets=told, success=True)
+
+
+def _place(partition: TopicPartition) -> dict[str, Any]:
+    return {"topic": partition.topic, "partition": partition.partition}
+
+
+def _places(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    return [_place(each) for each in sorted(partitions)]

@@ -1,0 +1,134 @@
+"""`ottla verifiable-producer`: counts upwards into a topic, and says of each record what became of it."""
+
+import time
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import client_configs, told_in_one_line
+from ottla.cli.events import Events, java_class
+from ottla.cli.properties import deprecated, properties
+from ottla.cli.stopping import STEP_S, Stop, told_to_stop
+from ottla.client.blocking import Producer
+from ottla.client.errors import KafkaError
+from ottla.client.producer.closed import Delivered
+
+
+@click.command("verifiable-producer")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
+@click.option("--topic", metavar="TOPIC", required=True, help="Where the records go.")
+@click.option(
+    "--max-messages", type=int, default=-1, show_default=True, metavar="N", help="How many; -1: until it is stopped."
+)
+@click.option(
+    "--throughput", type=int, default=-1, show_default=True, metavar="N", help="About how many a second; -1: no limit."
+)
+@click.option("--acks", type=int, default=-1, show_default=True, metavar="ACKS", help="What the producer waits for.")
+@click.option(
+    "--message-create-time", type=int, default=-1, show_default=True, metavar="MS", help="Timestamps begin with this."
+)
+@click.option("--value-prefix", type=int, metavar="N", help="Stands before each number, with a dot.")
+@click.option("--repeating-keys", type=int, metavar="N", help="Keys from 0 to N - 1, again and again.")
+@click.option("--producer.config", "producer_config", metavar="FILE", help="Old name of --command-config.")
+@click.option("--command-config", metavar="FILE", help="Properties for the producer.")
+def verifiable_producer(bootstrap_server: str, **given: Any) -> None:
+    """Send 0, 1, 2, ... and print an event for each as JSON. Apache Kafka's tool of this name, with its flags.
+
+    SIGTERM or Ctrl-C end it; what was sent is waited for.
+    """
+    deprecated("--producer.config", "--command-config", bool(given["producer_config"]))
+    if given["command_config"] and given["producer_config"]:
+        raise click.UsageError("at most one of --producer.config and --command-config")
+    with told_in_one_line(), told_to_stop() as stop:
+        own = {
+            "acks": str(given["acks"]),
+            "retries": "0",
+            **properties(given["command_config"] or given["producer_config"], (), "--command-config"),
+        }
+        producer = Producer(client_configs(bootstrap_server, None, **own))
+        sending = _Sending(producer, given, stop)
+        try:
+            sending.run()
+        finally:
+            producer.close()
+            sending.end()
+
+
+class _Sending:
+    """One run."""
+
+    def __init__(self, producer: Producer, given: dict[str, Any], stop: Stop) -> None:
+        self._producer = producer
+        self._topic: str = given["topic"]
+        self._most: int = given["max_messages"]
+        self._rate: int = given["throughput"]
+        self._prefix = "" if given["value_prefix"] is None else f"{given['value_prefix']}."
+        self._keys: int | None = given["repeating_keys"]
+        self._created: int | None = given["message_create_time"] if given["message_create_time"] != -1 else None
+        self._stop = stop
+        self._events = Events()
+        self._begun = time.time()
+        self._sent = self._acked = 0
+
+    def run(self) -> None:
+        """Send until there are enough, or somebody asks to stop."""
+        self._events.say("startup_complete")
+        while not self._stop.asked and (self._most < 0 or self._sent < self._most):
+            self._send()
+            self._hold_back()
+
+    def end(self) -> None:
+        """The last two events."""
+        self._events.say("shutdown_complete")
+        self._events.say(
+            "tool_data",
+            sent=self._sent,
+            acked=self._acked,
+            target_throughput=self._rate,
+            avg_throughput=self._acked / max(time.time() - self._begun, 1e-3),
+        )
+
+    def _send(self) -> None:
+        value = f"{self._prefix}{self._sent}"
+        key = None if self._keys is None else str(self._sent % self._keys)
+
+        def report(error: KafkaError | None, delivered: Delivered | None) -> None:
+            if delivered is None:
+                self._failed(key, value, error)
+                return
+            self._acked += 1
+            self._events.say(
+                "producer_send_success",
+                key=key,
+                value=value,
+                offset=delivered.offset,
+                topic=delivered.topic,
+                partition=delivered.partition,
+            )
+
+        self._sent += 1
+        try:
+            with self._stop.at_once():  # the topic may not be known yet, and the cluster not reached
+                self._producer.produce(self._topic, value, key, on_delivery=report, timestamp=self._created)
+        except KafkaError as error:
+            self._failed(key, value, error)
+        if self._created is not None:
+            self._created += int((time.time() - self._begun) * 1000)  # as Kafka's tool reckons
+        self._producer.poll(0)
+
+    def _failed(self, key: str | None, value: str, error: KafkaError | None) -> None:
+        kind = "" if error is None else java_class(error)
+        message = "" if error is None else str(error)
+        self._events.say(
+            "producer_send_error", topic=self._topic, key=key, value=value, exception=kind, message=message
+        )
+
+    def _hold_back(self) -> None:
+        """Not more than --throughput records a second; with 0 none after the first."""
+        while self._rate >= 0 and not self._stop.asked and self._sent != self._most:
+            ahead = self._sent / self._rate - (time.time() - self._begun) if self._rate else STEP_S
+            if ahead <= 0:
+                return
+            self._producer.poll(min(ahead, STEP_S))
+            if self._rate and ahead < STEP_S:
+                time.sleep(max(0.0, self._sent / self._rate - (time.time() - self._begun)))

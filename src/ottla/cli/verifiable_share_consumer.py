@@ -1,0 +1,123 @@
+"""`ottla verifiable-share-consumer`: reads a topic through a share group, and says what it read and acknowledged."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from ottla.cli.cluster_access import client_configs, told_in_one_line
+from ottla.cli.events import Events, by_partition
+from ottla.cli.properties import properties
+from ottla.cli.stopping import STEP_S, Stop, told_to_stop
+from ottla.client.admin.configs import ConfigChange, ConfigResource, ResourceType
+from ottla.client.blocking import Admin, ShareConsumer
+from ottla.client.errors import KafkaError
+from ottla.client.topics import TopicPartition
+from ottla.records.record import Record
+
+_logger = logging.getLogger("ottla.verifiable")
+
+
+@click.command("verifiable-share-consumer")
+@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.")
+@click.option("--group-id", metavar="GROUP", required=True, help="The share group.")
+@click.option(
+    "--max-messages",
+    type=int,
+    default=-1,
+    show_default=True,
+    metavar="N",
+    help="Stop when so many are acknowledged; -1: when it is stopped.",
+)
+@click.option("--verbose", is_flag=True, help="An event for each record.")
+@click.option(
+    "--acknowledgement-mode",
+    type=click.Choice(["auto", "sync", "async"], case_sensitive=False),
+    default="auto",
+    show_default=True,
+    help="With the next poll, or by a commit after each.",
+)
+@click.option(
+    "--offset-reset-strategy",
+    type=click.Choice(["earliest", "latest"]),
+    help="Set where the group begins: share.auto.offset.reset.",
+)
+@click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
+def verifiable_share_consumer(bootstrap_server: str, **given: Any) -> None:
+    """Read a topic through a share group and print events as JSON. Apache Kafka's tool of this name, with its flags.
+
+    SIGTERM or Ctrl-C end it; what was read is acknowledged.
+    """
+    with told_in_one_line(), told_to_stop() as stop:
+        own: dict[str, Any] = {**properties(given["command_config"], (), "--command-config")}
+        configs = client_configs(bootstrap_server, None, **own)
+        reading = _Reading(ShareConsumer({**configs, "group.id": given["group_id"]}), given, stop)
+        try:
+            reading.run(configs)
+        finally:
+            reading.end()
+
+
+class _Reading:
+    """One run."""
+
+    def __init__(self, consumer: ShareConsumer, given: dict[str, Any], stop: Stop) -> None:
+        self._consumer = consumer
+        self._given = given
+        self._mode: str = given["acknowledgement_mode"]
+        self._most: int = given["max_messages"]
+        self._stop = stop
+        self._events = Events()
+        self._acknowledged = 0
+
+    def run(self, configs: dict[str, Any]) -> None:
+        """Read until there is enough, or somebody asks to stop."""
+        self._events.say("startup_complete")
+        strategy = self._given["offset_reset_strategy"]
+        if strategy is not None:
+            group = ConfigResource(ResourceType.GROUP, self._given["group_id"])
+            with Admin(configs) as admin:
+                admin.incremental_alter_configs({group: [ConfigChange("share.auto.offset.reset", strategy)]}).check()
+            self._events.say("offset_reset_strategy_set", offsetResetStrategy=strategy)
+        self._consumer.set_acknowledgement_commit_callback(self._answered)
+        self._consumer.subscribe([self._given["topic"]])
+        while not self._stop.asked and not 0 <= self._most <= self._acknowledged:
+            records = self._consumer.poll(STEP_S)
+            if not records:
+                continue
+            self._received(records)
+            if self._mode == "async":
+                self._consumer.commit_async()
+            elif self._mode == "sync":
+                for partition, error in self._consumer.commit().items():
+                    if error is not None:
+                        _logger.error("acknowledgements of %s were not taken: %s", partition, error)
+
+    def end(self) -> None:
+        """Leave the group, and the last event."""
+        self._consumer.close()
+        self._events.say("shutdown_complete")
+
+    def _received(self, records: list[Record]) -> None:
+        told = []
+        for (topic, partition), found in by_partition(records).items():
+            offsets = [record.offset for record in found]
+            told.append({"topic": topic, "partition": partition, "count": len(offsets), "offsets": offsets})
+            if self._given["verbose"]:
+                self._events.records(found)
+        self._events.say("records_consumed", count=len(records), partitions=told)
+
+    def _answered(self, offsets: Mapping[TopicPartition, set[int]], error: KafkaError | None) -> None:
+        """In the client's thread."""
+        told = [
+            {"topic": each.topic, "partition": each.partition, "count": len(found), "offsets": sorted(found)}
+            for each, found in offsets.items()
+        ]
+        count = sum(map(len, offsets.values()))
+        if error is not None:
+            self._events.say("offsets_acknowledged", count=count, partitions=told, error=str(error), success=False)
+            return
+        self._acknowledged += count
+        self._events.say("offsets_acknowledged", count=count, partitions=told, success=True)
