@@ -127,20 +127,30 @@ def test_share(commands: Commands, topic: str, produce: Produce, mode: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "begun", "end"),
+    ("words", "number", "begun", "end"),
     [
-        (["verifiable-producer", "--throughput", "20"], "producer_send_success", ["shutdown_complete", "tool_data"]),
+        (
+            ["verifiable-producer", "--throughput", "20"],
+            signal.SIGTERM,
+            "producer_send_success",
+            ["shutdown_complete", "tool_data"],
+        ),
         (
             ["verifiable-consumer", "--group-id", "ended"],
+            signal.SIGINT,
             "partitions_assigned",
             ["shutdown_requested", "partitions_revoked", "shutdown_complete"],
         ),
-        (["verifiable-share-consumer", "--group-id", "ended-share"], "startup_complete", ["shutdown_complete"]),
+        (
+            ["verifiable-share-consumer", "--group-id", "ended-share"],
+            signal.SIGTERM,
+            "startup_complete",
+            ["shutdown_complete"],
+        ),
     ],
 )
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop(
-    bootstrap_servers: str, topic: str, words: list[str], begun: str, end: list[str], number: signal.Signals
+    bootstrap_servers: str, topic: str, words: list[str], number: signal.Signals, begun: str, end: list[str]
 ) -> None:
     command = [sys.executable, "-m", "ottla", *words, "--bootstrap-server", bootstrap_servers, "--topic", topic]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

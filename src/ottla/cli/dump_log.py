@@ -19,6 +19,7 @@ _DECODING: Final = {
     "transaction_log_decoder": "transactions",
     "share_group_state_decoder": "share-group-state",
     "cluster_metadata_decoder": "cluster-metadata",
+    "remote_log_metadata_decoder": "remote-log-metadata",
 }
 
 
@@ -31,6 +32,7 @@ _DECODING: Final = {
 @click.option("--transaction-log-decoder", is_flag=True, help="Read records of __transaction_state.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Read records of __share_group_state.")
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Read records of Apache Kafka's __cluster_metadata.")
+@click.option("--remote-log-metadata-decoder", is_flag=True, help="Read records of __remote_log_metadata.")
 @click.option(
     "--key-decoder-class", metavar="CLASS", default="StringDecoder", show_default=True, help="How keys are read."
 )

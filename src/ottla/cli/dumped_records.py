@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from ottla.cli import record_json
+from ottla.cli.remote_log_metadata import remote_log_metadata
 from ottla.records.batch import DELETE_HORIZON, BatchHeader, crc_ok, read_records, scan
 from ottla.records.compression import CODEC_NAMES
 from ottla.records.control import ABORT, COMMIT, read_marker
@@ -209,6 +210,11 @@ class LogDumper:
     def _texts(self, record: Record) -> record_json.Texts:
         if self._kind == "cluster-metadata":
             return None, record_json.metadata(record.value or b"")
+        if self._kind == "remote-log-metadata":
+            try:
+                return None, remote_log_metadata(record.value)
+            except ValueError as error:
+                return None, f"Error at offset {record.offset}, skipping. {error}"
         if self._kind is not None and record.key is not None:
             read = {
                 "offsets": record_json.offsets,

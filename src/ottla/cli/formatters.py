@@ -8,6 +8,7 @@ import logging
 import struct
 import uuid
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, BinaryIO, Final, Protocol
 
 import click
@@ -166,14 +167,39 @@ _FORMATTERS: Final[dict[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "LoggingMessageFormatter": LoggingMessageFormatter,
     "NoOpMessageFormatter": NoOpMessageFormatter,
 }
+_INTERNAL: Final = {
+    "GroupMetadataMessageFormatter": "internal_formatters:group_metadata",
+    "OffsetsMessageFormatter": "internal_formatters:offsets",
+    "RemoteLogMetadataFormatter": "remote_log_metadata:RemoteLogMetadataFormatter",
+    "ShareGroupMessageFormatter": "internal_formatters:share_groups",
+    "ShareGroupStateMessageFormatter": "internal_formatters:share_state",
+    "TransactionLogMessageFormatter": "internal_formatters:transactions",
+}
+"""Loaded when they are asked for: they know what is in the coordinators' topics."""
+_OLD: Final = frozenset(
+    {
+        "GroupMetadataManager$GroupMetadataMessageFormatter",
+        "GroupMetadataManager$OffsetsMessageFormatter",
+        "TransactionLog$TransactionLogMessageFormatter",
+    }
+)
+"""Names before Kafka 4, which does not know them any more."""
 
 
 def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
     """By class name, with or without the package. Raises BadParameter."""
-    make = _FORMATTERS.get(name.rpartition(".")[2])
-    if make is None:
-        raise click.BadParameter(f"{name} is no formatter; there are {', '.join(_FORMATTERS)}")
-    return make(properties)
+    whole = name.rpartition(".")[2]
+    short = whole.rpartition("$")[2]
+    if whole in _OLD:
+        click.echo(f"{name} is deprecated. Use org.apache.kafka.tools.consumer.{short} instead.", err=True)
+    if short in _FORMATTERS:
+        return _FORMATTERS[short](properties)
+    if short not in _INTERNAL:
+        names = ", ".join(sorted([*_FORMATTERS, *_INTERNAL]))
+        raise click.BadParameter(f"{name} is no formatter; there are {names}")
+    module, _, attribute = _INTERNAL[short].partition(":")
+    made: Formatter = getattr(import_module(f"ottla.cli.{module}"), attribute)(properties)
+    return made
 
 
 def formatter_of(given: Mapping[str, Any]) -> Formatter:

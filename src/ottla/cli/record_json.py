@@ -1,7 +1,8 @@
 """Records of Kafka's internal topics as JSON, as its own tools write them.
 
 a message     field names in camelCase, bytes in base64, uuids in base64url; tagged fields only if somebody set them
-a record      key {"type": "1", "data": ...} and payload {"version": "4", "data": ...}, both as text
+a record      key {"type": "1", "data": ...} and payload {"version": "4", "data": ...}, both as text; console consumers
+              write {"key": {"type": 1, "data": ...}, "value": {"version": 4, "data": ...}} and leave blobs as they are
 metadata      {"type": "TOPIC_RECORD", "version": 0, "data": ...}
 """
 
@@ -94,6 +95,24 @@ def share_state(key: bytes, value: bytes | None) -> Texts:
     from ottla.coordinators.share.records import decode_record
 
     return _texts(decode_record, key, value)
+
+
+def whole(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> tuple[int, Any] | None:
+    """A record's type, and all of it as the formatters of the console consumers write it; None for a type that is not
+    known. Raises ValueError for bytes, and for versions of a value, that cannot be read.
+    """
+    if len(key) < 2:
+        raise ValueError("a key without a type")
+    kind = int.from_bytes(key[:2], "big", signed=True)
+    record = read(key, value)
+    if record is None:
+        if value is not None and read(key, None) is not None:
+            raise ValueError(f"version {int.from_bytes(value[:2], 'big', signed=True)} of its value is not known")
+        return None
+    told: dict[str, Any] = {"key": {"type": kind, "data": message_json(record.key, 0)}, "value": None}
+    if record.value is not None:
+        told["value"] = {"version": record.version, "data": message_json(record.value, record.version)}
+    return kind, told
 
 
 def _texts(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> Texts:

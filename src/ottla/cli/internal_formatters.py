@@ -1,0 +1,65 @@
+"""Formatters of internal topics: records of the coordinators as JSON."""
+
+from collections.abc import Callable, Container, Mapping
+from typing import Any, BinaryIO
+
+from ottla.cli.record_json import compact, whole
+from ottla.coordinators.groups.records import decode_record as group_record
+from ottla.coordinators.share.records import decode_record as share_state_record
+from ottla.coordinators.transactions.state import decode_record as transaction_record
+from ottla.protocol.wire import PeerError
+from ottla.records.record import Record
+
+
+class CoordinatorRecordFormatter:
+    """Records of an internal topic as JSON, one a line (Kafka's formatters end no line); those of other types, and of types
+    that are not known, are passed by.
+
+    read   how the topic's records are read
+    kinds  the types that are wanted, None for all
+    """
+
+    def __init__(self, read: Callable[[bytes, bytes | None], Any], kinds: Container[int] | None = None) -> None:
+        self._read = read
+        self._kinds = kinds
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        """As Kafka's formatters of these names."""
+        if record.key is None:
+            return
+        try:
+            found = whole(self._read, record.key, record.value)
+        except (PeerError, ValueError, IndexError) as error:
+            raise ValueError(f"Could not read record at offset {record.offset} due to: {error}") from None
+        if found is not None and (self._kinds is None or found[0] in self._kinds):
+            out.write(compact(found[1]).encode() + b"\n")
+
+
+def group_metadata(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
+    """Classic groups of __consumer_offsets."""
+    del properties
+    return CoordinatorRecordFormatter(group_record, (2,))
+
+
+def offsets(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
+    """Committed offsets of __consumer_offsets."""
+    del properties
+    return CoordinatorRecordFormatter(group_record, (0, 1))
+
+
+def share_groups(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
+    """Share groups of __consumer_offsets."""
+    del properties
+    return CoordinatorRecordFormatter(group_record, range(10, 16))
+
+
+def share_state(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
+    """Share partitions of __share_group_state."""
+    del properties
+    return CoordinatorRecordFormatter(share_state_record)
+
+
+def transactions(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
+    """Transactions of __transaction_state."""
+    del properties
+    return CoordinatorRecordFormatter(transaction_record)
