@@ -73,6 +73,7 @@ PUBLIC = {
         "IllegalState",
         "InvalidClientConfig",
         "KafkaError",
+        "LogTruncation",
         "NotAuthorized",
         "OffsetOutOfRange",
         "RebootstrapRequired",

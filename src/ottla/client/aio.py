@@ -363,8 +363,8 @@ class Consumer(Asynchronous):
         """The offset of the next record."""
         return await self._run(self._consumer.position(partition, milliseconds(timeout)))
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset."""
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at an offset; one with a leader epoch is validated first (KIP-320)."""
         self._consumer.seek(TopicPartition(*partition), offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:

@@ -17,6 +17,7 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
+from ottla.client.config import ClientConfig
 from ottla.client.consumer.chunks import Chunk
 from ottla.client.consumer.core import ConsumerCore, whole_offsets
 from ottla.client.consumer.rebalance import Handover, Listeners
@@ -146,7 +147,12 @@ class Producer(Blocking):
     """
 
     def __init__(
-        self, config: Mapping[str, Any] | None = None, /, *, choose: Partitioner | None = None, **options: Any
+        self,
+        config: Mapping[str, Any] | ClientConfig | None = None,
+        /,
+        *,
+        choose: Partitioner | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(config, options)
         self._reports: deque[tuple[OnDelivery, KafkaError | None, Delivered | None]] = deque()
@@ -474,8 +480,8 @@ class Consumer(Blocking):
         """The offset of the next record."""
         return self._run(self._consumer.position(partition, milliseconds(timeout)))
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset."""
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at an offset; one with a leader epoch is validated first (KIP-320)."""
         self._call(lambda: self._consumer.seek(TopicPartition(*partition), offset))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:

@@ -9,6 +9,7 @@ KafkaError                       code, name and `retriable` as in the table of p
 │   └── StaleMetadata
 ├── UnknownTopic
 ├── OffsetOutOfRange
+│   └── LogTruncation
 ├── NoOffset
 ├── CorruptBatch
 ├── RecordTooLarge
@@ -88,6 +89,18 @@ class OffsetOutOfRange(KafkaError):
     """The log no longer, or not yet, has the offset; `log_start` says where it begins, -1 if the broker did not."""
 
     log_start: int = -1
+
+
+class LogTruncation(OffsetOutOfRange):
+    """What was read is not in the log any more, and auto.offset.reset is none (KIP-320): another leader took over that did not
+    have it.
+
+    position   where the consumer was
+    diverging  the first offset that may be another record than the one that was read; -1 when nobody knows
+    """
+
+    position: int = -1
+    diverging: int = -1
 
 
 class NoOffset(KafkaError):

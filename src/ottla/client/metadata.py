@@ -40,6 +40,8 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.schema import ZERO_UUID, Request
 
 T = TypeVar("T")
+_OLDEST_WITH_EPOCHS: Final = 9
+"""Before, brokers tell of leader epochs that they do not know well (KAFKA-9212)."""
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
@@ -64,6 +66,8 @@ class Metadata:
         self._random = random
         self._topics: dict[str, TopicInfo] = {}
         self._names: dict[bytes, str] = {}
+        self._newest_epochs: dict[bytes, dict[int, int]] = {}
+        """topic id -> partition -> the newest leader epoch that anybody told of (KIP-320)"""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
         self._learned_ms = scheduler.clock.now_ms()
@@ -256,10 +260,10 @@ class Metadata:
             self.rebootstrap()
         if answer.error_code != NONE:
             raise error_for(answer.error_code, "metadata")
-        self._learn(answer, everything=names is None)
+        self._learn(answer, everything=names is None, has_epochs=version >= _OLDEST_WITH_EPOCHS)
         return answer
 
-    def _learn(self, answer: MetadataResponse, *, everything: bool) -> None:
+    def _learn(self, answer: MetadataResponse, *, everything: bool, has_epochs: bool) -> None:
         now = self.scheduler.clock.now_ms()
         self._learned_ms = now
         self.version += 1
@@ -278,10 +282,22 @@ class Metadata:
                 self._topics.pop(topic.name, None)
                 continue
             leaders = {part.partition_index: part.leader_id for part in topic.partitions}
-            epochs = {part.partition_index: part.leader_epoch for part in topic.partitions}
+            epochs = {part.partition_index: part.leader_epoch if has_epochs else -1 for part in topic.partitions}
+            self._leave_out_stale(topic.topic_id, leaders, epochs)
             self._topics[topic.name] = TopicInfo(topic.name, topic.topic_id, topic.is_internal, leaders, now, epochs)
             if topic.topic_id != ZERO_UUID:
                 self._names[topic.topic_id] = topic.name
+
+    def _leave_out_stale(self, topic_id: bytes, leaders: dict[int, int], epochs: dict[int, int]) -> None:
+        """A broker that lags behind tells of a leader that is none any more: nobody leads then, until one knows better."""
+        if topic_id == ZERO_UUID:
+            return
+        newest = self._newest_epochs.setdefault(topic_id, {})
+        for index, epoch in epochs.items():
+            if epoch < newest.get(index, -1):
+                leaders[index] = -1
+            else:
+                newest[index] = epoch
 
     # -- leaders --
 

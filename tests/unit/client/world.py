@@ -207,6 +207,8 @@ class Broker:
 
     asked     how often each request came, by class
     requests  all of them, with their versions
+    topics    topic -> partition -> the node that leads it, as this broker's metadata has it
+    epochs    (topic, partition) -> its leader epoch, 0 unless set
     ranges    API key -> (oldest, newest) that it says it serves; all of Ottla's unless set
     """
 
@@ -219,6 +221,7 @@ class Broker:
         self.ranges: dict[int, tuple[int, int]] = {key: (0, api.newest) for key, api in APIS.items()}
         self.features: dict[str, int] = {}
         self.topics: dict[str, dict[int, int]] = {}
+        self.epochs: dict[tuple[str, int], int] = {}
         self.wires: list[Wire] = []
         self.cluster_id = "cluster"
         self._world = world
@@ -292,7 +295,7 @@ class Broker:
                 error_code=NONE,
                 partition_index=index,
                 leader_id=node,
-                leader_epoch=0,
+                leader_epoch=self.epochs.get((name, index), 0),
                 replica_nodes=[node],
                 isr_nodes=[node],
             )

@@ -26,13 +26,15 @@ from ottla.client.consumer.consumer_member import ConsumerMember
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
 from ottla.client.consumer.rebalance import Change, Handover, Listeners, Membership
+from ottla.client.consumer.validation import EpochEnd
 from ottla.client.core import Core, logger
-from ottla.client.errors import IllegalState, KafkaError, NoOffset, OffsetOutOfRange
+from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffset, OffsetOutOfRange
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
 from ottla.client.scheduler import Promise, Signal, Task
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.environment import Cancellable
+from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
 from ottla.records.record import Record
 
 _NO_GROUP: Final = "this needs the config group.id"
@@ -53,10 +55,11 @@ class ConsumerCore:
         self.listeners = Listeners()
         self._group_id: str = config["group.id"]
         self._positions = Positions()
-        self._fetcher = Fetcher(core, self._positions, self._lost)
+        self._fetcher = Fetcher(core, self._positions, self._lost, self._truncated)
         self._commits = Commits(core, self._group_id)
         self._membership: Membership | None = None
         self._handovers: deque[Handover] = deque()
+        self._truncations: deque[tuple[PartitionState, int, EpochEnd]] = deque()
         self._stirred = Signal()
         self._topics: list[str] = []
         self._pattern: str | None = None
@@ -229,7 +232,7 @@ class ConsumerCore:
                 continue
             if state.paused:
                 # It is fetched again when somebody resumes.
-                state.seek(chunk.position, state.leader_epoch)
+                state.seek(chunk.position, state.epoch_before(chunk.position))
                 continue
             self._chunk = chunk
             return chunk
@@ -285,6 +288,7 @@ class ConsumerCore:
             if self._visitors:
                 await stirred
                 continue
+            self._settle_truncations()
             self._raise_trouble()
             if self._fetcher.chunks or self._next < len(self._records):
                 return True
@@ -299,6 +303,8 @@ class ConsumerCore:
         self._fetcher.trouble = None
         if trouble is None and self._membership is not None:
             trouble = self._membership.error
+        if isinstance(trouble, NoOffset) and not self._positions.lacking():
+            trouble = None  # somebody has said where to go on
         if trouble is not None:
             raise trouble
 
@@ -373,7 +379,8 @@ class ConsumerCore:
         ends = await list_offsets(self.core, dict.fromkeys(late, LATEST)) if late else {}
         for state in states:
             if state.version == versions[state.partition] and state.partition in found:
-                state.seek(ends.get(state.partition, found[state.partition]).offset)
+                where = ends.get(state.partition, found[state.partition])
+                state.seek(where.offset, where.leader_epoch)
 
     def _lost(self, state: PartitionState, error: OffsetOutOfRange) -> None:
         """The log has no such offset."""
@@ -386,9 +393,44 @@ class ConsumerCore:
             logger.info("%s: going on by auto.offset.reset", error)
             self._find_positions()
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset."""
-        self._moved(partition).seek(offset)
+    def _truncated(self, state: PartitionState, end: EpochEnd) -> None:
+        """What was fetched is not in the log any more. The application hears of it, or is moved, when it comes by."""
+        self._truncations.append((state, state.version, end))
+        self._stir()
+
+    def _settle_truncations(self) -> None:
+        while self._truncations:
+            state, version, end = self._truncations.popleft()
+            if state.version == version and self._positions.states.get(state.partition) is state:
+                self._note_positions()
+                self._truncate(state, end)
+
+    def _truncate(self, state: PartitionState, end: EpochEnd) -> None:
+        """Go on where the log goes on that the leader has (KIP-320)."""
+        known = end.epoch >= 0
+        if known and end.offset >= state.position:
+            # Only what was fetched ahead is gone.
+            self._moved(state.partition).seek(state.position, state.epoch_before(state.position))
+        elif self.core.config["auto.offset.reset"] == "none":
+            error = LogTruncation(
+                f"{state.partition}: records before the position {state.position} are not in the log any more"
+                + (f": it diverges at offset {end.offset}" if known else ""),
+                OFFSET_OUT_OF_RANGE,
+            )
+            error.position, error.diverging = state.position, end.offset if known else -1
+            self._fetcher.trouble = error
+        elif known:
+            logger.warning("%s: the log was truncated to offset %d: going on there", state.partition, end.offset)
+            self._moved(state.partition).seek(end.offset, end.epoch)
+        else:
+            logger.warning("%s: the log was truncated: going on by auto.offset.reset", state.partition)
+            self._reset_by_policy(self._moved(state.partition), None)
+        self._fetcher.drop_stale()
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at an offset; one with a leader epoch is validated first (KIP-320)."""
+        where = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        self._moved(partition).seek(where.offset, where.leader_epoch)
         self._fetcher.drop_stale()
         self._fetcher.pump()
 
@@ -418,7 +460,7 @@ class ConsumerCore:
             state = self._state(partition)
             state.paused = True
             if state.position != UNKNOWN:
-                self._moved(partition).seek(state.position, state.leader_epoch)
+                self._moved(partition).seek(state.position, state.epoch_before(state.position))
         self._fetcher.drop_stale()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -461,7 +503,7 @@ class ConsumerCore:
         """The positions of all partitions that have one."""
         self._note_positions()
         return {
-            part: OffsetAndMetadata(state.position, "", state.leader_epoch)
+            part: OffsetAndMetadata(state.position, "", state.epoch_before(state.position))
             for part, state in self._positions.known().items()
         }
 

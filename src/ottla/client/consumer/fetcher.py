@@ -7,6 +7,9 @@ max.partition.fetch.bytes waiting. A fetch names only what has changed since the
     session 0, epoch 0 --> every partition named; the answer names the session
     session S, epoch n --> partitions with another position, partitions that are new, and those forgotten
 
+A partition whose leader epoch is another than before is not fetched until its new leader has said that it has what was read
+(validation.py); the epoch of what was fetched last goes with each fetch, so that the leader can tell then too.
+
 What goes wrong with a partition is told by code: leaders are looked up again, an offset that is not there is reset, the rest is
 raised to the application (`trouble`).
 """
@@ -17,6 +20,7 @@ from typing import Final
 
 from ottla.client.consumer.chunks import Chunk, modern
 from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
+from ottla.client.consumer.validation import EpochEnd, Question, epoch_ends
 from ottla.client.core import Core
 from ottla.client.errors import CorruptBatch, KafkaError, OffsetOutOfRange, error_for
 from ottla.client.scheduler import Signal
@@ -36,7 +40,7 @@ from ottla.records.errors import CorruptRecords
 
 _PURPOSE: Final = "fetch"
 _NEWEST_WITHOUT_IDS: Final = 12
-_PREFERRED_FOR_MS: Final = 300_000
+_OLDEST_WITH_LAST_EPOCH: Final = 12
 _FULL: Final = 0
 _SESSIONLESS: Final = -1
 _SESSION_CODES: Final = frozenset(
@@ -48,17 +52,19 @@ _SESSION_CODES: Final = frozenset(
     }
 )
 
-Asked = tuple[int, int]
-"""(offset, leader epoch) that a session was last told."""
+Asked = tuple[int, int, int]
+"""(offset, leader epoch, epoch of what was fetched last) that a session was last told."""
+Truncated = Callable[[PartitionState, EpochEnd], None]
 
 
 class _NodeFetch:
     """What is known of the fetches to one node."""
 
-    __slots__ = ("asked", "busy", "epoch", "not_before", "session")
+    __slots__ = ("asked", "busy", "epoch", "not_before", "session", "validating")
 
     def __init__(self) -> None:
         self.busy = False
+        self.validating = 0
         self.session = 0
         self.epoch = _FULL
         self.asked: dict[TopicPartition, Asked] = {}
@@ -73,14 +79,19 @@ class _NodeFetch:
 class Fetcher:
     """The fetches of one consumer.
 
-    chunks   what has come, oldest first; the application's thread takes from the left
-    arrived  happens when there is something to take, or trouble
-    trouble  what the application should hear of
-    lost     called with a partition whose offset is not in the log, and the error
+    chunks     what has come, oldest first; the application's thread takes from the left
+    arrived    happens when there is something to take, or trouble
+    trouble    what the application should hear of
+    lost       called with a partition whose offset is not in the log, and the error
+    truncated  called with a partition of whose records some are not in the log any more, and up to where they are
     """
 
     def __init__(
-        self, core: Core, positions: Positions, lost: Callable[[PartitionState, OffsetOutOfRange], None]
+        self,
+        core: Core,
+        positions: Positions,
+        lost: Callable[[PartitionState, OffsetOutOfRange], None],
+        truncated: Truncated,
     ) -> None:
         self.chunks: deque[Chunk] = deque()
         self.arrived = Signal()
@@ -91,6 +102,7 @@ class Fetcher:
         self._config = core.config
         self._positions = positions
         self._lost = lost
+        self._truncated = truncated
         self._nodes: dict[int, _NodeFetch] = {}
         self._looking_up: set[str] = set()
 
@@ -100,8 +112,9 @@ class Fetcher:
             return
         now = self._core.clock.now_ms()
         wanted: dict[int, dict[PartitionState, TopicInfo]] = {}
+        doubtful: dict[int, dict[PartitionState, Question]] = {}
         for state in self._positions.states.values():
-            if state.fetch_position == UNKNOWN or state.paused or state.not_before > now:
+            if state.fetch_position == UNKNOWN or state.paused or state.validating or state.not_before > now:
                 continue
             if state.buffered >= self._config["max.partition.fetch.bytes"]:
                 continue
@@ -109,14 +122,86 @@ class Fetcher:
             if info is None:
                 self._look_up(state.partition.topic)
                 continue
+            question = self._question(state, info)
+            if question is not None:
+                state.preferred = None
             node = self._node_of(state, info, now)
-            if node >= 0:
+            if node >= 0 and question is not None:
+                doubtful.setdefault(node, {})[state] = question
+            elif node >= 0:
                 wanted.setdefault(node, {})[state] = info
+        for node, questions in doubtful.items():
+            for state in questions:
+                state.validating = True
+            known = self._nodes.setdefault(node, _NodeFetch())
+            known.validating += 1
+            self._core.scheduler.background(self._validate(node, known, questions), "validation of positions")
         for node, states in wanted.items():
             known = self._nodes.setdefault(node, _NodeFetch())
-            if not known.busy and known.not_before <= now:
+            # A fetch that waits for records would keep those waiting that are validated meanwhile.
+            if not known.busy and not known.validating and known.not_before <= now:
                 known.busy = True
                 self._core.scheduler.background(self._fetch(node, known, states), "fetch")
+
+    def _question(self, state: PartitionState, info: TopicInfo) -> Question | None:
+        """What the leader must be asked before the position can be trusted."""
+        leader_epoch = info.epochs.get(state.partition.partition, -1)
+        if leader_epoch < 0 or leader_epoch == state.valid_epoch:
+            return None
+        read_epoch = state.epoch_before(state.fetch_position)
+        if read_epoch < 0:
+            state.valid_epoch = leader_epoch
+            return None
+        return Question(read_epoch, leader_epoch)
+
+    async def _validate(self, node: int, known: _NodeFetch, questions: dict[PartitionState, Question]) -> None:
+        sent = {state: (state.version, state.fetch_position) for state in questions}
+        failed: KafkaError | None = None
+        found: dict[TopicPartition, EpochEnd | KafkaError] = {}
+        try:
+            asked = {state.partition: question for state, question in questions.items()}
+            found = await epoch_ends(self._core, node, asked)
+        except KafkaError as error:
+            failed = error
+        finally:
+            known.validating -= 1
+        for state, question in questions.items():
+            state.validating = False
+            if sent[state] != (state.version, state.fetch_position):
+                continue
+            end = failed or found.get(state.partition)
+            if isinstance(end, KafkaError):
+                self._refused(state, end)
+            elif end is None:
+                state.valid_epoch = question.leader_epoch  # the broker is too old to say
+            else:
+                self._judge_end(state, end)
+                if state.fetch_position != UNKNOWN:
+                    state.valid_epoch = question.leader_epoch
+        self.arrived.happen()
+        self.pump()
+
+    def _judge_end(self, state: PartitionState, end: EpochEnd) -> None:
+        if end.epoch < 0 or end.offset < state.fetch_position:
+            state.fetch_position = UNKNOWN
+            self._truncated(state, end)
+
+    def _diverged(self, state: PartitionState, epoch: int, offset: int) -> None:
+        """The leader does not have what was fetched last: what it has of our epochs ends at the end of its own last one, or
+        where ours became newer."""
+        newer = state.begin_after(epoch)
+        state.fetch_position = UNKNOWN
+        self._truncated(state, EpochEnd(-1, -1) if newer == UNKNOWN else EpochEnd(epoch, min(offset, newer)))
+
+    def _refused(self, state: PartitionState, error: KafkaError) -> None:
+        """An error about one partition: later again, or the application hears of it."""
+        if error.retriable:
+            state.preferred = None
+            self._core.metadata.forget(state.partition.topic)
+            self._later(state)
+        else:
+            self.trouble = error
+            state.paused = True
 
     def _node_of(self, state: PartitionState, info: TopicInfo, now: int) -> int:
         if state.preferred is not None:
@@ -196,7 +281,8 @@ class Fetcher:
         topics: dict[str, FetchTopic] = {}
         for state, info in states.items():
             epoch = info.epochs.get(state.partition.partition, -1)
-            asked = wanted[state.partition] = (state.fetch_position, epoch)
+            last = state.epoch_before(state.fetch_position)
+            asked = wanted[state.partition] = (state.fetch_position, epoch, last)
             if known.epoch > _FULL and known.asked.get(state.partition) == asked:
                 continue
             topic = topics.setdefault(info.name, FetchTopic(topic=info.name, topic_id=info.id))
@@ -205,6 +291,7 @@ class Fetcher:
                     partition=state.partition.partition,
                     current_leader_epoch=epoch,
                     fetch_offset=state.fetch_position,
+                    last_fetched_epoch=last if version >= _OLDEST_WITH_LAST_EPOCH else -1,
                     partition_max_bytes=config["max.partition.fetch.bytes"],
                 )
             )
@@ -268,19 +355,19 @@ class Fetcher:
             self._lost(state, error)
             return
         if row.error_code != table.NONE:
-            failed = error_for(row.error_code, about)
-            if failed.retriable:
-                self._core.metadata.forget(state.partition.topic)
-                self._later(state)
-            else:
-                self.trouble = failed
-                state.paused = True
+            self._refused(state, error_for(row.error_code, about))
+            return
+        if row.diverging_epoch.end_offset >= 0:
+            self._diverged(state, row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
             return
         state.high_watermark = row.high_watermark
         state.last_stable_offset = row.last_stable_offset
         state.log_start = row.log_start_offset
         if row.preferred_read_replica >= 0:
-            state.preferred = (row.preferred_read_replica, self._core.clock.now_ms() + _PREFERRED_FOR_MS)
+            state.preferred = (
+                row.preferred_read_replica,
+                self._core.clock.now_ms() + self._config["metadata.max.age.ms"],
+            )
         data = bytes(row.records) if isinstance(row.records, bytes) else b""
         if data:
             self._take_data(state, data, position, row)
@@ -300,6 +387,8 @@ class Fetcher:
         aborted = (row.aborted_transactions or []) if self._config.read_committed else []
         whole = data if found.end == len(data) else data[: found.end]
         chunk = Chunk(state, whole, position, next_offset, aborted, check_crcs=self._config["check.crcs"])
+        for header in found.batches:
+            state.note_epoch(header.base_offset, header.leader_epoch)
         state.fetch_position = next_offset
         state.buffered += len(whole)
         self.bytes += len(whole)

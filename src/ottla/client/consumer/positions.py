@@ -2,6 +2,13 @@
 
 A position is that of the next record for the application. `version` changes whenever the position is set from outside (a
 seek, a reset, a new assignment): what was fetched for an older version is thrown away.
+
+With a position goes the leader epoch of the record before it, by which a new leader can tell whether its log has that record
+(KIP-320, validation.py). Epochs are noted where they change, so that every position between what is read and what is fetched
+has its own:
+
+    batches   | epoch 3 | epoch 3 | epoch 5 | epoch 5 |        epochs  (0, 3) (20, 5)
+    offsets   0         10        20        30        40       before 20: 3; before 21: 5
 """
 
 from collections.abc import Iterable
@@ -18,16 +25,18 @@ class PartitionState:
     position        offset of the next record for the application, UNKNOWN before it was found
     fetch_position  offset of the next fetch: past what is fetched already
     reset           EARLIEST, LATEST, ... when the position is to be looked up; None otherwise
+    valid_epoch     the leader epoch of the partition under which the fetch position is known to lie in the log; -1 for none
+    validating      whether a leader is being asked about it
     buffered        bytes that are fetched and not taken yet
     preferred       the node to fetch from in place of the leader, and until when (KIP-392)
     """
 
     __slots__ = (
         "buffered",
+        "epochs",
         "fetch_position",
         "high_watermark",
         "last_stable_offset",
-        "leader_epoch",
         "log_start",
         "not_before",
         "partition",
@@ -35,6 +44,8 @@ class PartitionState:
         "position",
         "preferred",
         "reset",
+        "valid_epoch",
+        "validating",
         "version",
     )
 
@@ -42,7 +53,9 @@ class PartitionState:
         self.partition = partition
         self.position = UNKNOWN
         self.fetch_position = UNKNOWN
-        self.leader_epoch = -1
+        self.epochs: list[tuple[int, int]] = []
+        self.valid_epoch = -1
+        self.validating = False
         self.paused = False
         self.reset: int | None = None
         self.buffered = 0
@@ -52,12 +65,35 @@ class PartitionState:
         self.high_watermark = self.last_stable_offset = self.log_start = UNKNOWN
 
     def seek(self, offset: int, leader_epoch: int = -1) -> None:
-        """Go on at an offset."""
+        """Go on at an offset; `leader_epoch` is that of the record before it, -1 when nobody knows."""
         self.position = self.fetch_position = offset
-        self.leader_epoch = leader_epoch
+        self.epochs = [(UNKNOWN, leader_epoch)]
+        self.valid_epoch = -1
         self.reset = None
         self.buffered = 0
         self.version += 1
+
+    def note_epoch(self, offset: int, leader_epoch: int) -> None:
+        """A batch at this offset was fetched."""
+        if self.epochs and self.epochs[-1][1] == leader_epoch:
+            return
+        following = [*self.epochs, (offset, leader_epoch)]
+        while len(following) > 1 and following[1][0] < self.position:
+            del following[0]
+        self.epochs = following
+
+    def epoch_before(self, offset: int) -> int:
+        """The leader epoch of the record before an offset between what is read and what is fetched; -1 when nobody knows."""
+        found = -1
+        for begin, epoch in self.epochs:
+            if begin >= offset:
+                break
+            found = epoch
+        return found
+
+    def begin_after(self, leader_epoch: int) -> int:
+        """The first offset that was fetched with a newer epoch; UNKNOWN when it was before all that was fetched."""
+        return next((begin for begin, epoch in self.epochs if epoch > leader_epoch), UNKNOWN)
 
     def look_up(self, moment: int) -> None:
         """Go on where a moment is, once that is known."""
