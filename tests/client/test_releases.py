@@ -1,0 +1,134 @@
+"""The client on brokers of every release from 0.10.0 on: what it does there, and how it does without what they do not have."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla import Admin, Consumer, NewTopic, Producer, ShareConsumer, TopicPartition
+from ottla.client.errors import KafkaError, UnsupportedVersion
+from ottla.testing import Kafka
+from ottla.testing.releases import RELEASES
+
+from .conftest import QUICK, fresh
+
+SINCE_0_10 = RELEASES[RELEASES.index("0.10.0") :]
+
+
+def at_least(release: str, first: str) -> bool:
+    """Whether a release is this one or a later one."""
+    return RELEASES.index(release) >= RELEASES.index(first)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Kafka]:
+    """A broker that is each of the releases in turn."""
+    with Kafka(QUICK) as broker:
+        yield broker
+
+
+@pytest.fixture(params=SINCE_0_10)
+def release(request: pytest.FixtureRequest, kafka: Kafka) -> Iterator[str]:
+    name: str = request.param
+    with kafka.pin_versions(name):
+        yield name
+
+
+@pytest.fixture
+def servers(kafka: Kafka, release: str) -> str:
+    return kafka.bootstrap_servers
+
+
+def read(servers: str, topic: str, count: int, **configs: Any) -> list[bytes | None]:
+    """The first values of partition 0."""
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest", **configs) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        found: list[bytes | None] = []
+        while len(found) < count:
+            more = consumer.consume(count - len(found), timeout=5)
+            assert more, found
+            found += [record.value for record in more]
+    return found
+
+
+def test_records_there_and_back(kafka: Kafka, servers: str, release: str) -> None:
+    kafka.create_topic(topic := fresh())
+    values = [b"%d" % number for number in range(100)]
+    headers = {"h": "x"} if at_least(release, "0.11.0") else None
+    for codec in ("none", "zstd") if at_least(release, "2.1") else ("none", "gzip"):
+        with Producer(bootstrap_servers=servers, compression_type=codec) as producer:
+            for value in values:
+                producer.produce(topic, value, key="k", timestamp=1234, headers=headers)
+            assert producer.flush(10) == 0
+    assert read(servers, topic, 200) == values * 2
+    [record] = [each for each in kafka.records(topic) if each.offset == 150]
+    assert (record.key, record.timestamp) == (b"k", 1234)
+    assert record.headers == ([("h", b"x")] if headers else [])
+
+
+def test_a_group_shares_and_commits(kafka: Kafka, servers: str, release: str) -> None:
+    kafka.create_topic(topic := fresh(), 2)
+    with Producer(bootstrap_servers=servers) as producer:
+        for partition in (0, 1):
+            producer.produce(topic, str(partition), partition=partition)
+    group = fresh("g")
+    configs = {"bootstrap_servers": servers, "group_id": group, "auto_offset_reset": "earliest"}
+    protocols = ["classic", *(["consumer"] if at_least(release, "4.0") else [])]
+    for protocol in protocols:
+        with Consumer(group_protocol=protocol, **configs) as consumer:
+            consumer.subscribe([topic])
+            if protocol == protocols[0]:
+                found = consumer.consume(2, timeout=10)
+                assert sorted(record.value or b"" for record in found) == [b"0", b"1"]
+                consumer.commit()
+            else:
+                assert consumer.consume(1, timeout=0.3) == []
+            places = [TopicPartition(topic, index) for index in (0, 1)]
+            assert {part: each.offset for part, each in consumer.committed(places).items()} == dict.fromkeys(places, 1)
+
+
+def test_transactions(kafka: Kafka, servers: str, release: str) -> None:
+    kafka.create_topic(topic := fresh())
+    with Producer(bootstrap_servers=servers, transactional_id=fresh("tx")) as producer:
+        if not at_least(release, "0.11.0"):
+            with pytest.raises(UnsupportedVersion):
+                producer.init_transactions(5)
+            return
+        producer.init_transactions(10)
+        for value, ends in (
+            ("a", producer.commit_transaction),
+            ("b", producer.abort_transaction),
+            ("c", producer.commit_transaction),
+        ):
+            producer.begin_transaction()
+            producer.send(topic, value).result(10) if value == "b" else producer.produce(topic, value)
+            ends(10)
+    assert read(servers, topic, 2, isolation_level="read_committed") == [b"a", b"c"]
+
+
+def test_administration(servers: str, release: str) -> None:
+    topic = fresh()
+    with Admin(bootstrap_servers=servers) as admin:
+        if not at_least(release, "0.10.1"):
+            with pytest.raises(UnsupportedVersion):
+                admin.create_topics([NewTopic(topic, 1, 1)]).check()
+            return
+        admin.create_topics([NewTopic(topic, 2, 1)]).check()
+        assert topic in admin.list_topics()
+        described = admin.describe_topics([topic])[topic]
+        assert len(described.partitions) == 2
+        admin.delete_topics([topic]).check()
+        assert topic not in admin.list_topics()
+
+
+def test_what_came_later_is_refused_in_one_sentence(servers: str, release: str) -> None:
+    if at_least(release, "4.1"):
+        with ShareConsumer(bootstrap_servers=servers, group_id=fresh("s")) as consumer:
+            consumer.subscribe([fresh()])
+            assert consumer.poll(0.05) == []
+        return
+    with ShareConsumer(bootstrap_servers=servers, group_id=fresh("s")) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(KafkaError) as caught:
+            consumer.poll(5)
+        assert isinstance(caught.value, UnsupportedVersion), caught.value
