@@ -1,7 +1,11 @@
 """`ottla dump-log`: what it says of the files of a broker that was stopped."""
 
 import json
+import re
+import struct
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -9,6 +13,21 @@ from click.testing import CliRunner, Result
 from ottla import Admin, NewTopic, TopicPartition
 from ottla.cli.main import main
 from ottla.cli.record_json import metadata
+from ottla.protocol.codec import encode
+from ottla.protocol.messages.remote_log_metadata_records import (
+    RemoteLogSegmentIdEntry,
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataSnapshotRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+    RemotePartitionDeleteMetadataRecord,
+    SegmentLeaderEpochEntry,
+    TopicIdPartitionEntry,
+)
+from ottla.protocol.schema import Message
+from ottla.records.batch import build
+from ottla.records.compression import compress
+from ottla.records.legacy import for_old_client, messages, unpack
+from ottla.records.record import Record
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.share_members import initialize, share_group, write
@@ -107,6 +126,120 @@ def test_metadata_records() -> None:
     )
     assert metadata(bytes.fromhex("01140000")) == '{"type":"NO_OP_RECORD","version":0,"data":{}}'
     assert metadata(b"").startswith("cannot be read")
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_older_formats(tmp_path: Path, magic: int) -> None:
+    """As Kafka 0.8 to 0.10 wrote them: alone and packed; a batch of a younger broker behind them."""
+    log = tmp_path / "00000000000000000010.log"
+    old = b"".join(for_old_client(batch(10 + 2 * codec, codec), magic, 0, 1 << 20) for codec in range(4))
+    log.write_bytes(old + batch(18, 0))
+    lines = said("--files", str(log))
+    kind = "CreateTime" if magic else "NoTimestampType"
+    starts = [line.split(" position: ")[0] for line in lines[2:]]
+    assert starts[:5] == ["offset: 10", "offset: 11", "offset: 13", "offset: 15", "offset: 17"]
+    assert starts[5].startswith("baseOffset: 18 ")
+    time, size = (1011, 41) if magic else (-1, 33)
+    middle = f" position: {size + 2} {kind}: {time} size: {size} magic: {magic} compresscodec: none crc: "
+    assert lines[3].startswith("offset: 11" + middle)
+    deep = said("--files", str(log), "--print-data-log")
+    stamps = [1010 + n if magic else -1 for n in range(8)]
+    shown = [re.sub(r" crc: \d+", "", line) for line in deep if " isValid: " in line]
+    assert shown == [
+        f"| offset: {10 + n} {kind}: {stamps[n]} keySize: {-1 if n % 2 else 2} valueSize: 7 isValid: true "
+        f"{'' if n % 2 else 'key: k0 '}payload: value {n % 2}"
+        for n in range(8)
+    ]
+    assert deep[-2:] == [f"Non-consecutive offsets in {log}", "  -1 is followed by 10"]
+    (document,) = json.loads(run("--files", str(log), "--deep-iteration", "--json").stdout)
+    assert [len(each["records"]) for each in document["entries"]] == [1, 1, 2, 2, 2, 2]
+    assert document["entries"][2]["codec"] == "gzip"
+    index = log.with_suffix(".index")
+    index.write_bytes(b"".join(struct.pack(">ii", *pair) for pair in ((1, size + 2), (8, len(old)))))
+    assert run("--files", str(index)).stdout.splitlines()[-1] == "  Index offset: 18, log offset: 19"
+
+
+def test_damaged_messages_of_older_formats(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000010.log"
+    (packed,) = messages(for_old_client(batch(10, 1), 1, 0, 1 << 20))
+    inner = bytearray(unpack(1, 1, packed.value or b"", 1 << 20))
+    inner[-1] ^= 1
+    plain = for_old_client(batch(10, 0), 1, 0, 1 << 20)
+    for damaged, line, wrong in (
+        (plain[:40] + bytes([plain[40] ^ 1]) + plain[41:], "isvalid: false", "the message at position 0 of"),
+        (repacked(bytes(inner)), "isValid: false", "the message at offset 11 of"),
+        (repacked(b""), "The message at offset 11 cannot be read", "no inner records"),
+        (repacked(b"not gzip", pack=False), "The message at offset 11 cannot be read", "gzip"),
+        (plain[:-3], "Found 38 invalid bytes at the end of", "Found 38 invalid bytes"),
+        (bytes(40), "Found 40 invalid bytes at the end of", "record size 0 smaller than"),
+    ):
+        log.write_bytes(damaged)
+        result = run("--files", str(log), "--deep-iteration")
+        assert result.exit_code == 1
+        assert line in result.stdout
+        assert wrong in result.stderr
+
+
+def batch(base: int, codec: int) -> bytes:
+    """Two records, the second without a key."""
+    records = [Record(base + n, 1000 + base + n, None if n else b"k0", b"value %d" % n) for n in range(2)]
+    return build(records, codec=codec, base_offset=base)
+
+
+def repacked(inner: bytes, *, pack: bool = True) -> bytes:
+    """A message of magic 1 at offset 11 that is packed with gzip."""
+    value = compress(1, inner) if pack else inner
+    body = struct.pack(">bbqii", 1, 1, 1011, -1, len(value)) + value
+    return struct.pack(">qiI", 11, 4 + len(body), zlib.crc32(body)) + body
+
+
+def test_remote_segments(tmp_path: Path) -> None:
+    """The texts are those of Kafka's tool on these records."""
+    partition = TopicIdPartitionEntry(name="flights", id=bytes(range(16)), partition=3)
+    segment = RemoteLogSegmentIdEntry(topic_id_partition=partition, id=bytes(range(1, 17)))
+    epochs = [SegmentLeaderEpochEntry(leader_epoch=0, offset=5), SegmentLeaderEpochEntry(leader_epoch=2, offset=7)]
+    body: dict[str, Any] = {
+        "start_offset": 5,
+        "end_offset": 9,
+        "broker_id": 1,
+        "max_timestamp_ms": 11,
+        "event_timestamp_ms": 12,
+        "segment_leader_epochs": epochs,
+        "segment_size_in_bytes": 100,
+    }
+    records: list[Message] = [
+        RemoteLogSegmentMetadataRecord(
+            remote_log_segment_id=segment, custom_metadata=b"abc", txn_index_empty=True, **body
+        ),
+        RemoteLogSegmentMetadataUpdateRecord(
+            remote_log_segment_id=segment, broker_id=1, event_timestamp_ms=13, remote_log_segment_state=1
+        ),
+        RemotePartitionDeleteMetadataRecord(
+            topic_id_partition=partition, broker_id=2, event_timestamp_ms=14, remote_partition_delete_state=2
+        ),
+        RemoteLogSegmentMetadataSnapshotRecord(segment_id=bytes(range(1, 17)), remote_log_segment_state=2, **body),
+    ]
+    values = [encode(each, 0, bytes([1, each.API, 0])) for each in records]
+    values += [b"\1\x63\0", encode(records[1], 0, b"\1\1\0")[:-2] + b"\x09\0"]
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(build([Record(n, 1000, None, value) for n, value in enumerate(values)]))
+    lines = said("--files", str(log), "--remote-log-metadata-decoder")
+    told = [line.partition(" payload: ")[2] for line in lines if line.startswith("|")]
+    where = "RemoteLogSegmentId{topicIdPartition=AAECAwQFBgcICQoLDA0ODw:flights-3, id=AQIDBAUGBwgJCgsMDQ4PEA}"
+    assert told == [
+        f"RemoteLogSegmentMetadata{{remoteLogSegmentId={where}, startOffset=5, endOffset=9, brokerId=1, "
+        "maxTimestampMs=11, eventTimestampMs=12, segmentLeaderEpochs={0=5, 2=7}, segmentSizeInBytes=100, "
+        "customMetadata=Optional[CustomMetadata{3 bytes}], state=COPY_SEGMENT_STARTED, txnIdxEmpty=true}",
+        f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={where}, customMetadata=Optional.empty, "
+        "state=COPY_SEGMENT_FINISHED, eventTimestampMs=13, brokerId=1}",
+        "RemotePartitionDeleteMetadata{topicPartition=AAECAwQFBgcICQoLDA0ODw:flights-3, "
+        "state=DELETE_PARTITION_FINISHED, eventTimestampMs=14, brokerId=2}",
+        "RemoteLogSegmentMetadataSnapshot{segmentId=AQIDBAUGBwgJCgsMDQ4PEA, startOffset=5, endOffset=9, "
+        "maxTimestampMs=11, segmentLeaderEpochs={0=5, 2=7}, segmentSizeInBytes=100, customMetadata=Optional.empty, "
+        "state=DELETE_SEGMENT_STARTED, txnIdxEmpty=false}",
+        "Error at offset 4, skipping. version 0 of record type 99 is not known",
+        "Error at offset 5, skipping. state 9 is not known",
+    ]
 
 
 def test_what_is_wrong(data: Path, tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
+from ottla.cli.dumped_messages import old_messages
 from ottla.cli.dumped_records import Dump
-from ottla.records.batch import BatchHeader, scan
+from ottla.records.batch import scan
+from ottla.records.errors import CorruptRecords
 
 _OFFSET: Final = Struct(">ii")
 _TIME: Final = Struct(">qi")
@@ -18,10 +21,33 @@ def _base_offset(path: Path) -> int:
     return int(path.name[:20]) if path.name[:20].isdecimal() else 0
 
 
-def _batches(path: Path) -> list[BatchHeader]:
+class _Entry(NamedTuple):
+    """What an index may name: a batch, or a message of an older format (whose offsets are the last one in it)."""
+
+    start: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+def _batches(path: Path) -> list[_Entry]:
     """Of the log beside an index, none if there is none."""
     log = path.with_suffix(".log")
-    return scan(log.read_bytes()).batches if log.exists() else []
+    data = log.read_bytes() if log.exists() else b""
+    entries: list[_Entry] = []
+    position, begun = 0, -1
+    while begun < position:
+        begun = position
+        found = scan(data, position)
+        entries += [
+            _Entry(each.start, each.base_offset, each.last_offset, each.max_timestamp) for each in found.batches
+        ]
+        position = found.end
+        with suppress(CorruptRecords):
+            for message in old_messages(data, position):
+                entries.append(_Entry(message.start, message.offset, message.offset, message.timestamp))
+                position = message.end
+    return entries
 
 
 def _offsets(data: bytes, base: int) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What `ottla dump-log` shows of a log or of a metadata snapshot: its batches, and their records."""
+"""What `ottla dump-log` shows of a log or of a metadata snapshot: its batches or old messages, and records."""
 
 import struct
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from ottla.cli import record_json
+from ottla.cli.dumped_messages import OldMessage, is_old, old_messages
 from ottla.cli.remote_log_metadata import remote_log_metadata
 from ottla.records.batch import DELETE_HORIZON, BatchHeader, crc_ok, read_records, scan
 from ottla.records.compression import CODEC_NAMES
@@ -79,6 +80,8 @@ class LogDumper:
         self._limit = given["max_bytes"]
         self._read_key = DECODERS[given["key_decoder_class"].rpartition(".")[2]]
         self._read_value = DECODERS[given["value_decoder_class"].rpartition(".")[2]]
+        self._last = -1
+        self._gaps: list[tuple[int, int]] = []
 
     def dump(self, path: Path, dump: Dump) -> None:
         """One log. Raises OSError."""
@@ -90,21 +93,98 @@ class LogDumper:
         data = path.read_bytes()
         if self._limit is not None:
             data = data[: self._limit]
-        found = scan(data)
-        gaps: list[tuple[int, int]] = []
-        last = -1
-        for header in found.batches:
-            document = self._batch(data, header, dump)
-            if self._deep:
-                last = self._records(data, header, document, dump, last, gaps)
-        left = len(data) - found.end
+        self._last, self._gaps = -1, []
+        position, why = self._entries(data, dump)
+        left = len(data) - position
         if left and self._limit is None:
-            why = f": {found.corrupt}" if found.corrupt else ""
             dump.complain(f"Found {left} invalid bytes at the end of {path.name}{why}", [])
-        if gaps:
+        if self._gaps:
             dump.say(f"Non-consecutive offsets in {path}")
-            for before, after in gaps:
+            for before, after in self._gaps:
                 dump.say(f"  {before} is followed by {after}")
+
+    def _entries(self, data: bytes, dump: Dump) -> tuple[int, str]:
+        """Batches, and messages of older formats; where they end, and why."""
+        position = 0
+        while True:
+            found = scan(data, position)
+            for header in found.batches:
+                document = self._batch(data, header, dump)
+                if self._deep:
+                    self._records(data, header, document, dump)
+            position = found.end
+            if not is_old(data, position):
+                return position, f": {found.corrupt}" if found.corrupt else ""
+            begun = position
+            try:
+                for message in old_messages(data, position):
+                    self._message(message, dump)
+                    position = message.end
+            except CorruptRecords as error:
+                return position, f": {error}"
+            if position == begun:
+                return position, ""
+
+    def _message(self, message: OldMessage, dump: Dump) -> None:
+        """A message of magic 0 or 1, and the records in it."""
+        codec = CODEC_NAMES[message.codec] if message.codec < len(CODEC_NAMES) else str(message.codec)
+        line = (
+            f"offset: {message.offset} position: {message.start} {message.timestamp_type}: {message.timestamp} "
+            f"size: {message.size} magic: {message.magic} compresscodec: {codec} crc: {message.crc} "
+            f"isvalid: {_java(message.valid)}"
+        )
+        if not message.valid:
+            dump.wrong.append(f"the message at position {message.start} of {dump.path} fails its CRC")
+        names = ("offset", "timestamp_type", "timestamp", "size", "magic", "crc", "valid")
+        document = dump.entry(
+            line, {**{name: getattr(message, name) for name in names}, "position": message.start, "codec": codec}
+        )
+        if not self._deep:
+            return
+        try:
+            records = message.records()
+        except CorruptRecords as error:
+            dump.complain(f"The message at offset {message.offset} cannot be read", [f"  {error}"])
+            self._last = message.offset
+            return
+        shown = document.setdefault("records", [])
+        for each in records:
+            self._follow(each.offset)
+            key_size, value_size = _sizes(each.key, each.value)
+            words = []
+            if not self._short:
+                words.append(
+                    f"offset: {each.offset} {message.timestamp_type}: {each.timestamp} keySize: {key_size} "
+                    f"valueSize: {value_size} isValid: {_java(each.valid)} crc: {each.crc}"
+                )
+            entry = {
+                "offset": each.offset,
+                "timestamp": each.timestamp,
+                "key_size": key_size,
+                "value_size": value_size,
+                "valid": each.valid,
+                "crc": each.crc,
+            }
+            if each is not message and not each.valid:
+                dump.wrong.append(f"the message at offset {each.offset} of {dump.path} fails its CRC")
+            self._tell(each.record(), words, entry, dump)
+            shown.append(entry)
+
+    def _follow(self, offset: int) -> None:
+        """The next record has this offset."""
+        if offset != self._last + 1:
+            self._gaps.append((self._last, offset))
+        self._last = offset
+
+    def _tell(self, record: Record, words: list[str], entry: dict[str, Any], dump: Dump) -> None:
+        """A line with key and value if they are wanted."""
+        if self._data:
+            for title, text in zip(("key", "payload"), self._texts(record), strict=True):
+                if text is not None:
+                    entry[title] = text
+                    words.append(f"{title}: {text}")
+        if words:
+            dump.say(f"| {' '.join(words)}")
 
     def _batch(self, data: bytes, header: BatchHeader, dump: Dump) -> dict[str, Any]:
         sound = crc_ok(data, header)
@@ -149,39 +229,25 @@ class LogDumper:
             },
         )
 
-    def _records(
-        self,
-        data: bytes,
-        header: BatchHeader,
-        document: dict[str, Any],
-        dump: Dump,
-        last: int,
-        gaps: list[tuple[int, int]],
-    ) -> int:
-        """The records of a batch; the offset of the last one."""
+    def _records(self, data: bytes, header: BatchHeader, document: dict[str, Any], dump: Dump) -> None:
+        """The records of a batch."""
         try:
             records = read_records(data, header, NOWHERE)
         except CorruptRecords as error:
             dump.complain(f"The batch at offset {header.base_offset} cannot be read", [f"  {error}"])
-            return header.last_offset
+            self._last = header.last_offset
+            return
         shown = document.setdefault("records", [])
         for index, record in enumerate(records):
-            if last >= 0 and record.offset != last + 1:
-                gaps.append((last, record.offset))
-            last = record.offset
+            self._follow(record.offset)
             sequence = (header.base_sequence + index) & 0x7FFFFFFF if header.base_sequence >= 0 else -1
-            told, entry = self._record(header, record, sequence)
-            shown.append(entry)
-            if told:
-                dump.say(f"| {told}")
-        return last
+            shown.append(self._record(header, record, sequence, dump))
 
-    def _record(self, header: BatchHeader, record: Record, sequence: int) -> tuple[str, dict[str, Any]]:
+    def _record(self, header: BatchHeader, record: Record, sequence: int, dump: Dump) -> dict[str, Any]:
         """A record as a line, and as an object."""
         kind = "LogAppendTime" if header.timestamp_type else "CreateTime"
         names = [name for name, _ in record.headers]
-        key_size = -1 if record.key is None else len(record.key)
-        value_size = -1 if record.value is None else len(record.value)
+        key_size, value_size = _sizes(record.key, record.value)
         entry: dict[str, Any] = {
             "offset": record.offset,
             "timestamp": record.timestamp,
@@ -199,13 +265,10 @@ class LogDumper:
         if header.is_control:
             entry["control"] = _control(record)
             if not self._short:
-                words.append(entry["control"])
-        elif self._data:
-            for title, text in zip(("key", "payload"), self._texts(record), strict=True):
-                if text is not None:
-                    entry[title] = text
-                    words.append(f"{title}: {text}")
-        return " ".join(words), entry
+                dump.say(f"| {words[0]} {entry['control']}")
+        else:
+            self._tell(record, words, entry, dump)
+        return entry
 
     def _texts(self, record: Record) -> record_json.Texts:
         if self._kind == "cluster-metadata":
@@ -224,6 +287,10 @@ class LogDumper:
             return read(record.key, record.value)
         key = None if record.key is None else self._read_key(record.key)
         return key, None if record.value is None else self._read_value(record.value)
+
+
+def _sizes(key: bytes | None, value: bytes | None) -> tuple[int, int]:
+    return -1 if key is None else len(key), -1 if value is None else len(value)
 
 
 def _control(record: Record) -> str:

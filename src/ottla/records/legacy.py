@@ -196,7 +196,7 @@ def _inner(wrapper: Message, limit: int) -> list[Message]:
     if wrapper.value is None:
         raise _Refused(INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
     try:
-        plain = _unpack(wrapper.codec, wrapper.magic, wrapper.value, limit)
+        plain = unpack(wrapper.codec, wrapper.magic, wrapper.value, limit)
     except BeyondLimit as cause:
         raise _Refused(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
@@ -214,7 +214,8 @@ def _inner(wrapper: Message, limit: int) -> list[Message]:
     return found
 
 
-def _unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes:
+def unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes:
+    """The message set in the value of a packed message. Raises CorruptRecords, BeyondLimit."""
     if codec == compression.LZ4 and magic == 0:
         data = with_lz4_checksum(data, wrong=False)
     return compression.decompress(codec, data, limit)
