@@ -20,6 +20,7 @@ COMPILED = [
     "src/ottla/protocol/wire.py",
     "src/ottla/records/batch.py",
     "src/ottla/records/columns.py",
+    "src/ottla/records/digest.py",
     "src/ottla/records/keys.py",
     "src/ottla/records/partitioner.py",
     "src/ottla/records/record.py",

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.conftest import T0, Cluster, Reading, Sent
 
@@ -107,6 +109,66 @@ def test_a_stream_writes_each_row_once_over_a_restart(reading: Reading, cluster:
     assert run() == 1
     found = sorted(record._replace(partition=0) for record in cluster.records(target))
     assert found == [Sent(b"v%d" % i, b"k%d" % i, [("h", b"%d" % i)], T0 + i) for i in range(9)]
+
+
+def exactly_once(frame: DataFrame, servers: str, checkpoint: Path, **options: str) -> StreamingQuery:
+    query = (
+        frame.writeStream.format("ottla")
+        .option("kafka.bootstrap.servers", servers)
+        .option("exactlyOnce", "true")
+        .options(**options)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def test_a_batch_that_spark_runs_again_is_published_once(
+    reading: Reading, cluster: Cluster, tmp_path: Path, spark: SparkSession
+) -> None:
+    source = cluster.topic([Sent(b"v%02d" % i, partition=i % 2) for i in range(20)], partitions=2)
+    target = cluster.topic(partitions=3)
+    frame = reading.stream(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=8).select("key", "value")
+    query = exactly_once(frame, cluster.servers, tmp_path, topic=target)
+    assert [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]] == [8, 8, 4]
+    everything = [b"v%02d" % i for i in range(20)]
+    assert sorted(record.value or b"" for record in cluster.records(target, committed=True)) == everything
+    # As if Spark had died between the sink's commit and its own.
+    newest = max((tmp_path / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+    exactly_once(frame, cluster.servers, tmp_path, topic=target)
+    assert sorted(record.value or b"" for record in cluster.records(target, committed=True)) == everything
+    cluster.send(source, [Sent(b"v20")])
+    exactly_once(frame, cluster.servers, tmp_path, topic=target)
+    assert sorted(record.value or b"" for record in cluster.records(target, committed=True)) == [*everything, b"v20"]
+
+
+def test_the_adaptive_setting_is_asked_for(
+    reading: Reading, cluster: Cluster, tmp_path: Path, spark: SparkSession
+) -> None:
+    setting = "spark.sql.adaptive.streaming.stateless.enabled"
+    frame = reading.stream(subscribe=cluster.topic([Sent(b"v")]), startingOffsets="earliest").select("value")
+    spark.conf.unset(setting)
+    try:
+        with pytest.raises(StreamingQueryException, match=f"exactlyOnce=true needs {setting}=false"):
+            exactly_once(frame, cluster.servers, tmp_path, topic=cluster.topic())
+    finally:
+        spark.conf.set(setting, "false")
+
+
+def test_a_batch_write_is_all_or_nothing_of_each_task(spark: SparkSession, cluster: Cluster) -> None:
+    topic = cluster.topic(partitions=2)
+    frame = spark.range(100).selectExpr("cast(id AS string) AS value").repartition(3)
+    write(frame, cluster.servers, topic=topic, exactlyOnce="true")
+    found = sorted(int(record.value or b"") for record in cluster.records(topic, committed=True))
+    assert found == list(range(100))
+    broken = frame.selectExpr("if(value = '70', repeat('x', 2000000), value) AS value")
+    with pytest.raises(PySparkException, match=r"max\.request\.size"):
+        write(broken, cluster.servers, topic=topic, exactlyOnce="true")
+    assert len(cluster.records(topic, committed=True)) == 100
 
 
 def test_a_stream_s_rows_name_their_topic_and_partition(reading: Reading, cluster: Cluster, tmp_path: Path) -> None:

@@ -46,7 +46,6 @@ PUBLIC = {
         "Producer",
     },
     "ottla.aio": {"Admin", "Consumer", "Producer", "ShareConsumer"},
-    "ottla.client.cluster": {"Cluster"},
     "ottla.client.config": {
         "BULK",
         "CONFIGS",
@@ -56,14 +55,6 @@ PUBLIC = {
         "addresses",
         "dotted",
         "duration_ms",
-    },
-    "ottla.client.consumer.fetching": {
-        "Fetched",
-        "fetch_batches",
-        "fetch_request",
-        "wait_for_records",
-        "whole_batches",
-        "without_aborted",
     },
     "ottla.client.errors": {
         "BrokersUnreachable",
@@ -89,7 +80,6 @@ PUBLIC = {
         "BufferExhausted",
         "NoOffset",
     },
-    "ottla.client.producer.batches": {"BatchProducer"},
     "ottla.spark": {"SESSION_CONFS"},
     "ottla.spark.java": {"OLDEST", "JavaMissing", "ensure_java", "parse_version", "version_of", "wrapped_home"},
     "ottla.spark.session": {"session_builder", "stop_session"},

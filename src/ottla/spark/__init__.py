@@ -9,12 +9,14 @@ from typing import Final
 # Without the first, rows with NULL headers reach a Python sink thirty times slower: Spark then sizes each row of an Arrow
 # batch anew. The second halves the cost of a micro-batch; its price is that two runs on one checkpoint are fenced less well.
 # With the third, filters on topic, partition, offset and timestamp keep a batch read from what it does not need.
+# The last is for the exactly-once sink: a batch that is run again is to have the same tasks.
 SESSION_CONFS: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
 
 __all__ = ["SESSION_CONFS"]

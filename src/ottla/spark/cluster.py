@@ -6,15 +6,20 @@ thread that all clients of the process share.
 
 from collections.abc import Iterator, Mapping
 
+from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.chunks import Chunk
 from ottla.client.consumer.commits import Commits
 from ottla.client.consumer.ranges import RangeReading, bytes_per_offset, wait_for_records
+from ottla.client.core import Core
+from ottla.client.errors import UnknownTopic
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
+from ottla.client.producer.transactions import end_transaction
 from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
 from ottla.client.waiting import Blocking
 from ottla.environment import Clock
+from ottla.protocol.errors import INVALID_PARTITIONS, TOPIC_ALREADY_EXISTS
 from ottla.protocol.schema import ZERO_UUID
 
 
@@ -105,7 +110,45 @@ class Cluster(Blocking):
         """What a group has committed, open transactions awaited; partitions without a commit are left out."""
         return self._run(Commits(self._core, group).fetch(partitions, GroupMetadata(group), timeout_ms))
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int | None = None) -> None:
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int | None = None, metadata: str = ""
+    ) -> None:
         """Commit offsets of a group without members. Raises KafkaError when it has some."""
-        whole = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
+        whole = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
         self._run(Commits(self._core, group).commit(whole, GroupMetadata(group), timeout_ms))
+
+    # -- what the exactly-once sink asks --
+
+    def ensure_topic(self, name: str, partitions: int, config: Mapping[str, str | None]) -> None:
+        """See that a topic is there and has at least so many partitions. Raises KafkaError."""
+        try:
+            if len(self.topic(name).leaders) >= partitions:
+                return
+        except UnknownTopic:
+            pass
+        self._run(_ensure_topic(self._core, NewTopic(name, partitions, config=config)))
+
+    def end_transaction(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> None:
+        """End a transaction that another producer left open. Raises FencedError, KafkaError."""
+        self._run(end_transaction(self._core, transactional_id, producer_id, epoch, commit=commit))
+
+
+async def _ensure_topic(core: Core, wanted: NewTopic) -> None:
+    """Make a topic, or give it more partitions; others may do so at the same time."""
+    topics = Topics(core)
+    made = (await topics.create_topics([wanted])).errors.get(wanted.topic)
+    if made is not None and made.code != TOPIC_ALREADY_EXISTS:
+        raise made
+    core.metadata.forget(wanted.topic)
+    while len((await _there(core, wanted.topic)).leaders) < wanted.num_partitions:
+        # In steps, so that a hundred tasks do not ask a hundred times.
+        total = -(-wanted.num_partitions // 32) * 32
+        grown = (await topics.create_partitions([NewPartitions(wanted.topic, total)])).errors.get(wanted.topic)
+        if grown is not None and grown.code != INVALID_PARTITIONS:
+            raise grown
+        core.metadata.forget(wanted.topic)
+
+
+async def _there(core: Core, topic: str) -> TopicInfo:
+    """A topic that was just made: some broker may not know it yet."""
+    return await core.metadata.topic(topic, create=True)

@@ -1,15 +1,16 @@
-"""One cluster per config in every process: Spark keeps its Python workers, so they keep their connections.
+"""One cluster and one producer per config in every process: Spark keeps its Python workers, so they keep their connections.
 
 A worker is forked from a daemon and recycled when idle; connections of another process are never touched.
 """
 
 import os
 
-from ottla.client.cluster import Cluster as Older
+from ottla.client.blocking import Producer
 from ottla.client.config import ClientConfig
 from ottla.spark.cluster import Cluster
 
 _clusters: dict[tuple[int, ClientConfig], Cluster] = {}
+_producers: dict[tuple[int, ClientConfig], Producer] = {}
 
 
 def cluster_of(config: ClientConfig) -> Cluster:
@@ -21,9 +22,17 @@ def cluster_of(config: ClientConfig) -> Cluster:
     return found
 
 
-_older: dict[tuple[int, ClientConfig], Older] = {}
+def producer_of(config: ClientConfig) -> Producer:
+    """The producer of this config in this process."""
+    key = os.getpid(), config
+    found = _producers.get(key)
+    if found is None:
+        found = _producers[key] = Producer(config)
+    return found
 
 
-def older_cluster_of(config: ClientConfig) -> Older:
-    """The same for the sink."""
-    return _older.setdefault((os.getpid(), config), Older(config))
+def forget_producer(config: ClientConfig) -> None:
+    """End the producer of this config: what it has not sent is never sent."""
+    producer = _producers.pop((os.getpid(), config), None)
+    if producer is not None:
+        producer.close(0)

@@ -46,7 +46,7 @@ SOURCE_OPTIONS: Final = (
     "onTopicRecreated",
 )
 
-SINK_OPTIONS: Final = ("topic", "includeHeaders")
+SINK_OPTIONS: Final = ("topic", "includeHeaders", "exactlyOnce", "sinkId")
 # Spark itself adds these to a stream writer's options, or users may give them to any sink.
 _SPARKS_OWN: Final = ("checkpointlocation", "path")
 
@@ -62,6 +62,11 @@ _FIXED: Final = {
 
 # Aborted records are not data; a new partition should be seen within seconds.
 _DEFAULTS: Final = {"isolation.level": "read_committed", "client.id": "ottla-spark", "metadata.max.age.ms": "5000"}
+
+
+# A batch must be written within it; as long as brokers allow by default (transaction.max.timeout.ms).
+_LONGEST_TRANSACTION_MS: Final = "900000"
+_SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class SourceOptions(NamedTuple):
@@ -88,10 +93,21 @@ class SourceOptions(NamedTuple):
 
 
 class SinkOptions(NamedTuple):
-    """A sink's options; without `topic` every row names its own."""
+    """A sink's options; without `topic` every row names its own.
+
+    kafka  the client configs as they were given, without defaults
+    """
 
     config: ClientConfig
     topic: str | None
+    exactly_once: bool
+    sink_id: str | None
+    kafka: dict[str, str]
+
+    def transactional(self, transactional_id: str) -> ClientConfig:
+        """The config of a producer with transactions. Raises InvalidClientConfig."""
+        given = {**_DEFAULTS, "transaction.timeout.ms": _LONGEST_TRANSACTION_MS, **self.kafka}
+        return ClientConfig({**given, "transactional.id": transactional_id}, prefix="kafka.", defaults=BULK)
 
 
 def _named(given: Mapping[str, str], known: tuple[str, ...], what: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -175,7 +191,20 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise InvalidOption("the option topic is empty")
-    return SinkOptions(ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka.", defaults=BULK), topic)
+    if "transactional.id" in kafka:
+        raise InvalidOption("kafka.transactional.id cannot be set: exactlyOnce=true names its transactions by sinkId")
+    exactly_once = _flag(options.get("exactlyOnce", "false"), "exactlyOnce")
+    sink_id = options.get("sinkId")
+    if sink_id is not None:
+        if not exactly_once:
+            raise InvalidOption("sinkId is for exactlyOnce=true")
+        if not _SINK_ID.fullmatch(sink_id):
+            raise InvalidOption(f"sinkId is up to 200 letters, digits, dots, hyphens and underscores, not {sink_id!r}")
+    config = ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka.", defaults=BULK)
+    found = SinkOptions(config, topic, exactly_once, sink_id, kafka)
+    if exactly_once:
+        found.transactional("checked")
+    return found
 
 
 def _flag(text: str, option: str) -> bool:

@@ -1,7 +1,8 @@
-"""Rows into topics, batch and stream: at least once.
+"""Rows into topics, batch and stream: at least once, or exactly once (exactlyOnce=true).
 
-Strategy: each task turns Arrow batches into record batches column by column and gives them to an idempotent producer; within a
-task nothing is written twice or out of order. A task that Spark repeats writes its rows again.
+Strategy: each task hands its Arrow batches to a producer of the client (`produce_arrow`), which encodes rows where they lie.
+At least once: an idempotent producer that the worker process keeps; within a task nothing is written twice or out of order,
+and a task that Spark repeats writes its rows again. Exactly once: a transaction per task, see `publication.py`.
 
     value      string or binary, required
     key        string or binary; chooses the partition as Kafka's own producers do (murmur2)
@@ -10,27 +11,23 @@ task nothing is written twice or out of order. A task that Spark repeats writes 
     partition  int; chooses the partition itself
     timestamp  timestamp; the time of writing where there is none
 
-Other columns are left aside, as Spark's own Kafka sink does. Rows without key and partition go to one partition per Arrow
-batch, the next one each time (KIP-480).
+Other columns are left aside, as Spark's own Kafka sink does.
 """
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
-from ottla.client.producer.batches import BatchProducer
-from ottla.client.topics import TopicPartition
-from ottla.records import arrow
-from ottla.records.columns import encode_columns
-from ottla.records.compression import CODEC_NAMES
-from ottla.spark.connections import older_cluster_of as cluster_of
+from ottla.spark.connections import cluster_of, forget_producer, producer_of
+from ottla.spark.exactly_once import TaskWriting, Written, give_up, prepare, publish, transactional_id
 from ottla.spark.offsets import InvalidOption
 from ottla.spark.options import SinkOptions
+from ottla.spark.publication import Part
 
 _TEXT: Final = (StringType, BinaryType)
 _KINDS: Final[dict[str, tuple[type[DataType], ...]]] = {
@@ -41,14 +38,7 @@ _KINDS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "timestamp": (TimestampType,),
 }
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
-
-
-class Written(WriterCommitMessage):
-    """What a task acknowledged."""
-
-    def __init__(self, records: int, size: int) -> None:
-        self.records = records
-        self.size = size
+_ADAPTIVE: Final = "spark.sql.adaptive.streaming.stateless.enabled"
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
@@ -67,107 +57,116 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 
 class _Sink:
-    """What batch and stream share."""
+    """What batch and stream share.
 
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+    sink  id of an exactly-once sink; "" for the id of the query
+    """
+
+    def __init__(self, options: SinkOptions, schema: StructType, sink: str) -> None:
         check_schema(schema, options.topic)
         self.options = options
-        self.names = schema.fieldNames()
+        self.sink = sink
+        cluster = cluster_of(options.config)
         if options.topic is not None:
-            # Once, while planning: brokers that cannot be reached and topics that cannot be made are told from here.
-            config = options.config
-            cluster_of(config).topic(options.topic, create=config["allow.auto.create.topics"])
+            # While planning: brokers that cannot be reached and topics that cannot be made are told from here.
+            cluster.topic(options.topic, create=options.config["allow.auto.create.topics"])
+        if options.exactly_once:
+            prepare(cluster)
 
     def write_all(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Write and wait for acknowledgement."""
+        """Write the rows of a task and wait for acknowledgement. Raises InvalidOption for rows that cannot be records."""
+        try:
+            return self._write(batches)
+        except InvalidOption:
+            raise
+        except ValueError as error:
+            raise InvalidOption(str(error)) from None
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        options = self.options
+        if options.exactly_once:
+            return self._transaction().write(batches)
+        producer = producer_of(options.config)
+        try:
+            report = producer.produce_arrow(batches, options.topic)
+            producer.flush()
+            return Written(report.result().records)
+        except BaseException:
+            # What it has taken and not sent is not to come later.
+            forget_producer(options.config)
+            raise
+
+    def _transaction(self) -> TaskWriting:
         context = TaskContext.get()
-        writing = _Writing(self.options, context.partitionId() if context else 0)
-        for batch in batches:
-            if batch.num_rows:
-                writing.add(batch)
-        return writing.finish()
+        batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+        task = 0 if context is None else context.partitionId()
+        sink = self.sink
+        if context is not None and batch is not None:
+            sink = sink or context.getLocalProperty("sql.streaming.queryId") or ""
+            if "false" not in (
+                context.getLocalProperty(_ADAPTIVE),
+                context.getLocalProperty("spark.sql.adaptive.enabled"),
+            ):
+                raise InvalidOption(
+                    f"exactlyOnce=true needs {_ADAPTIVE}=false: adaptive execution may cut a batch that is run again into "
+                    "other tasks. ottla.spark.SESSION_CONFS has it"
+                )
+        options = self.options
+        config = options.transactional(transactional_id(sink, task))
+        number = None if batch is None else int(batch)
+        return TaskWriting(cluster_of(options.config), config, options.topic, sink, number, task)
+
+    def publish(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
+        """All tasks are done."""
+        sink, parts = _parts(messages)
+        if parts:
+            config = self.options.config
+            publish(cluster_of(config), producer_of(config), sink, batch, parts)
+
+    def give_up(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
+        """A task has failed, or `publish` has."""
+        sink, parts = _parts(messages)
+        if parts:
+            give_up(cluster_of(self.options.config), sink, batch, parts)
 
 
-class _Writing:
-    """One task's writing."""
-
-    def __init__(self, options: SinkOptions, task: int) -> None:
-        config = options.config
-        self._topic = options.topic
-        self._cluster = cluster_of(config)
-        self._create = bool(config["allow.auto.create.topics"])
-        self._producer = BatchProducer(self._cluster)
-        self._codec = CODEC_NAMES.index(config["compression.type"])
-        self._size = int(config["batch.size"])
-        self._turn = task
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        if self._topic is not None:
-            self._add_to(self._topic, batch)
-            return
-        topics = batch.column("topic")
-        if topics.null_count:
-            raise InvalidOption("a row has no topic: the column is null and the option topic is not set")
-        for topic in topics.unique().to_pylist():
-            chosen = pc.equal(topics, topic)
-            self._add_to(topic, batch if pc.all(chosen).as_py() else batch.filter(chosen))
-
-    def _add_to(self, topic: str, batch: pa.RecordBatch) -> None:
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        count = len(self._cluster.topic(topic, create=self._create).leaders)
-        timestamp: pa.Array | int = self._cluster.clock.wall_ms()
-        if "timestamp" in columns:
-            timestamp = columns["timestamp"]
-            if timestamp.null_count:
-                moment = pa.scalar(self._cluster.clock.wall_ms(), pa.timestamp("ms", tz="UTC"))
-                timestamp = pc.fill_null(timestamp, moment.cast(timestamp.type))
-        rows = arrow.rows_of(columns["value"], columns.get("key"), columns.get("headers"), timestamp)
-        wanted = self._partitions(topic, columns, batch.num_rows, count)
-        for number in range(count) if isinstance(wanted, pa.Array) else (wanted,):
-            selection = None
-            if isinstance(wanted, pa.Array):
-                chosen = pc.indices_nonzero(pc.equal(wanted, number)).cast(pa.int32())
-                if not len(chosen):
-                    continue
-                if len(chosen) < batch.num_rows:
-                    selection = bytes(memoryview(chosen.buffers()[1])[: 4 * len(chosen)])
-            for encoded in encode_columns(rows, selection=selection, max_batch_bytes=self._size, codec=self._codec):
-                self._producer.send(TopicPartition(topic, number), encoded)
-
-    def _partitions(self, topic: str, columns: dict[str, pa.Array], rows: int, count: int) -> pa.Array | int:
-        """The partition of each row, or the one of all."""
-        turn = self._turn % count
-        self._turn += 1
-        key = columns.get("key")
-        if count == 1 or key is None or key.null_count == rows:
-            chosen: pa.Array | int = turn
-        else:
-            chosen = arrow.partitions(key, count, turn)
-        given = columns.get("partition")
-        if given is None or given.null_count == rows:
-            return chosen
-        highest, lowest = pc.max(given).as_py(), pc.min(given).as_py()
-        if lowest < 0 or highest >= count:
-            wrong = lowest if lowest < 0 else highest
-            raise InvalidOption(f"column partition names partition {wrong}, topic {topic} has {count}")
-        if given.null_count == 0:
-            return given
-        return pc.coalesce(given, chosen if isinstance(chosen, pa.Array) else pa.scalar(chosen, pa.int32()))
-
-    def finish(self) -> Written:
-        self._producer.flush()
-        return Written(self._producer.records, self._producer.bytes)
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> tuple[str, list[Part]]:
+    """The sink's id and its transactions."""
+    written = [each for each in messages if isinstance(each, Written) and each.part is not None]
+    return (written[0].sink if written else ""), [each.part for each in written if each.part is not None]
 
 
 class OttlaWriter(_Sink, DataSourceArrowWriter):
     """A batch write."""
 
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        super().__init__(options, schema, options.sink_id or uuid.uuid4().hex)
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.write_all(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks wrote."""
+        self.publish(messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish none of it."""
+        self.give_up(messages, None)
 
 
 class OttlaStreamWriter(_Sink, DataSourceStreamArrowWriter):
     """A stream's write: rows of a batch are in the topic, acknowledged, before Spark commits the batch."""
 
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        super().__init__(options, schema, options.sink_id or "")
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.write_all(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
+        """Publish what the tasks wrote."""
+        self.publish(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Publish none of it. Spark says so too when `commit` has raised."""
+        self.give_up(messages, batchId)

@@ -211,6 +211,11 @@ class ProducerCore:
         }
         await self.transactional().send_offsets(whole, group, timeout_ms)
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Producer id and epoch, -1 before they are known."""
+        return self.sender.producer_id, self.sender.epoch
+
     def metrics(self) -> dict[str, float]:
         """What has been sent so far."""
         sender = self.sender

@@ -312,3 +312,28 @@ class Transactions:
             elif self._hole:
                 await self._init(timeout_ms, self._sender.producer_id, self._sender.epoch)
         self._state, self._error = _State.READY, None
+
+
+async def end_transaction(
+    core: Core, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, timeout_ms: int | None = None
+) -> None:
+    """End a transaction that a producer of another process left open, as that producer.
+
+    Raises FencedError when somebody has taken over, or when the transaction was aborted for its age.
+    """
+    about = f"{'commit' if commit else 'abort'} transaction {transactional_id}"
+    metadata = core.metadata
+
+    async def attempt() -> None:
+        node = await metadata.coordinator(TRANSACTION, transactional_id)
+        link = await core.network.ready(node, COORDINATOR_LINK)
+        newest = 32767 if link.features.get("transaction.version", 1) >= 2 else 4
+        request = EndTxnRequest(
+            transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commit
+        )
+        answer = await link.request(request, link.version(EndTxnRequest, newest))
+        if answer.error_code != table.NONE:
+            metadata.elsewhere(TRANSACTION, transactional_id, answer.error_code)
+            raise error_for(answer.error_code, about)
+
+    await metadata.retrying(about, attempt, timeout_ms)

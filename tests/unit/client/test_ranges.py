@@ -1,10 +1,12 @@
-"""Fetching raw batches: what is handed on, where reading goes on, what is left out under read_committed."""
+"""Ranges of a partition in virtual time: what is handed on, where reading goes on, what is left out under read_committed."""
 
 from collections.abc import Callable
 
 import pytest
 
-from ottla.client.consumer.fetching import Fetched, fetch_batches, without_aborted
+from ottla.client.consumer.chunks import without_aborted
+from ottla.client.consumer.ranges import RangeReading, TopicRecreated, bytes_per_offset, wait_for_records
+from ottla.client.core import Core
 from ottla.client.errors import CorruptBatch, OffsetOutOfRange, RequestTimedOut
 from ottla.client.topics import TopicPartition
 from ottla.protocol import errors
@@ -15,10 +17,11 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.records.batch import build, records_of, scan
 from ottla.records.control import build_marker
 from ottla.records.record import Record
-from tests.unit.client.peer import TOPIC_ID, Peer, cluster_with
+from tests.unit.client.world import LOST, TOPIC_ID, Broker, World
 
 PARTITION = TopicPartition("t", 0)
 
@@ -46,13 +49,16 @@ def offsets(data: bytes) -> list[int]:
 
 
 Serve = Callable[[int], tuple[bytes, int, list[AbortedTransaction]]]
+Found = tuple[bytes, int]
 
 
-def reading(serve: Serve, configs: dict[str, str] | None = None) -> tuple[Peer, Callable[[int, int], list[Fetched]]]:
-    """A peer whose Fetch answers come from `serve(offset)`, and a function that reads from it."""
-    peer = Peer()
+def cluster(serve: Serve, **configs: str) -> tuple[World, Broker, Core]:
+    """A broker whose Fetch answers come from `serve(offset)`."""
+    world = World()
+    broker = world.broker()
+    broker.topics["t"] = {0: 1}
 
-    def answer(request: FetchRequest) -> FetchResponse:
+    def answer(request: FetchRequest, version: int) -> FetchResponse:
         wanted = request.topics[0].partitions[0]
         data, code, aborted = serve(wanted.fetch_offset)
         row = PartitionData(
@@ -60,25 +66,38 @@ def reading(serve: Serve, configs: dict[str, str] | None = None) -> tuple[Peer, 
         )
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[row])])
 
-    peer.answers[FetchRequest] = answer
-    cluster, _ = cluster_with(peer, configs)
-    return peer, lambda start, end: list(fetch_batches(cluster, PARTITION, start, end, timeout_ms=2000))
+    broker.on(FetchRequest, answer)
+    return world, broker, world.core(**configs)
+
+
+def reading(serve: Serve, **configs: str) -> tuple[Broker, Callable[[int, int], list[Found]]]:
+    """A broker, and a function that reads from it: the batches of each chunk, and where the next one goes on."""
+    world, broker, core = cluster(serve, **configs)
+
+    def read(start: int, end: int) -> list[Found]:
+        range_reading = RangeReading(core, PARTITION, start, end, timeout_ms=2000)
+        found: list[Found] = []
+        while (chunk := world.run(core, range_reading.next())) is not None:
+            found.append((chunk.batches(), chunk.next_offset))
+        return found
+
+    return broker, read
 
 
 def test_whole_batches_come_in_order_up_to_the_end() -> None:
     log = {0: batch(0, 5) + batch(5, 5), 10: batch(10, 5), 15: batch(15, 5)}
-    peer, read = reading(lambda offset: (log[offset], 0, []))
-    assert [(offsets(found.data), found.next_offset) for found in read(0, 12)] == [
+    broker, read = reading(lambda offset: (log[offset], 0, []))
+    assert [(offsets(data), reached) for data, reached in read(0, 12)] == [
         (list(range(10)), 10),
         (list(range(10, 15)), 15),
     ]
-    assert peer.asked.count("FetchRequest") == 2
+    assert broker.asked[FetchRequest] == 2
 
 
 def test_a_batch_that_is_cut_at_the_end_is_asked_for_again() -> None:
     cut = batch(5, 5)[:-3]
     _, read = reading(lambda offset: (batch(0, 5) + cut if offset == 0 else batch(5, 5), 0, []))
-    assert [found.next_offset for found in read(0, 10)] == [5, 10]
+    assert [reached for _, reached in read(0, 10)] == [5, 10]
 
 
 def test_a_damaged_batch_is_not_handed_on() -> None:
@@ -97,9 +116,9 @@ def test_an_offset_that_the_log_does_not_have() -> None:
 
 def test_a_moved_leader_is_looked_for_and_reading_goes_on() -> None:
     codes = [errors.NOT_LEADER_OR_FOLLOWER, errors.NONE]
-    peer, read = reading(lambda offset: (batch(0, 3), codes.pop(0), []) if codes[0] else (batch(0, 3), 0, []))
-    assert [found.next_offset for found in read(0, 3)] == [3]
-    assert peer.asked.count("MetadataRequest") == 2
+    broker, read = reading(lambda offset: (batch(0, 3), codes.pop(0), []) if codes[0] else (batch(0, 3), 0, []))
+    assert [reached for _, reached in read(0, 3)] == [3]
+    assert broker.asked[MetadataRequest] == 2
 
 
 def test_trouble_without_end_ends_at_the_timeout() -> None:
@@ -122,18 +141,18 @@ def test_aborted_batches_and_markers_are_left_out() -> None:
         ]
     )
     aborted = [AbortedTransaction(producer_id=1, first_offset=0)]
-    _, read = reading(lambda offset: (data, 0, aborted), {"isolation.level": "read_committed"})
-    (found,) = read(0, 11)
-    kept = [header for header in scan(found.data).batches if not header.is_control]
+    _, read = reading(lambda offset: (data, 0, aborted), isolation_level="read_committed")
+    ((found, reached),) = read(0, 11)
+    kept = [header for header in scan(found).batches if not header.is_control]
     assert [header.base_offset for header in kept] == [2, 6, 10]
-    assert found.next_offset == 11
+    assert reached == 11
 
 
 def test_an_aborted_transaction_at_the_very_end_counts_as_read() -> None:
     data = batch(0, 2, producer=1)
     aborted = [AbortedTransaction(producer_id=1, first_offset=0)]
-    _, read = reading(lambda offset: (data, 0, aborted), {"isolation.level": "read_committed"})
-    assert read(0, 2) == [Fetched(b"", 2)]
+    _, read = reading(lambda offset: (data, 0, aborted), isolation_level="read_committed")
+    assert read(0, 2) == [(b"", 2)]
 
 
 def test_without_aborted_transactions_nothing_is_copied() -> None:
@@ -157,3 +176,53 @@ def test_a_later_transaction_of_the_same_producer_may_be_aborted_again() -> None
     aborted = [AbortedTransaction(producer_id=1, first_offset=4), AbortedTransaction(producer_id=1, first_offset=0)]
     kept = without_aborted(data, scan(data).batches, aborted)
     assert [header.base_offset for header in scan(kept).batches if not header.is_control] == [2]
+
+
+def test_a_lost_connection_is_made_anew() -> None:
+    world, broker, core = cluster(lambda offset: (batch(0, 3), 0, []))
+    row = PartitionData(partition_index=0, high_watermark=0, records=batch(0, 3))
+    whole = FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[row])])
+    broker.on(FetchRequest, LOST, whole)
+    chunk = world.run(core, RangeReading(core, PARTITION, 0, 3).next())
+    assert chunk is not None
+    assert (chunk.next_offset, broker.asked[FetchRequest]) == (3, 2)
+
+
+def test_another_topic_of_the_same_name_is_not_read() -> None:
+    world, _, core = cluster(lambda offset: (batch(0, 3), 0, []))
+    with pytest.raises(TopicRecreated, match="topic t was deleted and made anew"):
+        world.run(core, RangeReading(core, PARTITION, 0, 3, topic_id=b"another topic id").next())
+    assert world.run(core, RangeReading(core, PARTITION, 0, 3, topic_id=TOPIC_ID).next()) is not None
+
+
+def test_what_is_on_its_way_is_given_up() -> None:
+    world, broker, core = cluster(lambda offset: (batch(offset, 5), 0, []))
+    range_reading = RangeReading(core, PARTITION, 0, 100)
+    world.run(core, range_reading.next())
+    range_reading.close()
+    world.advance(10_000)
+    assert broker.asked[FetchRequest] <= 2
+
+
+def test_waiting_for_records() -> None:
+    log = {0: b""}
+    world, broker, core = cluster(lambda offset: (log[0], 0, []))
+    assert not world.run(core, wait_for_records(core, {PARTITION: 7}, 100))
+    assert broker.sent(FetchRequest)[-1].max_wait_ms == 100
+    log[0] = batch(7, 1)
+    assert world.run(core, wait_for_records(core, {PARTITION: 7}, 100))
+    before = world.now
+    assert not world.run(core, wait_for_records(core, {}, 100))
+    assert world.now - before >= 100
+
+
+def test_trouble_counts_as_something_new() -> None:
+    world, _, core = cluster(lambda offset: (b"", errors.NOT_LEADER_OR_FOLLOWER, []))
+    assert world.run(core, wait_for_records(core, {PARTITION: 7}, 100))
+
+
+def test_bytes_of_an_offset() -> None:
+    data = batch(4, 10)
+    world, _, core = cluster(lambda offset: (data if offset < 14 else b"", 0, []))
+    assert world.run(core, bytes_per_offset(core, {PARTITION: 4}, 1000)) == {PARTITION: len(data) / 10}
+    assert world.run(core, bytes_per_offset(core, {PARTITION: 14}, 1000)) == {}

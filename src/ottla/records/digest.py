@@ -1,0 +1,26 @@
+"""A digest of rows that does not depend on their order: two runs of the same plan over the same offsets agree on it.
+
+It is the sum of the CRCs of the rows, each written as a record of its own: time, key, value, headers. It tells a plan that is
+not deterministic, not somebody who forges.
+"""
+
+from crc32c import crc32c
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ottla.records.columns import RowEncoder
+
+
+def digest_of(rows: RowEncoder) -> int:
+    """The digest of all rows. Raises CorruptRecords, IndexError as `RowEncoder.measure`."""
+    total: i64 = 0
+    index: i64 = 0
+    while index < rows.rows:
+        body: i64 = rows.measure(index)
+        out = BytesWriter()
+        rows.write(out, body, rows.timestamp, 0)
+        crc: int = crc32c(out.getvalue())
+        row: i64 = crc
+        total += row
+        index += 1
+    return total

@@ -1,0 +1,269 @@
+"""The exactly-once sink: transactions of tasks that the driver ends. `publication.py` says why and when; this does it.
+
+    task     read the last decision; about this batch: end its transactions
+             InitProducerId: older attempts, and a driver that is still about to end theirs, are fenced
+             fetch markers (require-stable) -> verdict
+             begin, write rows, TxnOffsetCommit of the marker, leave open
+    driver   write the decision, end every transaction                        (commit)
+             or abort every transaction                                       (abort)
+
+Ending a transaction bumps its producer's epoch (KIP-890), so every task takes a producer of its own. The decisions of all sinks
+are in one compacted topic, keyed by sink; the last one of a sink is found by reading backwards.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import WriterCommitMessage
+
+from ottla.client.blocking import Producer
+from ottla.client.config import ClientConfig
+from ottla.client.errors import FencedError, KafkaError, RequestTimedOut
+from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.topics import EARLIEST, LATEST, TopicPartition
+from ottla.protocol import errors as table
+from ottla.records import arrow
+from ottla.records.columns import RowEncoder
+from ottla.records.digest import digest_of
+from ottla.records.partitioner import partition_of
+from ottla.spark.cluster import Cluster
+from ottla.spark.publication import (
+    Decision,
+    Marker,
+    Part,
+    PublicationError,
+    Verdict,
+    check_batch,
+    check_same,
+    read_decision,
+    read_marker,
+    verdict,
+)
+
+MARKERS: Final = "ottla-sink-markers"
+DECISIONS: Final = "ottla-sink-decisions"
+_MARKER_PARTITIONS: Final = 32
+_DECISION_PARTITIONS: Final = 8
+_TAIL: Final = 32
+_READ_MS: Final = 30_000
+# A transaction that was ended shows within it.
+_STABLE_MS: Final = 5_000
+_NOTHING: Final = Marker(-1)
+# Answers to ending a transaction that was ended, or taken over, by somebody else.
+_ENDED: Final = frozenset({table.INVALID_TXN_STATE, table.INVALID_PRODUCER_ID_MAPPING})
+
+
+class Written(WriterCommitMessage):
+    """What a task wrote.
+
+    part  its transaction, which is open still; None for a sink without transactions
+    sink  the sink's id, "" for one without transactions
+    """
+
+    def __init__(self, records: int, part: Part | None = None, sink: str = "") -> None:
+        self.records = records
+        self.part = part
+        self.sink = sink
+
+
+class _TaskProducer(Producer):
+    """A producer whose transaction somebody else ends."""
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Producer id and epoch."""
+        return self._call(lambda: self._producer.identity)
+
+
+def transactional_id(sink: str, task: int) -> str:
+    """The transactional.id of a task."""
+    return f"ottla.{sink}.{task}"
+
+
+def group_of(sink: str) -> str:
+    """The group that commits a sink's markers."""
+    return f"ottla.{sink}"
+
+
+def prepare(cluster: Cluster) -> None:
+    """See that the topics of markers and decisions are there. Raises KafkaError."""
+    cluster.ensure_topic(MARKERS, _MARKER_PARTITIONS, {})
+    cluster.ensure_topic(DECISIONS, _DECISION_PARTITIONS, {"cleanup.policy": "compact"})
+
+
+class TaskWriting:
+    """One task of one batch.
+
+    config  of its producer, with its transactional.id
+    batch   None for a batch write: nobody runs it again, so there are no markers
+    """
+
+    def __init__(
+        self, cluster: Cluster, config: ClientConfig, topic: str | None, sink: str, batch: int | None, task: int
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._topic = topic
+        self._sink = sink
+        self._batch = batch
+        self._task = task
+        self._seen = _NOTHING
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows, or see that they are published. Raises PublicationError, KafkaError."""
+        batch, task, sink = self._batch, self._task, self._sink
+        decision = None
+        if batch is not None:
+            self._seen = Marker(batch)
+            decision = last_decision(self._cluster, sink)
+            check_batch(sink, batch, decision)
+            if decision is not None and decision.batch == batch:
+                end_all(self._cluster, sink, decision.parts, commit=True, lost_is_fine=True)
+        with _TaskProducer(self._config) as producer:
+            producer.init_transactions()
+            if batch is None:
+                return self._published(producer, batches)
+            self._cluster.ensure_topic(MARKERS, task + 1, {})
+            markers = self._markers({task}) | self._markers_of_others(decision)
+            said = verdict(sink, batch, task, decision, markers)
+            if said is Verdict.WRITE:
+                if task not in markers:
+                    # From now on a marker that is missing has expired.
+                    self._cluster.commit(group_of(sink), {_marker_of(task): 0}, metadata=_NOTHING.text())
+                return self._published(producer, self._counted(batches))
+        if said is Verdict.COMPARE:
+            for _ in self._counted(batches):
+                pass
+            check_same(sink, batch, task, markers[task], self._seen)
+        rows = markers[task].rows if task in markers else 0
+        return Written(rows, Part(task, -1, -1), sink)
+
+    def _published(self, producer: _TaskProducer, batches: Iterator[pa.RecordBatch]) -> Written:
+        producer.begin_transaction()
+        report = producer.produce_arrow(batches, self._topic)
+        producer.flush()
+        records = report.result().records
+        if self._batch is not None:
+            marker = OffsetAndMetadata(self._batch, self._seen.text())
+            group = GroupMetadata(group_of(self._sink))
+            producer.send_offsets_to_transaction({_marker_of(self._task): marker}, group)
+        return Written(records, Part(self._task, *producer.identity), self._sink)
+
+    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted."""
+        for batch in batches:
+            if batch.num_rows:
+                seen = self._seen
+                digest = (seen.digest + batch_digest(batch, self._topic is None)) % 2**64
+                self._seen = Marker(seen.batch, seen.rows + batch.num_rows, digest)
+                yield batch
+
+    def _markers_of_others(self, decision: Decision | None) -> dict[int, Marker]:
+        """Of the tasks of a decision about this batch, unless one is open: that task writes anew."""
+        if decision is None or decision.batch != self._batch:
+            return {}
+        try:
+            return self._markers(decision.tasks - {self._task}, _STABLE_MS)
+        except RequestTimedOut:
+            return {}
+
+    def _markers(self, tasks: set[int], timeout_ms: int | None = None) -> dict[int, Marker]:
+        found = self._cluster.committed(group_of(self._sink), [_marker_of(task) for task in sorted(tasks)], timeout_ms)
+        return {partition.partition: read_marker(offset.metadata) for partition, offset in found.items()}
+
+
+def _marker_of(task: int) -> TopicPartition:
+    return TopicPartition(MARKERS, task)
+
+
+def batch_digest(batch: pa.RecordBatch, with_topics: bool) -> int:
+    """The digest of an Arrow batch's rows; of the topics too where rows name them."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    timestamp: pa.Array | int = 0
+    if "timestamp" in columns:
+        timestamp = pc.fill_null(arrow.milliseconds(columns["timestamp"]), 0)
+    digest = digest_of(
+        RowEncoder(arrow.rows_of(columns["value"], columns.get("key"), columns.get("headers"), timestamp))
+    )
+    named = [columns[name].cast(pa.string()) for name in ("topic", "partition") if name in columns]
+    if with_topics and named:
+        places = named[0] if len(named) == 1 else pc.binary_join_element_wise(*named, "/", null_handling="replace")
+        digest += digest_of(RowEncoder(arrow.rows_of(places, None, None, 0)))
+    return digest
+
+
+# -- the driver --
+
+
+def publish(cluster: Cluster, producer: Producer, sink: str, batch: int | None, parts: list[Part]) -> None:
+    """All tasks of a batch are done: decide, and end their transactions. Raises PublicationError, KafkaError.
+
+    producer  not transactional; writes the decision
+    """
+    left = [part for part in parts if part.producer_id >= 0]
+    if not left:
+        return
+    if batch is not None:
+        decision = Decision(batch, sorted(parts))
+        where = partition_of(sink.encode(), len(cluster.topic(DECISIONS).leaders))
+        producer.send(DECISIONS, decision.text(), sink, where).result()
+    end_all(cluster, sink, left, commit=True, lost_is_fine=False)
+
+
+def end_all(cluster: Cluster, sink: str, parts: list[Part], *, commit: bool, lost_is_fine: bool) -> None:
+    """End the transactions of these parts, all that can be ended.
+
+    lost_is_fine  some may have been ended, or be somebody else's by now
+
+    Raises PublicationError for the first that could not be, unless that is fine; KafkaError when brokers cannot be reached.
+    """
+    lost: PublicationError | None = None
+    for part in parts:
+        if part.producer_id < 0:
+            continue
+        name = transactional_id(sink, part.task)
+        try:
+            cluster.end_transaction(name, part.producer_id, part.epoch, commit=commit)
+        except KafkaError as error:
+            if not isinstance(error, FencedError) and error.code not in _ENDED:
+                raise
+            lost = lost or PublicationError(
+                f"transaction {name} was ended by somebody else before its batch was complete ({error}): the batch took "
+                "longer than kafka.transaction.timeout.ms, or another run of this query has taken over. It is written "
+                "again when the query starts again"
+            )
+    if lost is not None and not lost_is_fine:
+        raise lost
+
+
+def give_up(cluster: Cluster, sink: str, batch: int | None, parts: list[Part]) -> None:
+    """A task has failed: nobody shall see what the others wrote. What is decided stays so: the next run ends it."""
+    if batch is not None:
+        decision = last_decision(cluster, sink)
+        if decision is not None and decision.batch >= batch:
+            return
+    end_all(cluster, sink, parts, commit=False, lost_is_fine=True)
+
+
+def last_decision(cluster: Cluster, sink: str) -> Decision | None:
+    """The newest decision of a sink, None when there was none."""
+    key = sink.encode()
+    partition = TopicPartition(DECISIONS, partition_of(key, len(cluster.topic(DECISIONS).leaders)))
+    end = cluster.list_offsets({partition: LATEST}, committed=False)[partition].offset
+    begin = cluster.list_offsets({partition: EARLIEST})[partition].offset
+    size = _TAIL
+    while end > begin:
+        start = max(begin, end - size)
+        found: Decision | None = None
+        for chunk in cluster.read(partition, start, end, timeout_ms=_READ_MS):
+            for record in chunk.records():
+                if record.key == key and record.offset < end and record.value is not None:
+                    decision = read_decision(record.value)
+                    # A driver that was thought dead may have written late.
+                    found = decision if found is None or decision.batch >= found.batch else found
+        if found is not None:
+            return found
+        end, size = start, size * 8
+    return None
