@@ -284,7 +284,10 @@ class Metadata:
             leaders = {part.partition_index: part.leader_id for part in topic.partitions}
             epochs = {part.partition_index: part.leader_epoch if has_epochs else -1 for part in topic.partitions}
             self._leave_out_stale(topic.topic_id, leaders, epochs)
-            self._topics[topic.name] = TopicInfo(topic.name, topic.topic_id, topic.is_internal, leaders, now, epochs)
+            replicas = {part.partition_index: tuple(part.replica_nodes) for part in topic.partitions}
+            self._topics[topic.name] = TopicInfo(
+                topic.name, topic.topic_id, topic.is_internal, leaders, now, epochs, replicas
+            )
             if topic.topic_id != ZERO_UUID:
                 self._names[topic.topic_id] = topic.name
 
@@ -319,6 +322,11 @@ class Metadata:
             self.forget(partition.topic)
             raise StaleMetadata(f"{partition} has no leader")
         return node
+
+    def racks_of(self, info: TopicInfo, partition: int) -> frozenset[str]:
+        """Where copies of a partition are, as far as their brokers say."""
+        racks = (self.racks.get(node) for node in info.replicas.get(partition, ()))
+        return frozenset(rack for rack in racks if rack)
 
     async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """The partitions of each leader."""

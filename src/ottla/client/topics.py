@@ -26,6 +26,8 @@ class TopicInfo(NamedTuple):
     fetched_ms: int
     epochs: dict[int, int] = {}  # noqa: RUF012  (never changed)
     """partition -> leader epoch, -1 where the broker does not tell (before Kafka 2.1)."""
+    replicas: dict[int, tuple[int, ...]] = {}  # noqa: RUF012  (never changed)
+    """partition -> the nodes that have a copy"""
 
 
 class FoundOffset(NamedTuple):

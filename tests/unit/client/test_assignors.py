@@ -1,13 +1,17 @@
 """Assignors of classic groups: complete, balanced, sticky; and what the sticky one notes, beside kafka-python."""
 
 import warnings
+from collections.abc import Mapping
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.consumer.assignors import (
     ASSIGNORS,
     Assignment,
+    Racks,
     Subscriber,
     assign_cooperatively,
     assign_range,
@@ -28,6 +32,11 @@ SUBSCRIPTIONS = st.dictionaries(
 )
 
 
+def anywhere(counts: Mapping[str, int]) -> dict[str, tuple[Racks, ...]]:
+    """Topics whose brokers do not say where they are."""
+    return {topic: (frozenset(),) * count for topic, count in counts.items()}
+
+
 def partitions(found: Assignment) -> list[TopicPartition]:
     return sorted(partition for parts in found.values() for partition in parts)
 
@@ -42,7 +51,7 @@ def wanted(members: dict[str, tuple[str, ...]], counts: dict[str, int]) -> list[
 def test_every_partition_goes_to_one_who_subscribes(
     members: dict[str, tuple[str, ...]], counts: dict[str, int], name: str
 ) -> None:
-    found = ASSIGNORS[name]({member: Subscriber(topics) for member, topics in members.items()}, counts)
+    found = ASSIGNORS[name]({member: Subscriber(topics) for member, topics in members.items()}, anywhere(counts))
     assert found.keys() == members.keys()
     assert partitions(found) == wanted(members, counts)
     for member, parts in found.items():
@@ -54,15 +63,17 @@ def test_every_partition_goes_to_one_who_subscribes(
 def test_sticky_is_balanced_and_moves_no_more_than_it_must(
     before: dict[str, tuple[str, ...]], counts: dict[str, int], after: dict[str, tuple[str, ...]]
 ) -> None:
-    first = assign_sticky({member: Subscriber(topics) for member, topics in before.items()}, counts)
+    first = assign_sticky({member: Subscriber(topics) for member, topics in before.items()}, anywhere(counts))
     owned = {member: tuple(first.get(member, ())) for member in after}
-    second = assign_sticky({member: Subscriber(after[member], owned[member], 1) for member in after}, counts)
+    second = assign_sticky({member: Subscriber(after[member], owned[member], 1) for member in after}, anywhere(counts))
     assert partitions(second) == wanted(after, counts)
     for giver, parts in second.items():
         for taker in after:
             movable = [partition for partition in parts if partition.topic in after[taker]]
             assert not movable or len(second[giver]) - len(second[taker]) < 2
-    again = assign_sticky({member: Subscriber(after[member], tuple(second[member]), 2) for member in after}, counts)
+    again = assign_sticky(
+        {member: Subscriber(after[member], tuple(second[member]), 2) for member in after}, anywhere(counts)
+    )
     assert again == second
 
 
@@ -78,13 +89,13 @@ def test_cooperative_gives_nothing_that_somebody_still_has(
         member: Subscriber(tuple(everything) if member == alone else topics, owned if member == alone else (), 1)
         for member, topics in members.items()
     }
-    found = assign_cooperatively(group, counts)
+    found = assign_cooperatively(group, anywhere(counts))
     assert all(not parts for member, parts in found.items() if member != alone)
     for generation in range(2, 5):
         following = {
             member: Subscriber(each.topics, tuple(found[member]), generation) for member, each in group.items()
         }
-        found = assign_cooperatively(following, counts)
+        found = assign_cooperatively(following, anywhere(counts))
         if partitions(found) == sorted(owned):
             break
     assert partitions(found) == sorted(owned)
@@ -94,16 +105,93 @@ def test_range_and_roundrobin_as_kafka_has_them() -> None:
     members = {"m2": Subscriber(("a", "b")), "m1": Subscriber(("a", "b"))}
     counts = {"a": 3, "b": 3}
     a, b = ([TopicPartition(topic, index) for index in range(3)] for topic in "ab")
-    assert assign_range(members, counts) == {"m1": [a[0], a[1], b[0], b[1]], "m2": [a[2], b[2]]}
-    assert assign_roundrobin(members, counts) == {"m1": [a[0], a[2], b[1]], "m2": [a[1], b[0], b[2]]}
+    assert assign_range(members, anywhere(counts)) == {"m1": [a[0], a[1], b[0], b[1]], "m2": [a[2], b[2]]}
+    assert assign_roundrobin(members, anywhere(counts)) == {"m1": [a[0], a[2], b[1]], "m2": [a[1], b[0], b[2]]}
     static = {"z": Subscriber(("a",), instance_id="1"), "a": Subscriber(("a",))}
-    assert assign_range(static, counts) == {"z": a[:2], "a": a[2:]}
+    assert assign_range(static, anywhere(counts)) == {"z": a[:2], "a": a[2:]}
 
 
 def test_of_two_claims_the_newer_generation_counts() -> None:
     partition = TopicPartition("a", 0)
     members = {"old": Subscriber(("a",), (partition,), 3), "new": Subscriber(("a",), (partition,), 4)}
-    assert assign_sticky(members, {"a": 1}) == {"old": [], "new": [partition]}
+    assert assign_sticky(members, anywhere({"a": 1})) == {"old": [], "new": [partition]}
+
+
+# Racks (KIP-881).
+
+JAVA = [line.split("\t") for line in Path(__file__).with_name("java_assignments.tsv").read_text().splitlines()]
+"""What Apache Kafka 4.4 does: Assignments.java beside this file, compiled and run with kafka-clients, wrote it line by line."""
+RACKS = st.sampled_from(["x", "y", "z"])
+PLACES = st.dictionaries(
+    st.sampled_from(TOPICS), st.lists(st.frozensets(RACKS, max_size=2), min_size=1, max_size=7), min_size=3
+)
+
+
+def scene(members: str, topics: str) -> tuple[dict[str, Subscriber], dict[str, tuple[Racks, ...]]]:
+    """Members and topics as Assignments.java writes them."""
+    found = {}
+    for member in members.split(" "):
+        name, _, rest = member.partition("@")
+        rack, _, names = rest.partition(":")
+        found[name] = Subscriber(tuple(names.split(",")), rack=None if rack == "-" else rack)
+    places = (topic.split("=") for topic in topics.split(" "))
+    return found, {name: tuple(frozenset(each) for each in racks.split(",")) for name, racks in places}
+
+
+def told(found: Assignment) -> str:
+    rows = (f"{member}={','.join(f'{topic}{index}' for topic, index in found[member])}" for member in sorted(found))
+    return " ".join(rows)
+
+
+def near(members: Mapping[str, Subscriber], topics: Mapping[str, tuple[Racks, ...]], found: Assignment) -> int:
+    """How many partitions have a copy where their member is."""
+    return sum(
+        members[member].rack is None or members[member].rack in topics[part.topic][part.partition]
+        for member, parts in found.items()
+        for part in parts
+    )
+
+
+@pytest.mark.parametrize("row", JAVA, ids=[row[0] for row in JAVA])
+def test_racks_as_apache_kafka_has_them(row: list[str]) -> None:
+    members, topics = scene(row[0], row[1])
+    assert told(assign_range(members, topics)) == row[2]
+    assert told(assign_roundrobin(members, topics)) == row[3]
+    assert max(map(len, assign_sticky(members, topics).values())) <= int(row[5])
+
+
+def test_sticky_brings_as_many_near_as_apache_kafka() -> None:
+    """Neither finds the best in every case: the same ones they need not be."""
+    found = []
+    for row in JAVA:
+        members, topics = scene(row[0], row[1])
+        found.append((near(members, topics, assign_sticky(members, topics)), int(row[4])))
+    assert sum(ours for ours, _ in found) >= sum(theirs for _, theirs in found)
+    assert all(ours >= theirs - 1 for ours, theirs in found)
+
+
+@given(SUBSCRIPTIONS, PLACES, st.lists(st.none() | RACKS, min_size=6, max_size=6), SUBSCRIPTIONS)
+@settings(max_examples=150, deadline=None)
+def test_racks_cost_no_balance(
+    before: dict[str, tuple[str, ...]],
+    places: dict[str, list[Racks]],
+    racks: list[str | None],
+    after: dict[str, tuple[str, ...]],
+) -> None:
+    """As even as without racks, no less near than without, and nothing moves when all join again."""
+    topics = {topic: tuple(each) for topic, each in places.items()}
+    first = assign_sticky({member: Subscriber(names) for member, names in before.items()}, topics)
+    members = {
+        member: Subscriber(names, tuple(first.get(member, ())), 1, rack=racks[int(member[1:])])
+        for member, names in after.items()
+    }
+    found = assign_sticky(members, topics)
+    blind = {member: each._replace(rack=None) for member, each in members.items()}
+    assert partitions(found) == wanted(after, {topic: len(each) for topic, each in topics.items()})
+    assert sorted(map(len, found.values())) == sorted(map(len, assign_sticky(blind, topics).values()))
+    assert near(members, topics, found) >= near(members, topics, assign_sticky(blind, topics))
+    again = {member: each._replace(owned=tuple(found[member]), generation=2) for member, each in members.items()}
+    assert assign_sticky(again, topics) == found
 
 
 def test_names() -> None:

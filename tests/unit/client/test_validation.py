@@ -39,7 +39,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 from ottla.records.batch import build
 from ottla.records.record import Record
 
-from .world import TOPIC_ID, Broker, World
+from .world import TOPIC_ID, Broker, Later, World
 
 PART = TopicPartition("t", 0)
 
@@ -87,7 +87,7 @@ class Log:
             return FENCED_LEADER_EPOCH
         return UNKNOWN_LEADER_EPOCH if current > self.epoch else NONE
 
-    def _fetch(self, request: FetchRequest, version: int) -> FetchResponse:
+    def _fetch(self, request: FetchRequest, version: int) -> FetchResponse | Later:
         rows = []
         for topic in request.topics:
             for part in topic.partitions:
@@ -103,9 +103,11 @@ class Log:
                     row.error_code = OFFSET_OUT_OF_RANGE
                 else:
                     row.records = self._batches(part.fetch_offset)
-        return FetchResponse(
+        answer = FetchResponse(
             responses=[FetchableTopicResponse(topic="" if version >= 13 else "t", topic_id=TOPIC_ID, partitions=rows)]
         )
+        nothing = all(row.error_code == NONE and not row.records and row.diverging_epoch.end_offset < 0 for row in rows)
+        return Later(50, answer) if nothing else answer
 
     def _batches(self, start: int) -> bytes:
         return b"".join(

@@ -1,14 +1,14 @@
 """A cluster in memory and in virtual time: what the client's core asks of the world, without sockets, threads or waiting.
 
 A `World` has a clock that moves when it is told to, and brokers at addresses. A broker answers what it was given an answer for
-(`broker.on(Request, handler)`), after `latency_ms`; a handler may return a response, None for no answer at all, or LOST to
-break the connection. What goes over the wire is bytes, as ever.
+(`broker.on(Request, handler)`), after `latency_ms`; a handler may return a response, one for later (Later), None for no answer
+at all, or LOST to break the connection. What goes over the wire is bytes, as ever.
 """
 
 import heapq
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.client.config import ClientConfig
 from ottla.client.core import Core
@@ -37,7 +37,17 @@ from ottla.protocol.schema import Request, Response
 T = TypeVar("T")
 LOST: Final = "lost"
 TOPIC_ID: Final = bytes(range(16))
-Handler = Callable[[Any, int], "Response | str | None"]
+
+
+class Later(NamedTuple):
+    """An answer that the broker sends after a while: a fetch that waits for records."""
+
+    ms: int
+    response: Response
+
+
+Answer = Response | Later | str | None
+Handler = Callable[[Any, int], Answer]
 
 
 class Alarm:
@@ -176,8 +186,13 @@ class Wire:
         answer = self._broker.answer(envelope)
         if answer == LOST:
             self.lose("the broker closed the connection")
-        elif answer is not None:
-            self._send(b"".join(map(bytes, response_pieces(envelope, answer))))  # type: ignore[arg-type]
+        elif isinstance(answer, Later):
+            self._world.call_later(answer.ms, lambda: self._reply(envelope, answer.response))
+        elif isinstance(answer, Response):
+            self._reply(envelope, answer)
+
+    def _reply(self, envelope: Envelope, response: Response) -> None:
+        self._send(b"".join(map(bytes, response_pieces(envelope, response))))
 
     def _send(self, data: bytes) -> None:
         left = bytearray(data)
@@ -230,7 +245,7 @@ class Broker:
             MetadataRequest: self._metadata,
         }
 
-    def on(self, request: type[Request], *handlers: "Handler | Response | str | None") -> None:
+    def on(self, request: type[Request], *handlers: Handler | Answer) -> None:
         """Answer a request: with each of these in turn, and then with the last for ever."""
         left = list(handlers)
 
@@ -240,7 +255,7 @@ class Broker:
 
         self._handlers[request] = handle
 
-    def answer(self, envelope: Envelope) -> "Response | str | None":
+    def answer(self, envelope: Envelope) -> Answer:
         kind = envelope.api.request_class()
         if kind is ApiVersionsRequest and envelope.asked > self.ranges[ApiVersionsRequest.API][1]:
             self.asked[kind] += 1

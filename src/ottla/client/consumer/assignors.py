@@ -5,11 +5,15 @@ roundrobin          all partitions of all topics, one after the other
 sticky              balanced, and every member keeps what it may (KIP-54)
 cooperative-sticky  the same; members give up only what goes elsewhere (KIP-429)
 
-An assignment is made of (member -> what it subscribes to and owns) and (topic -> number of partitions). Members are ordered by
-group.instance.id where they have one, so that a restart changes nothing.
+An assignment is made of (member -> what it subscribes to and owns) and (topic -> the racks that have each of its partitions).
+Members are ordered by group.instance.id where they have one, so that a restart changes nothing.
+
+Racks (KIP-881): where members name theirs (client.rack) and partitions differ in theirs, range and the sticky ones give a
+member partitions that have a copy in its rack, as far as that leaves everybody with as many as without. Racks come before
+stickiness.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.client.topics import TopicPartition
@@ -20,17 +24,24 @@ class Subscriber(NamedTuple):
 
     owned       partitions that it has
     generation  in which it got them, -1 when it does not say
+    rack        where it is, None when it does not say
     """
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
     generation: int = -1
     instance_id: str | None = None
+    rack: str | None = None
+
+
+Racks = frozenset[str]
+Topics = Mapping[str, Sequence[Racks]]
+"""topic -> of each of its partitions, the racks that have a copy"""
 
 
 Assignment = dict[str, list[TopicPartition]]
 Members = Mapping[str, Subscriber]
-Assignor = Callable[[Members, Mapping[str, int]], Assignment]
+Assignor = Callable[[Members, Topics], Assignment]
 
 
 def _ordered(members: Members) -> list[str]:
@@ -43,29 +54,98 @@ def _ordered(members: Members) -> list[str]:
     return sorted(members, key=rank)
 
 
-def assign_range(members: Members, partitions: Mapping[str, int]) -> Assignment:
-    """Each topic by itself: the first members get one more when it does not come out even."""
+def _racks_matter(members: Iterable[Subscriber], partitions: Iterable[Racks]) -> bool:
+    """Whether somebody can be served nearer than by chance, as Kafka's AbstractPartitionAssignor decides it."""
+    ours = {member.rack for member in members if member.rack}
+    each = list(partitions)
+    theirs: Racks = frozenset().union(*each)
+    return not theirs.isdisjoint(ours) and any(racks != theirs for racks in each)
+
+
+class _Range:
+    """One topic that `assign_range` shares out, as far as it has come.
+
+    takers  who subscribes, in order, with their racks
+    left    partitions that nobody has yet
+    """
+
+    def __init__(self, topic: str, takers: list[tuple[str, str | None]], racks: Sequence[Racks]) -> None:
+        self.topic = topic
+        self.takers = takers
+        self.racks = racks
+        self.left = list(range(len(racks)))
+        self._each, self._extra = divmod(len(racks), len(takers))
+        self._given = dict.fromkeys((member for member, _ in takers), 0)
+
+    def room(self, member: str) -> int:
+        """How many more a member may have."""
+        return max(self._each + (self._extra > 0) - self._given[member], 0)
+
+    def near(self, rack: str | None, index: int) -> bool:
+        """Whether a partition has a copy in a member's rack."""
+        return not rack or rack in self.racks[index]
+
+    def give(self, member: str, indexes: list[int], found: Assignment) -> None:
+        """These are the member's now."""
+        self._given[member] += len(indexes)
+        self._extra -= self._given[member] > self._each
+        self.left = [index for index in self.left if index not in set(indexes)]
+        found[member] += [TopicPartition(self.topic, index) for index in indexes]
+
+    def share_out(self, found: Assignment, *, near: bool) -> None:
+        """Neighbours to one member, as many as it may have; `near`: only what has a copy in its rack."""
+        for member, rack in self.takers:
+            wanted = [index for index in self.left if not near or self.near(rack, index)][: self.room(member)]
+            if wanted:
+                self.give(member, wanted, found)
+
+
+def assign_range(members: Members, topics: Topics) -> Assignment:
+    """Each topic by itself: the first members get one more when it does not come out even.
+
+    Where racks matter, what is near comes first; topics with the same subscribers and as many partitions stay together, so that
+    who joins them finds both sides in one place.
+    """
     found: Assignment = {member: [] for member in members}
-    topics = sorted({topic for member in members.values() for topic in member.topics if topic in partitions})
-    for topic in topics:
-        takers = [member for member in _ordered(members) if topic in members[member].topics]
-        each, more = divmod(partitions[topic], len(takers))
-        start = 0
-        for number, member in enumerate(takers):
-            count = each + (number < more)
-            found[member] += [TopicPartition(topic, index) for index in range(start, start + count)]
-            start += count
-    return found
+    ordered = _ordered(members)
+    ranges = []
+    for topic in sorted({topic for member in members.values() for topic in member.topics if topics.get(topic)}):
+        takers = [(member, members[member].rack) for member in ordered if topic in members[member].topics]
+        ranges.append(_Range(topic, takers, topics[topic]))
+    nearby = [each for each in ranges if _racks_matter([members[member] for member, _ in each.takers], each.racks)]
+    if nearby:
+        together: dict[tuple[tuple[tuple[str, str | None], ...], int], list[_Range]] = {}
+        for each in ranges:
+            together.setdefault((tuple(each.takers), len(each.racks)), []).append(each)
+        for group in together.values():
+            if len(group) > 1:
+                _share_out_together(group, found)
+            elif group[0] in nearby:
+                group[0].share_out(found, near=True)
+    for each in ranges:
+        each.share_out(found, near=False)
+    return {member: sorted(parts) for member, parts in found.items()} if nearby else found
 
 
-def assign_roundrobin(members: Members, partitions: Mapping[str, int]) -> Assignment:
+def _share_out_together(group: list[_Range], found: Assignment) -> None:
+    """The same partition of every topic to the first member that is near to all of them."""
+    if not any(rack for _, rack in group[0].takers):
+        return
+    for index in range(len(group[0].racks)):
+        for member, rack in group[0].takers:
+            if all(each.near(rack, index) and each.room(member) for each in group):
+                for each in group:
+                    each.give(member, [index], found)
+                break
+
+
+def assign_roundrobin(members: Members, topics: Topics) -> Assignment:
     """One after the other to those who subscribe."""
     found: Assignment = {member: [] for member in members}
     takers = _ordered(members)
     turn = 0
-    topics = sorted({topic for member in members.values() for topic in member.topics if topic in partitions})
-    for topic in topics:
-        for index in range(partitions[topic]):
+    for topic in sorted({topic for member in members.values() for topic in member.topics if topic in topics}):
+        for index in range(len(topics[topic])):
             while topic not in members[takers[turn % len(takers)]].topics:
                 turn += 1
             found[takers[turn % len(takers)]].append(TopicPartition(topic, index))
@@ -73,60 +153,125 @@ def assign_roundrobin(members: Members, partitions: Mapping[str, int]) -> Assign
     return found
 
 
-def assign_sticky(members: Members, partitions: Mapping[str, int]) -> Assignment:
-    """Balanced as far as subscriptions allow, moving no more than that asks for.
+def assign_sticky(members: Members, topics: Topics) -> Assignment:
+    """Balanced as far as subscriptions allow, near where racks matter, moving no more than that asks for.
 
     Everybody keeps what it validly owns, of two who claim a partition the one of the newer generation. What is free goes to
-    whoever has least; then partitions move from who has two more than another that may take them, until nobody has.
+    whoever has least; then partitions move from who has two more than another that may take them, until nobody has. At last
+    partitions are exchanged between members where that brings more of them near.
     """
-    found = _kept(members, partitions)
-    taken = {partition for parts in found.values() for partition in parts}
     eligible: dict[str, list[str]] = {}
     for member in _ordered(members):
         for topic in members[member].topics:
             eligible.setdefault(topic, []).append(member)
+    matter = _racks_matter(members.values(), [racks for topic in eligible for racks in topics.get(topic, ())])
+
+    def near(member: str, partition: TopicPartition) -> bool:
+        rack = members[member].rack
+        return not matter or not rack or rack in topics[partition.topic][partition.partition]
+
+    found = _kept(members, topics)
+    taken = {partition for parts in found.values() for partition in parts}
     free = [
         TopicPartition(topic, index)
         for topic in sorted(eligible)
-        for index in range(partitions.get(topic, 0))
+        for index in range(len(topics.get(topic, ())))
         if (topic, index) not in taken
     ]
     # Those that few may take come first.
     for partition in sorted(free, key=lambda part: (len(eligible[part.topic]), part)):
-        least = min(eligible[partition.topic], key=lambda member: len(found[member]))
+        least = min(eligible[partition.topic], key=lambda member: (len(found[member]), not near(member, partition)))
         found[least].append(partition)
-    while _moved_one(found, eligible):
-        pass
+    changes = True
+    while changes:
+        while _moved_one(found, eligible):
+            pass
+        changes = matter and _brought_nearer(found, eligible, near)
     return {member: sorted(parts) for member, parts in found.items()}
 
 
-def _kept(members: Members, partitions: Mapping[str, int]) -> Assignment:
+def _kept(members: Members, topics: Topics) -> Assignment:
     claims: dict[TopicPartition, tuple[int, str]] = {}
     for member in _ordered(members):
         subscriber = members[member]
         for partition in subscriber.owned:
-            if partition.topic in subscriber.topics and partition.partition < partitions.get(partition.topic, 0):
+            if partition.topic in subscriber.topics and partition.partition < len(topics.get(partition.topic, ())):
                 before = claims.get(partition)
                 if before is None or subscriber.generation > before[0]:
                     claims[partition] = (subscriber.generation, member)
-                elif subscriber.generation == before[0]:
-                    claims[partition] = (before[0], before[1])
     found: Assignment = {member: [] for member in members}
     for partition, (_, member) in claims.items():
         found[member].append(partition)
     return found
 
 
-def _moved_one(found: Assignment, eligible: Mapping[str, list[str]]) -> bool:
-    """Move one partition to make it more even; whether there was one."""
-    for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
-        for partition in sorted(found[giver], reverse=True):
-            taker = min(eligible[partition.topic], key=lambda member: (len(found[member]), member))
-            if len(found[giver]) - len(found[taker]) >= 2:
+def _brought_nearer(
+    found: Assignment, eligible: Mapping[str, list[str]], near: Callable[[str, TopicPartition], bool]
+) -> bool:
+    """Bring partitions nearer without making it less even: one by one to somebody who has one less, or in exchange for another;
+    whether there was one. Every step leaves fewer that are far."""
+    moved = False
+    for giver in found:
+        for partition in [each for each in found[giver] if not near(giver, each)]:
+            for taker in eligible[partition.topic]:
+                if not near(taker, partition):
+                    continue
+                in_return = None
+                if len(found[giver]) != len(found[taker]) + 1:
+                    fair = [
+                        each
+                        for each in found[taker]
+                        if giver in eligible[each.topic] and (near(giver, each) or not near(taker, each))
+                    ]
+                    if not fair:
+                        continue
+                    in_return = min(fair, key=lambda each: (near(taker, each), not near(giver, each)))
+                    found[taker].remove(in_return)
+                    found[giver].append(in_return)
                 found[giver].remove(partition)
                 found[taker].append(partition)
-                return True
+                moved = True
+                break
+    return moved
+
+
+def _moved_one(found: Assignment, eligible: Mapping[str, list[str]]) -> bool:
+    """Move one partition to make it more even, from hand to hand if need be; whether there was one."""
+    fewest = min(map(len, found.values()), default=0)
+    for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
+        if len(found[giver]) < fewest + 2:
+            return False
+        path = _path(giver, found, eligible)
+        for partition, before, after in path:
+            found[before].remove(partition)
+            found[after].append(partition)
+        if path:
+            return True
     return False
+
+
+def _path(giver: str, found: Assignment, eligible: Mapping[str, list[str]]) -> list[tuple[TopicPartition, str, str]]:
+    """The shortest way from a member to one that has at least two less: (partition, from, to), the last step first."""
+    came: dict[str, tuple[TopicPartition, str]] = {}
+    seen = {giver}
+    reached = [giver]
+    for member in reached:
+        last = {partition.topic: partition for partition in sorted(found[member])}
+        for topic in sorted(last, reverse=True):
+            for taker in sorted(eligible[topic], key=lambda each: (len(found[each]), each)):
+                if taker in seen:
+                    continue
+                seen.add(taker)
+                reached.append(taker)
+                came[taker] = last[topic], member
+                if len(found[taker]) <= len(found[giver]) - 2:
+                    path = []
+                    while taker != giver:
+                        partition, before = came[taker]
+                        path.append((partition, before, taker))
+                        taker = before
+                    return path
+    return []
 
 
 def cooperative(before: Members, wanted: Assignment) -> Assignment:
@@ -138,9 +283,9 @@ def cooperative(before: Members, wanted: Assignment) -> Assignment:
     }
 
 
-def assign_cooperatively(members: Members, partitions: Mapping[str, int]) -> Assignment:
+def assign_cooperatively(members: Members, topics: Topics) -> Assignment:
     """As sticky; what changes hands is given up first."""
-    return cooperative(members, assign_sticky(members, partitions))
+    return cooperative(members, assign_sticky(members, topics))
 
 
 ASSIGNORS: Final[dict[str, Assignor]] = {

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.client.consumer.assignors import ASSIGNORS, Subscriber, assignor_names
+from ottla.client.consumer.assignors import ASSIGNORS, Racks, Subscriber, assignor_names
 from ottla.client.consumer.rebalance import Change, Member, Silent
 from ottla.client.core import Core
 from ottla.client.errors import InvalidClientConfig, KafkaError, error_for
@@ -69,7 +69,7 @@ class ClassicMember:
         """What was assigned last, and in which generation: the sticky assignor wants to know."""
         self._looked_at = 0
         self._last_poll = core.clock.now_ms()
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, tuple[Racks, ...]] = {}
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -200,7 +200,7 @@ class ClassicMember:
             return False
         if names is None and self._core.clock.now_ms() < self._looked_at + self._core.config["metadata.max.age.ms"]:
             return False
-        return await self._partition_counts(await self._subscribed()) != self._seen
+        return self._noted(await self._partitions_of(await self._subscribed())) != self._seen
 
     async def _link(self) -> Any:
         node = await self._core.metadata.coordinator(GROUP, self._group_id)
@@ -234,7 +234,7 @@ class ClassicMember:
         answer = await self._join(topics)
         self._member_id, self._generation = answer.member_id, answer.generation_id
         assignments: dict[str, bytes] = {}
-        self._seen = await self._partition_counts(topics)
+        self._seen = self._noted(await self._partitions_of(topics))
         if answer.leader == answer.member_id and not answer.skip_assignment:
             assignments = await self._assignments(answer)
         assigned = await self._sync(answer, assignments)
@@ -299,21 +299,32 @@ class ClassicMember:
                 TopicPartition(each.topic, index) for each in said.owned_partitions for index in each.partitions
             )
             members[member.member_id] = Subscriber(
-                tuple(said.topics), owned, said.generation_id, member.group_instance_id
+                tuple(said.topics), owned, said.generation_id, member.group_instance_id, said.rack_id
             )
-        counts = await self._partition_counts(sorted({name for each in members.values() for name in each.topics}))
-        self._seen.update(counts)
+        partitions = await self._partitions_of(sorted({name for each in members.values() for name in each.topics}))
+        self._seen.update(self._noted(partitions))
         name = answer.protocol_name or self._assignors[0]
-        assigned = ASSIGNORS[name](members, counts)
+        assigned = ASSIGNORS[name](members, partitions)
         return {member: _encoded(partitions) for member, partitions in assigned.items()}
 
-    async def _partition_counts(self, topics: list[str]) -> dict[str, int]:
-        """How many partitions each topic has; topics that do not exist are left out."""
-        missing = [name for name in topics if self._core.metadata.known(name) is None]
+    async def _partitions_of(self, topics: list[str]) -> dict[str, tuple[Racks, ...]]:
+        """The racks of each partition of topics; topics that do not exist are left out."""
+        metadata = self._core.metadata
+        missing = [name for name in topics if metadata.known(name) is None]
         if missing:
-            await self._core.metadata.fetch(missing)
-        infos = {name: self._core.metadata.known(name) for name in topics}
-        return {name: len(info.leaders) for name, info in infos.items() if info is not None}
+            await metadata.fetch(missing)
+        found = {}
+        for name in topics:
+            info = metadata.known(name)
+            if info is not None:
+                found[name] = tuple(metadata.racks_of(info, index) for index in sorted(info.leaders))
+        return found
+
+    def _noted(self, partitions: dict[str, tuple[Racks, ...]]) -> dict[str, tuple[Racks, ...]]:
+        """What of the partitions calls for a rebalance when it changes: racks only for who has one (KIP-881)."""
+        if self._core.config["client.rack"]:
+            return dict(partitions)
+        return {name: (frozenset(),) * len(racks) for name, racks in partitions.items()}
 
     async def _sync(self, joined: JoinGroupResponse, assignments: Mapping[str, bytes]) -> list[TopicPartition]:
         link = await self._link()
