@@ -61,6 +61,7 @@ _COMMANDS = {
     "share-consumer-perf-test": "share_consumer_perf_test:share_consumer_perf_test",
     "share-groups": "share_groups:share_groups",
     "storage": "storage:storage",
+    "top": "top:top",
     "topics": "topics:topics",
     "transactions": "transactions:transactions",
     "verifiable-consumer": "verifiable_consumer:verifiable_consumer",

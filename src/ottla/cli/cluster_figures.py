@@ -1,0 +1,186 @@
+"""What `ottla top` reckons: rates from two samples of a cluster, without asking anybody anything."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ottla.client.admin.cluster import ClusterDescription
+from ottla.client.admin.groups import ListedGroup
+from ottla.client.topics import TopicPartition
+
+
+class Sample(NamedTuple):
+    """What a cluster said of itself at one moment.
+
+    seconds    of a clock that only goes on
+    leaders    of the partitions that are looked at, -1 for none
+    ends       end offsets, without those of partitions that did not answer
+    sizes      node -> bytes of each replica on it; a node that does not tell is missing
+    committed  group -> offset of each partition that it has read, as far as it told
+    lags       group -> records that it has not read, None where nobody knows
+    trouble    what could not be found out
+    """
+
+    seconds: float
+    cluster: ClusterDescription
+    leaders: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    sizes: Mapping[int, Mapping[TopicPartition, int]]
+    groups: Mapping[str, ListedGroup]
+    committed: Mapping[str, Mapping[TopicPartition, int]]
+    lags: Mapping[str, int | None]
+    trouble: tuple[str, ...] = ()
+
+
+class BrokerRow(NamedTuple):
+    """rates are of the partitions that it leads; size of all its replicas, in bytes."""
+
+    broker: int
+    address: str
+    controller: bool
+    leaders: int
+    replicas: int | None
+    size: int | None
+    records_per_second: float | None
+    bytes_per_second: float | None
+
+
+class TopicRow(NamedTuple):
+    """size is that of the leaders' replicas, in bytes; end the sum of its end offsets."""
+
+    topic: str
+    partitions: int
+    end: int
+    size: int | None
+    records_per_second: float | None
+    bytes_per_second: float | None
+
+
+class GroupRow(NamedTuple):
+    """type, state  None where the broker does not say; the rate is that of committed offsets."""
+
+    group: str
+    type: str | None
+    state: str | None
+    lag: int | None
+    records_per_second: float | None
+
+
+class Figures(NamedTuple):
+    """seconds  between the samples, None when there is only one."""
+
+    cluster_id: str | None
+    seconds: float | None
+    brokers: list[BrokerRow]
+    topics: list[TopicRow]
+    groups: list[GroupRow]
+    trouble: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON says it."""
+        rows = {name: [row._asdict() for row in getattr(self, name)] for name in ("brokers", "topics", "groups")}
+        return {"cluster_id": self.cluster_id, "seconds": self.seconds, **rows, "trouble": list(self.trouble)}
+
+
+SORTS = ("bytes", "lag", "name", "records", "size")
+
+
+def figures(before: Sample | None, now: Sample, sort: str = "bytes") -> Figures:
+    """Rates are None without an earlier sample. `sort` is one of SORTS: the largest first, and by name where it does not
+    apply."""
+    seconds = None if before is None else max(now.seconds - before.seconds, 1e-3)
+    growth = _Growth(before, now, seconds)
+    topics = sorted(growth.topics(), key=lambda row: (-_weight(row, sort), row.topic))
+    by = sort if sort in ("name", "records") else "lag"
+    groups = sorted(growth.groups(), key=lambda row: (-_weight(row, by), row.group))
+    return Figures(now.cluster.cluster_id, seconds, growth.brokers(), topics, groups, now.trouble)
+
+
+def _weight(row: TopicRow | GroupRow, sort: str) -> float:
+    field = {"bytes": "bytes_per_second", "records": "records_per_second"}.get(sort, sort)
+    return getattr(row, field, 0) or 0 if sort != "name" else 0
+
+
+class _Growth:
+    """From one sample to the next. A partition that was not there before has grown from nothing."""
+
+    def __init__(self, before: Sample | None, now: Sample, seconds: float | None) -> None:
+        self._now = now
+        self._seconds = seconds
+        self._records: dict[TopicPartition, int] = {}
+        self._bytes: dict[TopicPartition, int] = {}
+        self._read: dict[str, int] = {}
+        self._sizes = self._led(now)
+        if before is None:
+            return
+        sizes_before = self._led(before)
+        for place in now.leaders:
+            new = place not in before.leaders
+            for grown, old, young in (
+                (self._records, before.ends, now.ends),
+                (self._bytes, sizes_before, self._sizes),
+            ):
+                start = 0 if new else old.get(place)
+                if start is not None and place in young:
+                    grown[place] = max(young[place] - start, 0)
+        for group, offsets in now.committed.items():
+            earlier = before.committed.get(group, {})
+            self._read[group] = sum(max(offset - earlier.get(place, offset), 0) for place, offset in offsets.items())
+
+    @staticmethod
+    def _led(sample: Sample) -> dict[TopicPartition, int]:
+        """Bytes of the leaders' replicas."""
+        found = {}
+        for place, leader in sample.leaders.items():
+            size = sample.sizes.get(leader, {}).get(place)
+            if size is not None:
+                found[place] = size
+        return found
+
+    def _rate(self, grown: Mapping[TopicPartition, int], places: list[TopicPartition]) -> float | None:
+        known = [grown[place] for place in places if place in grown]
+        return None if self._seconds is None or (places and not known) else round(sum(known) / self._seconds, 1)
+
+    def brokers(self) -> list[BrokerRow]:
+        """By number."""
+        led: dict[int, list[TopicPartition]] = defaultdict(list)
+        for place, leader in self._now.leaders.items():
+            led[leader].append(place)
+        rows = []
+        for node in sorted(self._now.cluster.nodes):
+            replicas = self._now.sizes.get(node.id)
+            rows.append(
+                BrokerRow(
+                    node.id,
+                    f"{node.host}:{node.port}",
+                    node.id == self._now.cluster.controller,
+                    len(led[node.id]),
+                    None if replicas is None else len(replicas),
+                    None if replicas is None else sum(replicas.values()),
+                    self._rate(self._records, led[node.id]),
+                    self._rate(self._bytes, led[node.id]),
+                )
+            )
+        return rows
+
+    def topics(self) -> list[TopicRow]:
+        """In no order."""
+        of_topic: dict[str, list[TopicPartition]] = defaultdict(list)
+        for place in self._now.leaders:
+            of_topic[place.topic].append(place)
+        rows = []
+        for topic, places in of_topic.items():
+            sizes = [self._sizes[place] for place in places if place in self._sizes]
+            end = sum(self._now.ends.get(place, 0) for place in places)
+            rates = self._rate(self._records, places), self._rate(self._bytes, places)
+            rows.append(TopicRow(topic, len(places), end, sum(sizes) if sizes else None, *rates))
+        return rows
+
+    def groups(self) -> list[GroupRow]:
+        """In no order."""
+        rows = []
+        for name, group in self._now.groups.items():
+            read = self._read.get(name)
+            rate = None if read is None or self._seconds is None else round(read / self._seconds, 1)
+            rows.append(GroupRow(name, group.type or None, group.state or None, self._now.lags.get(name), rate))
+        return rows

@@ -1,0 +1,223 @@
+"""`ottla top`: brokers, topics and groups of a cluster, with rates and lag, as they change."""
+
+import json
+import sys
+import time
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+import click
+
+from ottla.cli.cluster_access import Cluster as Connected
+from ottla.cli.cluster_access import cluster_options, connected
+from ottla.cli.cluster_figures import SORTS, Figures, Sample, figures
+from ottla.cli.stopping import Stop, told_to_stop
+from ottla.cli.table import Column, echo_table
+from ottla.client.admin.cluster import Cluster
+from ottla.client.admin.consumer_groups import ConsumerGroups
+from ottla.client.admin.groups import Groups, ListedGroup
+from ottla.client.admin.log_dirs import LogDirs
+from ottla.client.admin.share_groups import ShareGroups
+from ottla.client.admin.topics import Topics
+from ottla.client.errors import KafkaError, UnsupportedVersion
+from ottla.client.topics import LATEST, TopicPartition
+
+_PATIENCE_S = 10.0
+"""A partition, broker or group that says nothing for so long is left out of a sample."""
+
+
+@click.command("top")
+@cluster_options
+@click.option("--interval", type=float, default=2.0, show_default=True, metavar="SECONDS", help="Between two looks.")
+@click.option("--iterations", type=click.IntRange(1), metavar="N", help="Stop after so many; never, unless given.")
+@click.option("--sort", type=click.Choice(SORTS), default="bytes", show_default=True, help="What stands first.")
+@click.option("--internal", is_flag=True, help="Kafka's own topics too.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+def top(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+    """Watch brokers, topics and groups: sizes, rates and lag.
+
+    On a terminal q or Ctrl-C ends it; piped, or with --json, one report follows the other. Rates are the growth of end
+    offsets, of log directories, and of committed offsets.
+    """
+    if given["interval"] <= 0:
+        raise click.UsageError("--interval must be above 0")
+    with (
+        told_to_stop() as stop,
+        connected(_Part, bootstrap_server, command_config) as cluster,
+        _face(given, stop) as face,
+    ):
+        _watch(_Observer(cluster, internal=given["internal"]), face, given, stop)
+
+
+class Face(Protocol):
+    """Where figures are shown."""
+
+    def first(self, shown: Figures) -> None:
+        """Without rates: there is one sample only."""
+
+    def show(self, shown: Figures) -> None:
+        """With rates."""
+
+    def complain(self, why: str) -> None:
+        """The cluster did not answer."""
+
+    def wait(self, seconds: float) -> None:
+        """Until the next look, or until somebody ends it."""
+
+
+def _face(given: dict[str, Any], stop: Stop) -> Any:
+    """The screen on a terminal, if there is rich to draw it."""
+    if given["as_json"] or not sys.stdout.isatty():
+        return nullcontext(_Lines(stop, as_json=given["as_json"]))
+    try:
+        from ottla.cli.top_screen import Screen
+    except ImportError:
+        click.echo("A screen that is drawn anew wants rich: pip install 'ottla[top]'. Tables follow.", err=True)
+        return nullcontext(_Lines(stop, as_json=False))
+    return Screen(stop)
+
+
+def _watch(observer: "_Observer", face: Face, given: dict[str, Any], stop: Stop) -> None:
+    """Look, wait, look. A cluster that does not answer the first time is a failure, later it is waited for."""
+    with stop.at_once():
+        before = observer.sample()
+        face.first(figures(None, before, given["sort"]))
+    count = 0
+    while given["iterations"] is None or count < given["iterations"]:
+        face.wait(given["interval"])
+        if stop.asked:
+            return
+        count += 1
+        with stop.at_once():
+            try:
+                now = observer.sample()
+            except KafkaError as error:
+                face.complain(str(error))
+                continue
+            face.show(figures(before, now, given["sort"]))
+            before = now
+
+
+class _Lines:
+    """Tables, or JSON, one after the other."""
+
+    def __init__(self, stop: Stop, *, as_json: bool) -> None:
+        self._stop = stop
+        self._as_json = as_json
+
+    def first(self, shown: Figures) -> None:
+        """Nothing: each report has rates."""
+
+    def show(self, shown: Figures) -> None:
+        """One report."""
+        moment = time.time_ns() // 1_000_000
+        if self._as_json:
+            click.echo(json.dumps({"timestamp": moment, **shown.document()}, separators=(",", ":")))
+        else:
+            click.echo(
+                f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(moment / 1000))} cluster {shown.cluster_id}"
+            )
+            for titles, rows in tables(shown):
+                click.echo()
+                echo_table([Column(title) for title in titles], rows)
+            for line in shown.trouble:
+                click.echo(line, err=True)
+            click.echo()
+        sys.stdout.flush()
+
+    def complain(self, why: str) -> None:
+        """In place of a report."""
+        click.echo(f"ottla: {why}", err=True)
+
+    def wait(self, seconds: float) -> None:
+        """Until the next report."""
+        self._stop.sleep(seconds)
+
+
+def tables(shown: Figures) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+    """Titles and rows of brokers, topics and groups."""
+    return [
+        (
+            ("BROKER", "ADDRESS", "CONTROLLER", "LEADERS", "REPLICAS", "SIZE", "RECORDS/S", "BYTES/S"),
+            [(*row[:2], "yes" if row.controller else "no", *row[3:]) for row in shown.brokers],
+        ),
+        (("TOPIC", "PARTITIONS", "END", "SIZE", "RECORDS/S", "BYTES/S"), [tuple(row) for row in shown.topics]),
+        (("GROUP", "TYPE", "STATE", "LAG", "RECORDS/S"), [tuple(row) for row in shown.groups]),
+    ]
+
+
+class _Part(Topics, LogDirs, Cluster, ConsumerGroups, ShareGroups, Groups):
+    """What this command asks."""
+
+
+class _Observer:
+    """Asks a cluster for everything that a sample holds."""
+
+    def __init__(self, cluster: Connected[_Part], *, internal: bool) -> None:
+        self._cluster = cluster
+        self._internal = internal
+        self._trouble: list[str] = []
+
+    def sample(self) -> Sample:
+        """Now. Raises KafkaError when the cluster cannot be asked at all; what a part of it does not say is trouble."""
+        ask, admin = self._cluster.ask, self._cluster.admin
+        self._trouble = []
+        described = ask(admin.describe_cluster())
+        known = ask(admin.list_topics())
+        every = {TopicPartition(info.name, n): leader for info in known.values() for n, leader in info.leaders.items()}
+        leaders = {
+            place: leader for place, leader in every.items() if self._internal or not known[place.topic].internal
+        }
+        groups = ask(admin.list_groups())
+        committed, lags = self._positions(groups)
+        places = {place for offsets in committed.values() for place in offsets if every.get(place, -1) >= 0}
+        places |= {place for place, leader in leaders.items() if leader >= 0}
+        found = ask(admin.list_offsets(dict.fromkeys(sorted(places), LATEST), timeout=_PATIENCE_S))
+        self._note(found.errors)
+        ends = {place: each.offset for place, each in found.successes.items()}
+        for group, offsets in committed.items():
+            lags[group] = sum(max(ends[place] - offset, 0) for place, offset in offsets.items() if place in ends)
+        sizes = self._sizes([node.id for node in described.nodes])
+        return Sample(time.monotonic(), described, leaders, ends, sizes, groups, committed, lags, tuple(self._trouble))
+
+    def _positions(
+        self, groups: dict[str, ListedGroup]
+    ) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, int | None]]:
+        """Committed offsets of groups that commit; the lags of share groups."""
+        ask, admin = self._cluster.ask, self._cluster.admin
+        shared = [name for name, group in groups.items() if group.type == "share"]
+        others = [name for name in groups if name not in shared]
+        read = ask(admin.list_consumer_group_offsets(others, timeout=_PATIENCE_S))
+        self._note(read.errors)
+        committed = {
+            name: {place: each.offset for place, each in offsets.items() if each.offset >= 0}
+            for name, offsets in read.successes.items()
+        }
+        lags: dict[str, int | None] = {}
+        if shared:
+            told = ask(admin.list_share_group_offsets(shared, timeout=_PATIENCE_S))
+            self._note(told.errors)
+            for name, offsets in told.successes.items():
+                known = [each.lag for each in offsets.values() if each.lag is not None]
+                lags[name] = sum(known) if known else None
+        return committed, lags
+
+    def _sizes(self, nodes: list[int]) -> dict[int, dict[TopicPartition, int]]:
+        """Bytes by node, without those who do not say (before Kafka 1.0)."""
+        try:
+            found = self._cluster.ask(self._cluster.admin.describe_log_dirs(nodes, timeout=_PATIENCE_S))
+        except UnsupportedVersion:
+            return {}
+        self._note({node: error for node, error in found.errors.items() if not isinstance(error, UnsupportedVersion)})
+        sizes: dict[int, dict[TopicPartition, int]] = {}
+        for node, directories in found.successes.items():
+            held = sizes.setdefault(node, {})
+            for directory in directories.values():
+                held.update({place: each.size for place, each in directory.replicas.items() if not each.is_future})
+        return sizes
+
+    def _note(self, errors: dict[Any, KafkaError]) -> None:
+        if errors:
+            first, error = next(iter(errors.items()))
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            self._trouble.append(f"{first}{more}: {error}")

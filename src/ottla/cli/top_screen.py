@@ -1,0 +1,109 @@
+"""The screen of `ottla top`: drawn with rich, on a terminal only; q ends it."""
+
+import os
+import select
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ottla.cli.cluster_figures import Figures
+from ottla.cli.stopping import STEP_S, Stop
+from ottla.cli.top import tables
+
+try:
+    import termios
+    import tty
+except ImportError:  # not on Windows: there Ctrl-C alone ends it
+    termios = None  # type: ignore[assignment]
+
+_FRAME_LINES = 11
+"""Titles, blank lines and the line above."""
+_NUMBERS = frozenset({"LEADERS", "REPLICAS", "SIZE", "RECORDS/S", "BYTES/S", "PARTITIONS", "END", "LAG"})
+_SIZES = frozenset({"SIZE", "BYTES/S"})
+
+
+class Screen:
+    """Takes the terminal over for a `with` block, and gives it back as it was."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._console = Console()
+        self._live = Live(console=self._console, screen=True, auto_refresh=False)
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> Self:
+        if termios is not None and sys.stdin.isatty():
+            self._before = termios.tcgetattr(sys.stdin)
+            tty.setcbreak(sys.stdin)
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+        if self._before is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+
+    def first(self, shown: Figures) -> None:
+        """Without rates."""
+        self.show(shown)
+
+    def show(self, shown: Figures) -> None:
+        """Draw all that fits: brokers, and the first of topics and groups."""
+        line = f"{time.strftime('%H:%M:%S')}  cluster {shown.cluster_id}  {len(shown.brokers)} brokers  q quits"
+        parts: list[Any] = [Text(line, style="bold")]
+        room = self._console.size.height - _FRAME_LINES - len(shown.brokers) - len(shown.trouble)
+        for number, (titles, rows) in enumerate(tables(shown)):
+            parts += [Text(), drawn(titles, rows if number == 0 else rows[: max(room // 2, 1)])]
+        parts += [Text(each, style="red") for each in shown.trouble]
+        self._live.update(Group(*parts), refresh=True)
+
+    def complain(self, why: str) -> None:
+        """In place of the figures."""
+        self._live.update(Text(why, style="red"), refresh=True)
+
+    def wait(self, seconds: float) -> None:
+        """Until the next look, or q."""
+        if self._before is None:
+            self._stop.sleep(seconds)
+            return
+        end = time.monotonic() + seconds
+        while not self._stop.asked and (left := end - time.monotonic()) > 0:
+            ready, _, _ = select.select([sys.stdin], [], [], min(left, STEP_S))
+            if ready:
+                keys = os.read(sys.stdin.fileno(), 64)
+                self._stop.asked = not keys or b"q" in keys.lower()
+
+
+def drawn(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
+    """A table without lines; sizes with units."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(_cell(title, cell) for title, cell in zip(titles, row, strict=True)))
+    return table
+
+
+def _cell(title: str, cell: Any) -> str:
+    if cell is None:
+        return "-"
+    if title in _SIZES:
+        return human(cell)
+    return f"{cell:,}" if isinstance(cell, int | float) and title in _NUMBERS else str(cell)
+
+
+def human(size: float) -> str:
+    """1536 as "1.5 KiB"."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
