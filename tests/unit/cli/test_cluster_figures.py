@@ -44,7 +44,9 @@ def test_rates() -> None:
 def test_one_sample_has_no_rates() -> None:
     found = figures(None, NOW)
     assert found.seconds is None
-    assert [row.records_per_second for row in (*found.topics, *found.brokers, *found.groups)] == [None] * 6
+    assert [row.records_per_second for row in found.topics] == [None, None]
+    assert [row.bytes_per_second for row in found.brokers] == [None, None]
+    assert [row.records_per_second for row in found.groups] == [None, None]
     assert [row.size for row in found.topics] == [3100, 50]
     assert found.document()["groups"][1] == {
         "group": "old",
