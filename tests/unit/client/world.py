@@ -14,7 +14,9 @@ from ottla.client.config import ClientConfig
 from ottla.client.core import Core
 from ottla.client.network import Address, Receiver
 from ottla.client.scheduler import Promise, Task
+from ottla.log.store import Region
 from ottla.protocol import codec
+from ottla.protocol.answer import Pending
 from ottla.protocol.api import APIS
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
@@ -46,7 +48,7 @@ class Later(NamedTuple):
     response: Response
 
 
-Answer = Response | Later | str | None
+Answer = Response | Later | Pending[Any] | str | None
 Handler = Callable[[Any, int], Answer]
 
 
@@ -170,6 +172,8 @@ class Wire:
         self._frames = FrameReader(1 << 30)
         self._open = True
         self._ready_at = 0
+        self._waiting = False  # an answer is pending
+        self._backlog: list[bytes] = []
         broker.wires.append(self)
 
     def write(self, pieces: Sequence[Any]) -> None:
@@ -182,17 +186,32 @@ class Wire:
     def _arrived(self, frame: bytes) -> None:
         if not self._open:
             return
+        if self._waiting:
+            self._backlog.append(frame)
+            return
         envelope = open_envelope(frame)
         answer = self._broker.answer(envelope)
         if answer == LOST:
             self.lose("the broker closed the connection")
         elif isinstance(answer, Later):
             self._world.call_later(answer.ms, lambda: self._reply(envelope, answer.response))
+        elif isinstance(answer, Pending):
+            self._waiting = True
+            answer.listen(lambda response: self._caught_up(envelope, response))
         elif isinstance(answer, Response):
             self._reply(envelope, answer)
 
+    def _caught_up(self, envelope: Envelope, response: Response) -> None:
+        """A pending answer has come; what waited behind it is served."""
+        self._waiting = False
+        self._world.call_later(self._broker.latency_ms, lambda: self._reply(envelope, response))
+        backlog, self._backlog = self._backlog, []
+        for frame in backlog:
+            self._arrived(frame)
+
     def _reply(self, envelope: Envelope, response: Response) -> None:
-        self._send(b"".join(map(bytes, response_pieces(envelope, response))))
+        if self._open:
+            self._send(b"".join(_bytes_of(piece) for piece in response_pieces(envelope, response)))
 
     def _send(self, data: bytes) -> None:
         left = bytearray(data)
@@ -215,6 +234,11 @@ class Wire:
 
     def close(self) -> None:
         self._open = False
+
+
+def _bytes_of(piece: Any) -> bytes:
+    """A piece of an answer; regions of files are read."""
+    return piece.read() if isinstance(piece, Region) else bytes(piece)
 
 
 class Broker:

@@ -231,13 +231,17 @@ class ClassicMember:
             self._owned = []
         topics = await self._subscribed()
         self._rejoin = False
-        answer = await self._join(topics)
-        self._member_id, self._generation = answer.member_id, answer.generation_id
-        assignments: dict[str, bytes] = {}
-        self._seen = self._noted(await self._partitions_of(topics))
-        if answer.leader == answer.member_id and not answer.skip_assignment:
-            assignments = await self._assignments(answer)
-        assigned = await self._sync(answer, assignments)
+        try:
+            answer = await self._join(topics)
+            self._member_id, self._generation = answer.member_id, answer.generation_id
+            assignments: dict[str, bytes] = {}
+            self._seen = self._noted(await self._partitions_of(topics))
+            if answer.leader == answer.member_id and not answer.skip_assignment:
+                assignments = await self._assignments(answer)
+            assigned = await self._sync(answer, assignments)
+        except KafkaError:
+            self._rejoin = True  # the others wait for what the leader says: from the beginning
+            raise
         await self._adopt(assigned)
 
     async def _subscribed(self) -> list[str]:

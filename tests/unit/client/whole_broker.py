@@ -1,0 +1,119 @@
+"""Ottla's broker in the virtual time of `world.py`: no sockets, no threads, nobody waits; its logs are on the disk.
+
+What clients do to each other by way of a broker can so be tried a thousand times: minutes of heartbeats take milliseconds.
+"""
+
+import asyncio
+import random
+from pathlib import Path
+
+from ottla.broker import dispatch
+from ottla.broker.config import broker_config
+from ottla.broker.lifecycle import Broker as OttlaBroker
+from ottla.client.topics import TopicPartition
+from ottla.log.store import DiskStore
+from ottla.metadata.controller import NewTopic
+from ottla.metadata.image import OFFSETS_TOPIC
+from ottla.protocol import codec
+from ottla.protocol.connection import Envelope
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.schema import Peer, Request, RequestContext
+from ottla.records.batch import build
+from ottla.records.record import Record
+
+from .world import LOST, Answer, Broker, World
+
+_CONFIGS = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "node.id": "1",
+}
+
+
+class _Chance:
+    """Repeats itself."""
+
+    def __init__(self) -> None:
+        self._dice = random.Random(9)
+
+    def bytes16(self) -> bytes:
+        return self._dice.randbytes(16)
+
+    def below(self, bound: int) -> int:
+        return self._dice.randrange(bound)
+
+
+class WholeBroker(Broker):
+    """Ottla's broker at one:9092.
+
+    losses  how many of the next requests break their connection, before they are carried out
+    """
+
+    def __init__(self, world: World, directory: Path, **configs: str) -> None:
+        super().__init__(world, "one", 1)
+        given = {**_CONFIGS, **{name.replace("_", "."): value for name, value in configs.items()}}
+        world.brokers["one", 9092] = self
+        self._loop = asyncio.new_event_loop()
+        self._broker = OttlaBroker(
+            broker_config({**given, "log.dirs": str(directory)}),
+            self._loop,
+            clock=world,
+            random=_Chance(),
+            timers=world,
+            files=DiskStore(durable=False),
+        )
+        self._broker._open()
+        self._peer = Peer(1)
+        self._moved = False
+        self.losses = 0
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        controller = self._broker.controller
+        controller.create([controller.plan(NewTopic(name, partitions, 1, {}, {}), {})])
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether the next requests will not be carried out."""
+        return self.losses > 0 or self._moved
+
+    def append(self, partition: TopicPartition, value: bytes) -> None:
+        """A record, as if somebody had produced it."""
+        found = self._broker.replicas.find(*partition)
+        assert found is not None
+        batch = build([Record(0, 0, None, value)])
+        assert found.append(batch, 0, len(batch), self._world.wall_ms()).error_code == NONE
+
+    def move_coordinators(self) -> None:
+        """Groups are coordinated elsewhere until somebody asks where."""
+        if OFFSETS_TOPIC in self._broker.image.topics and not self._moved:
+            self._moved = True
+            self._broker.coordination.resign(OFFSETS_TOPIC, 0)
+
+    def answer(self, envelope: Envelope) -> Answer:
+        kind: type[Request] = envelope.api.request_class()
+        self.asked[kind] += 1
+        if self.losses:
+            self.losses -= 1
+            return LOST
+        if kind is FindCoordinatorRequest and self._moved:
+            self._moved = False
+            self._broker.coordination.take_back(self._broker.image.topics[OFFSETS_TOPIC], 0)
+        request = codec.decode(kind, envelope.version, envelope.frame, envelope.body)[0]
+        self.requests.append((request, envelope.version))
+        context = RequestContext(
+            version=envelope.version,
+            client_id=envelope.client_id,
+            client_host="/h",
+            address=("one", 9092),
+            peer=self._peer,
+        )
+        return dispatch.answer(envelope, context, self._broker)
+
+    def close(self) -> None:
+        """Let go of its files."""
+        self._broker.stop()
+        self._loop.close()
