@@ -46,16 +46,32 @@ def test_produce(bootstrap_servers: str, topic: str) -> None:
 def test_produce_with_a_warm_up_and_a_limit(bootstrap_servers: str, topic: str) -> None:
     words = ["--topic", topic, "--num-records", "400", "--throughput", "1000", "--payload-monotonic"]
     result = run(bootstrap_servers, "producer-perf-test", *words, "--warmup-records", "100", "--print-metrics")
-    first, steady, whole, rest, *metrics = result.stdout.splitlines()
+    first, whole, rest, blank, titles, *metrics = result.stdout.splitlines()
     assert first.startswith("Warmup first 100 records.")
-    assert steady == "In steady state."
+    assert (blank, titles.split()) == ("", ["Metric", "Name", "Value"])
     assert re.fullmatch(SUMMARY.format(count=400, what="records sent"), whole + "\n")
     assert re.fullmatch(SUMMARY.format(count=300, what="steady state records sent"), rest + "\n")
     rate = re.search(r"([\d.]+) records/sec", whole)
     assert rate is not None
     assert float(rate[1]) < 1100
-    assert any(re.match(r"producer-metrics:record-send-total +: 400\.000", line) for line in metrics)
+    assert any(
+        re.match(r"producer-metrics:record-send-total:\{client-id=perf-producer-client\} +: 400\.000", line)
+        for line in metrics
+    )
     assert sorted(int(value or b"") for value in records_in(bootstrap_servers, topic)) == list(range(400))
+
+
+def test_steady_state_is_told_with_its_first_interval(bootstrap_servers: str, topic: str) -> None:
+    words = ["--topic", topic, "--num-records", "300", "--throughput", "1000", "--record-size", "5"]
+    result = run(
+        bootstrap_servers, "producer-perf-test", *words, "--warmup-records", "50", "--reporting-interval", "90"
+    )
+    first, steady, *windows = result.stdout.splitlines()
+    assert (first[:6], steady) == ("Warmup", "In steady state.")
+    window = r"\d+ records sent, [\d.]+ records/sec \([\d.]+ MB/sec\), [\d.]+ ms avg latency, [\d.]+ ms max latency\."
+    assert all(re.fullmatch(window, line) for line in windows[:-2])
+    assert windows[-2].startswith("300 records sent, ")
+    assert windows[-1].startswith("250 steady state records sent, ")
 
 
 def test_produce_in_transactions_from_a_file(bootstrap_servers: str, topic: str, tmp_path: Path) -> None:
@@ -84,18 +100,24 @@ def test_consume(bootstrap_servers: str, topic: str, produce: Produce) -> None:
     less = run(bootstrap_servers, "consumer-perf-test", *words)
     assert json.loads(less.stdout)["data_consumed_in_nmsg"] == 300
     assert "Use --num-records instead." in less.stderr
-    assert "nothing came for 500 ms" in less.stderr
+    assert "WARNING: Exiting before consuming the expected number of records: timeout (500 ms) exceeded." in less.stderr
 
 
 def test_share(bootstrap_servers: str, topic: str, share_group: str, produce: Produce, admin: Admin) -> None:
     produce(topic, 200)
     words = ["--topic", topic, "--num-records", "200", "--group", share_group, "--threads", "2"]
-    result = run(bootstrap_servers, "share-consumer-perf-test", *words, "--print-metrics")
+    words += ["--show-consumer-stats", "--show-detailed-stats", "--reporting-interval", "1", "--print-metrics"]
+    result = run(bootstrap_servers, "share-consumer-perf-test", *words)
     assert result.exit_code == 0, result.output
-    titles, figures, *each = result.stdout.splitlines()
+    titles, *progress, first, second, figures = result.stdout.partition("\n\n")[0].splitlines()
     assert titles.endswith("data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms")
+    assert all(re.search(r", \d+ for share consumer [12]$", line) for line in progress)
+    for number, line in enumerate((first, second), 1):
+        client = f"perf-share-consumer-client-{number}"
+        assert line.startswith(f"Share consumer {number} having client id {client} consumption metrics- ")
     assert figures.split(", ")[5] == "200"
-    assert len(each) == 2
+    metric = r"consumer-share-fetch-manager-metrics:records-consumed-total:\{client-id=\S+\} +: (\d+)\.000"
+    assert sum(map(int, re.findall(metric, result.stdout))) == 200
     assert admin.list_share_group_offsets([share_group])[share_group][TopicPartition(topic, 0)].lag == 0
 
 
@@ -120,7 +142,7 @@ def test_end_to_end(bootstrap_servers: str) -> None:
     assert re.fullmatch(r"0\t[\d.]+", first)
     assert re.fullmatch(r"Avg latency: \d+\.\d{4} ms", average)
     assert re.fullmatch(r"Percentiles: 50th = \d+, 99th = \d+, 99.9th = \d+", percentiles)
-    again = run(bootstrap_servers, "e2e-latency", *words, "--json")
+    again = run(bootstrap_servers, "e2e-latency", *words, "--record-header-size", "-1", "--json")
     assert json.loads(again.stdout)["records"] == 50
 
 
@@ -132,6 +154,7 @@ def test_end_to_end(bootstrap_servers: str) -> None:
         ("consumer-perf-test", ["--include", "x"], "exactly one of --topic and --include"),
         ("consumer-perf-test", [], "--num-records is missing"),
         ("e2e-latency", ["--producer-acks", "0", "--record-size", "1"], "'0' is not one of"),
+        ("e2e-latency", ["--producer-acks", "1", "--record-size", "-1"], "-1 is not in the range"),
     ],
 )
 def test_wrong_usage(bootstrap_servers: str, command: str, words: list[str], why: str) -> None:

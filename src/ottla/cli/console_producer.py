@@ -7,7 +7,7 @@ import click
 
 from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
 from ottla.cli.line_reader import LineReader
-from ottla.cli.properties import deprecated, properties
+from ottla.cli.properties import LONG_WARNING, deprecated, properties
 from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
 from ottla.client.producer.closed import Delivered
@@ -64,7 +64,7 @@ def console_producer(bootstrap_server: str, topic: str, **given: Any) -> None:
         ("--producer-property", "--command-property", "producer_property"),
         ("--max-partition-memory-bytes", "--batch-size", "max_partition_memory_bytes"),
     ):
-        deprecated(old, new, bool(given[key]))
+        deprecated(old, new, bool(given[key]), LONG_WARNING)
     with told_in_one_line():
         reader = _reader(given)
         configs = client_configs(bootstrap_server, None, **_configs(given))

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from ottla.cli.cluster_access import client_configs, told_in_one_line
-from ottla.cli.properties import deprecated, properties
-from ottla.cli.table import echo_json
+from ottla.cli.properties import WARNING, deprecated, properties
+from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import Consumer
 from ottla.client.topics import TopicPartition
 
@@ -50,14 +50,15 @@ def consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
     """Measure how fast records come from a topic. Apache Kafka's tool of this name, with its flags and its output."""
     if (given["topic"] is None) == (given["include"] is None):
         raise click.UsageError("exactly one of --topic and --include says what to read")
-    deprecated("--messages", "--num-records", given["messages"] is not None)
-    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]))
+    deprecated("--messages", "--num-records", given["messages"] is not None, WARNING)
+    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]), WARNING)
     count = given["num_records"] if given["num_records"] is not None else given["messages"]
     if count is None:
         raise click.UsageError("--num-records is missing")
     with told_in_one_line():
         file = given["command_config"] or given["consumer_config"]
         own: dict[str, Any] = {
+            "client.id": "perf-consumer-client",
             "group.id": given["group"] or f"perf-consumer-{random.randrange(100_000)}",
             "receive.buffer.bytes": given["socket_buffer_size"],
             "max.partition.fetch.bytes": given["fetch_size"],
@@ -72,6 +73,14 @@ def consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
     reading.summary(metrics if given["print_metrics"] else {})
 
 
+def exiting(timeout_ms: int) -> str:
+    """Why a tool of Kafka's stops early."""
+    return (
+        f"WARNING: Exiting before consuming the expected number of records: timeout ({timeout_ms} ms) exceeded. "
+        "You can use the --timeout option to increase the timeout."
+    )
+
+
 def java_time(moment: float, pattern: str) -> str:
     """A moment by the letters of Java's SimpleDateFormat that are in use: yyyy MM dd HH mm ss SSS."""
     found = datetime.fromtimestamp(moment)  # noqa: DTZ006  (the user's own clock)
@@ -83,6 +92,13 @@ def java_time(moment: float, pattern: str) -> str:
     return pattern
 
 
+_GROUPS = {
+    "assigned-partitions": "consumer-coordinator-metrics",
+    "connection-creation-total": "consumer-metrics",
+}
+"""Where a metric is not one of fetching."""
+
+
 class Reading:
     """What was read, and how long it took."""
 
@@ -92,10 +108,12 @@ class Reading:
         self._bytes = self._records = 0
         self._begun = self._ended = time.time()
         self._joined_ms = 0.0
+        self._client_id = ""
 
     def run(self, consumer: Consumer) -> None:
         """Read until there is enough, or nothing came for --timeout."""
         given = self._given
+        self._client_id = consumer.config["client.id"]
         if given["show_detailed_stats"] and not given["hide_header"]:
             click.echo(", ".join(("time", "threadId", *_COLUMNS[2:])))
         begun = time.time()
@@ -111,7 +129,7 @@ class Reading:
         while self._records < self._count:
             records = consumer.consume(min(500, self._count - self._records), given["timeout"] / 1000)
             if not records:
-                click.echo(f"nothing came for {given['timeout']} ms: stopping", err=True)
+                click.echo(exiting(given["timeout"]), err=True)
                 break
             self._records += len(records)
             self._bytes += sum(len(each.value or b"") + len(each.key or b"") for each in records)
@@ -148,5 +166,6 @@ class Reading:
                 click.echo(", ".join(_COLUMNS))
             moments = [java_time(moment, given["date_format"]) for moment in (self._begun, self._ended)]
             click.echo(", ".join([*moments, *self._cells(self._begun, (0, 0))]))
-        for name, value in sorted(metrics.items()):
-            click.echo(f"consumer-fetch-manager-metrics:{name:<40} : {value:.3f}")
+        if metrics:
+            named = {f"{_GROUPS.get(name, 'consumer-fetch-manager-metrics')}:{name}": metrics[name] for name in metrics}
+            echo_metrics(self._client_id, named)

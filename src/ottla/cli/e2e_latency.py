@@ -21,13 +21,21 @@ _PATIENCE_S = 60.0
 @click.command("e2e-latency")
 @click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
 @click.option("--topic", metavar="TOPIC", required=True, help="The topic; made with one partition if it is not there.")
-@click.option("--num-records", type=int, required=True, metavar="N", help="How many records.")
+@click.option("--num-records", type=click.IntRange(0), required=True, metavar="N", help="How many records.")
 @click.option("--producer-acks", type=click.Choice(["1", "all"]), required=True, help="What the producer waits for.")
-@click.option("--record-size", type=int, required=True, metavar="BYTES", help="Size of a record's value.")
-@click.option("--record-key-size", type=int, default=0, metavar="BYTES", help="Size of its key.")
-@click.option("--num-headers", type=int, default=0, metavar="N", help="How many headers it has.")
-@click.option("--record-header-size", type=int, default=0, metavar="BYTES", help="Size of a header's value.")
-@click.option("--record-header-key-size", type=int, default=0, metavar="BYTES", help="Size of a header's name.")
+@click.option("--record-size", type=click.IntRange(0), required=True, metavar="BYTES", help="Size of a record's value.")
+@click.option("--record-key-size", type=click.IntRange(0), default=0, metavar="BYTES", help="Size of its key.")
+@click.option("--num-headers", type=click.IntRange(0), default=0, metavar="N", help="How many headers it has.")
+@click.option(
+    "--record-header-size",
+    type=click.IntRange(-1),
+    default=0,
+    metavar="BYTES",
+    help="Size of a header's value; -1: null.",
+)
+@click.option(
+    "--record-header-key-size", type=click.IntRange(0), default=0, metavar="BYTES", help="Size of a header's name."
+)
 @click.option("--command-config", metavar="FILE", help="Properties for both clients.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 def e2e_latency(bootstrap_server: str, **given: Any) -> None:
@@ -73,7 +81,8 @@ def _partitions(configs: dict[str, Any], given: dict[str, Any]) -> list[TopicPar
 def _measure(producer: Producer, consumer: Consumer, given: dict[str, Any]) -> Latencies:
     latencies = Latencies()
     header = "h" * given["record_header_key_size"]
-    headers = [(header, bytes(given["record_header_size"]))] * given["num_headers"]
+    size: int = given["record_header_size"]
+    headers: list[tuple[str, bytes | None]] = [(header, None if size < 0 else bytes(size))] * given["num_headers"]
     key = b"k" * given["record_key_size"] if given["record_key_size"] else None
     for number in range(given["num_records"]):
         value = (b"%d" % number).ljust(given["record_size"], b".")[: given["record_size"]]

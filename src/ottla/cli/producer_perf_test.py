@@ -9,8 +9,8 @@ import click
 
 from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
 from ottla.cli.latencies import Latencies
-from ottla.cli.properties import deprecated, properties
-from ottla.cli.table import echo_json
+from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
+from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
 from ottla.client.producer.closed import Delivered
@@ -47,8 +47,8 @@ _SHARES = (0.5, 0.95, 0.99, 0.999)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
 def producer_perf_test(**given: Any) -> None:
     """Measure how fast records go to a topic. Apache Kafka's tool of this name, with its flags and its output."""
-    deprecated("--producer-props", "--command-property", bool(given["producer_props"]))
-    deprecated("--producer.config", "--command-config", bool(given["producer_config"]))
+    deprecated("--producer-props", "--command-property", bool(given["producer_props"]), HAS_BEEN_DEPRECATED)
+    deprecated("--producer.config", "--command-config", bool(given["producer_config"]), HAS_BEEN_DEPRECATED)
     payloads = _payloads(given)
     if given["warmup_records"] >= given["num_records"]:
         raise click.UsageError("--warmup-records must be below --num-records")
@@ -127,6 +127,8 @@ class _Test:
         self._whole = _Window()
         self._steady: _Window | None = None
         self._recent = _Window()
+        self._steady_told = True
+        self._client_id: str = producer.config["client.id"]
         self._failure: KafkaError | None = None
         self._as_json: bool = given["as_json"]
 
@@ -176,15 +178,17 @@ class _Test:
 
     def _count(self, number: int, size: int, milliseconds: float) -> None:
         if number >= self._given["warmup_records"] > 0 and self._steady is None:
-            self._steady = _Window()
-            if not self._as_json:
-                click.echo("In steady state.")
+            self._steady, self._recent = _Window(), _Window()
+            self._steady_told = False
         for window in (self._whole, self._recent, self._steady):
             if window is not None:
                 window.latencies.add(milliseconds)
                 window.bytes += size
         if time.perf_counter() - self._recent.begun >= self._given["reporting_interval"] / 1000:
             if not self._as_json:
+                if not self._steady_told:
+                    self._steady_told = True
+                    click.echo("In steady state.")
                 click.echo(self._recent.line(whole=False))
             self._recent = _Window()
 
@@ -220,5 +224,5 @@ class _Test:
         click.echo(self._whole.line(whole=True))
         if self._steady is not None:
             click.echo(self._steady.line(whole=True, what="steady state records sent"))
-        for name, value in sorted(metrics.items()):
-            click.echo(f"producer-metrics:{name:<40} : {value:.3f}")
+        if metrics:
+            echo_metrics(self._client_id, {f"producer-metrics:{name}": value for name, value in metrics.items()})

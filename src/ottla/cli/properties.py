@@ -1,7 +1,7 @@
 """Properties on the command line: files, and NAME=VALUE options that win over them; and options under their old names."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -45,7 +45,15 @@ def one_action(given: Mapping[str, Any], actions: Sequence[str]) -> str:
     return named[0]
 
 
-def deprecated(old: str, new: str, given: bool) -> None:
-    """Say that an option has another name now (KIP-1147), if it was given."""
+IS_DEPRECATED: Final = "Option {old} is deprecated and will be removed in a future version. Use {new} instead."
+HAS_BEEN_DEPRECATED: Final = (
+    "Option {old} has been deprecated and will be removed in a future version. Use {new} instead."
+)
+WARNING: Final = "Warning: {old} is deprecated. Use {new} instead."
+LONG_WARNING: Final = "Warning: {old} is deprecated and will be removed in a future version. Use {new} instead."
+
+
+def deprecated(old: str, new: str, given: bool, words: str = IS_DEPRECATED) -> None:
+    """Say that an option has another name now (KIP-1147), if it was given; each of Kafka's tools has its own words."""
     if given:
-        click.echo(f"Option {old} is deprecated and will be removed in a future version. Use {new} instead.", err=True)
+        click.echo(words.format(old=old, new=new), err=True)

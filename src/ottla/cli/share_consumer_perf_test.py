@@ -2,18 +2,19 @@
 
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from ottla.cli.cluster_access import client_configs, told_in_one_line
-from ottla.cli.consumer_perf_test import java_time
-from ottla.cli.properties import deprecated, properties
-from ottla.cli.table import echo_json
+from ottla.cli.consumer_perf_test import exiting, java_time
+from ottla.cli.properties import WARNING, deprecated, properties
+from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import ShareConsumer
 from ottla.client.errors import KafkaError
 
 _MEGABYTE = 1 << 20
+_CLIENT_ID = "perf-share-consumer-client"
 _COLUMNS = (
     "start.time", "end.time", "data.consumed.in.MB", "MB.sec", "nMsg.sec", "data.consumed.in.nMsg", "fetch.time.ms",
 )  # fmt: skip
@@ -34,17 +35,19 @@ _COLUMNS = (
 @click.option(
     "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, metavar="FORMAT", help="Java's letters."
 )
+@click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
+@click.option("--show-detailed-stats", is_flag=True, help="A line for every reporting interval of each consumer.")
 @click.option("--show-consumer-stats", is_flag=True, help="A line for each consumer.")
 @click.option("--hide-header", is_flag=True, help="No titles.")
-@click.option("--print-metrics", is_flag=True, help="Say how many records each consumer had.")
+@click.option("--print-metrics", is_flag=True, help="Print what each consumer has read as metrics.")
 @click.option("--command-config", metavar="FILE", help="Properties for the consumers.")
 @click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
 def share_consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
     """Measure how fast records come through a share group. Apache Kafka's tool of this name, with its flags and its output."""
-    deprecated("--messages", "--num-records", given["messages"] is not None)
-    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]))
+    deprecated("--messages", "--num-records", given["messages"] is not None, WARNING)
+    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]), WARNING)
     count = given["num_records"] if given["num_records"] is not None else given["messages"]
     if count is None:
         raise click.UsageError("--num-records is missing")
@@ -57,6 +60,7 @@ def share_consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
             "check.crcs": "false",
             **properties(file, given["command_property"], "--command-property"),
         }
+        given["client_id_given"] = "client.id" in own
         readers = Readers(client_configs(bootstrap_server, None, **own), given, count)
         readers.run()
     readers.summary()
@@ -70,6 +74,10 @@ class Readers:
         self._given = given
         self._count = count
         self._guard = threading.Lock()
+        self._client_ids = [
+            configs["client.id"] if given["client_id_given"] else f"{_CLIENT_ID}-{number + 1}"
+            for number in range(given["threads"])
+        ]
         self._bytes = [0] * given["threads"]
         self._records = [0] * given["threads"]
         self._begun = self._ended = time.time()
@@ -77,6 +85,8 @@ class Readers:
 
     def run(self) -> None:
         """Read. Raises what one of the consumers met."""
+        if not self._given["hide_header"] and not self._given["as_json"]:
+            click.echo(", ".join(_COLUMNS))
         self._begun = self._ended = time.time()
         threads = [threading.Thread(target=self._read, args=(number,)) for number in range(self._given["threads"])]
         for thread in threads:
@@ -88,9 +98,10 @@ class Readers:
 
     def _read(self, number: int) -> None:
         try:
-            with ShareConsumer(self._configs) as consumer:
+            with ShareConsumer({**self._configs, "client.id": self._client_ids[number]}) as consumer:
                 consumer.subscribe([self._given["topic"]])
                 last = time.monotonic()
+                told = _Told(self._begun, 0, 0)
                 while sum(self._records) < self._count and self._failure is None:
                     records = consumer.poll(0.2)
                     if records:
@@ -102,36 +113,62 @@ class Readers:
                             )
                             self._ended = time.time()
                     elif (time.monotonic() - last) * 1000 > self._given["timeout"]:
-                        click.echo(f"nothing came for {self._given['timeout']} ms: stopping", err=True)
+                        click.echo(exiting(self._given["timeout"]), err=True)
                         return
+                    if self._given["show_detailed_stats"]:
+                        told = self._progress(number, told)
         except KafkaError as error:
             self._failure = error
 
-    def _cells(self, size: int, records: int) -> list[str]:
-        seconds = max(self._ended - self._begun, 1e-9)
-        return [
-            f"{size / _MEGABYTE:.4f}",
-            f"{size / _MEGABYTE / seconds:.4f}",
-            f"{records / seconds:.4f}",
-            f"{records}",
-            f"{seconds * 1000:.0f}",
-        ]
+    def _progress(self, number: int, told: "_Told") -> "_Told":
+        """A line of what a consumer has read since the last one, when it is time for it."""
+        now = time.time()
+        if (now - told.moment) * 1000 < self._given["reporting_interval"]:
+            return told
+        cells = _cells(now - told.moment, self._bytes[number] - told.bytes, self._records[number] - told.records)
+        moments = [java_time(moment, self._given["date_format"]) for moment in (told.moment, now)]
+        if not self._given["as_json"]:
+            click.echo(f"{', '.join([*moments, *cells])} for share consumer {number + 1}")
+        return _Told(now, self._bytes[number], self._records[number])
 
     def summary(self) -> None:
         """What came of it."""
         given = self._given
-        whole = self._cells(sum(self._bytes), sum(self._records))
+        seconds = self._ended - self._begun
+        whole = _cells(seconds, sum(self._bytes), sum(self._records))
         if given["as_json"]:
             names = (name.replace(".", "_").lower() for name in _COLUMNS[2:])
             echo_json(dict(zip(names, map(float, whole), strict=True)) | {"records_by_consumer": self._records})
             return
         moments = [java_time(moment, given["date_format"]) for moment in (self._begun, self._ended)]
-        if not given["hide_header"]:
-            click.echo(", ".join(_COLUMNS))
+        each = list(zip(self._client_ids, self._bytes, self._records, strict=True))
         if given["show_consumer_stats"]:
-            for size, records in zip(self._bytes, self._records, strict=True):
-                click.echo(", ".join([*moments, *self._cells(size, records)]))
+            for number, (client_id, size, records) in enumerate(each, 1):
+                line = ", ".join([*moments, *_cells(seconds, size, records)])
+                click.echo(f"Share consumer {number} having client id {client_id} consumption metrics- {line}")
         click.echo(", ".join([*moments, *whole]))
         if given["print_metrics"]:
-            for number, records in enumerate(self._records):
-                click.echo(f"share consumer {number}: {records} records")
+            for client_id, size, records in each:
+                group = "consumer-share-fetch-manager-metrics"
+                echo_metrics(
+                    client_id, {f"{group}:bytes-consumed-total": size, f"{group}:records-consumed-total": records}
+                )
+
+
+class _Told(NamedTuple):
+    """Up to where a consumer's progress was told: seconds since the epoch, and its totals then."""
+
+    moment: float
+    bytes: int
+    records: int
+
+
+def _cells(seconds: float, size: int, records: int) -> list[str]:
+    seconds = max(seconds, 1e-9)
+    return [
+        f"{size / _MEGABYTE:.4f}",
+        f"{size / _MEGABYTE / seconds:.4f}",
+        f"{records / seconds:.4f}",
+        f"{records}",
+        f"{seconds * 1000:.0f}",
+    ]

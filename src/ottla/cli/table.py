@@ -5,7 +5,7 @@ output has no blanks at the end of its lines. On a terminal titles are bold.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -50,6 +50,16 @@ def echo_tabbed(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths[:-1], strict=True)]
     return " ".join([*padded, cells[-1]])
+
+
+def echo_metrics(client_id: str, metrics: Mapping[str, float]) -> None:
+    """Metrics ("producer-metrics:request-total") as Kafka's tools print those of a client."""
+    named = {f"{name}:{{client-id={client_id}}}": value for name, value in metrics.items()}
+    width = max(map(len, named), default=0)
+    click.echo()
+    click.echo(f"{'Metric Name':<{width}}   Value")
+    for name, value in sorted(named.items()):
+        click.echo(f"{name:<{width}} : {value:.3f}")
 
 
 def as_objects(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:

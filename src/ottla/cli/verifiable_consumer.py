@@ -7,7 +7,7 @@ import click
 
 from ottla.cli.cluster_access import client_configs, told_in_one_line
 from ottla.cli.events import Events, by_partition
-from ottla.cli.properties import deprecated, properties
+from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
 from ottla.cli.stopping import STEP_S, Stop, told_to_stop
 from ottla.client.blocking import Consumer
 from ottla.client.errors import FencedError, KafkaError
@@ -52,7 +52,7 @@ def verifiable_consumer(bootstrap_server: str, **given: Any) -> None:
 
     SIGTERM or Ctrl-C end it; it leaves the group.
     """
-    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]))
+    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]), HAS_BEEN_DEPRECATED)
     if given["command_config"] and given["consumer_config"]:
         raise click.UsageError("at most one of --consumer.config and --command-config")
     own = _configs(given)

@@ -7,7 +7,7 @@ import click
 
 from ottla.cli.cluster_access import client_configs, told_in_one_line
 from ottla.cli.events import Events, java_class
-from ottla.cli.properties import deprecated, properties
+from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
 from ottla.cli.stopping import STEP_S, Stop, told_to_stop
 from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
@@ -36,7 +36,7 @@ def verifiable_producer(bootstrap_server: str, **given: Any) -> None:
 
     SIGTERM or Ctrl-C end it; what was sent is waited for.
     """
-    deprecated("--producer.config", "--command-config", bool(given["producer_config"]))
+    deprecated("--producer.config", "--command-config", bool(given["producer_config"]), HAS_BEEN_DEPRECATED)
     if given["command_config"] and given["producer_config"]:
         raise click.UsageError("at most one of --producer.config and --command-config")
     with told_in_one_line(), told_to_stop() as stop:
