@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ottla.spark.session import session_builder, stop_session
 from ottla.testing import EmbeddedBroker
+from tests.client.conftest import QUICK
 
 T0 = 1_700_000_000_000
 
@@ -119,8 +120,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if given:
         yield Cluster(given)
         return
-    configs = {"group.initial.rebalance.delay.ms": "0", "log.initial.task.delay.ms": "86400000"}  # old timestamps stay
-    with EmbeddedBroker(configs) as embedded:
+    with EmbeddedBroker(QUICK) as embedded:
         yield Cluster(embedded.bootstrap_servers)
 
 

@@ -56,12 +56,21 @@ class ShareConsumer(Blocking):
                 ...
 
     Not for two threads at once. Raises InvalidClientConfig.
+
+    member_id  of a member that died and is to go on as this one; a new one unless given
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | ClientConfig | None = None,
+        /,
+        *,
+        member_id: str | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(config, options)
         try:
-            self._share = self._call(lambda: ShareConsumerCore(self._core))
+            self._share = self._call(lambda: ShareConsumerCore(self._core, member_id))
         except BaseException:
             self._release()
             raise

@@ -6,6 +6,7 @@ thread that all clients of the process share.
 
 from collections.abc import Iterator, Mapping
 
+from ottla.client.admin.share_groups import ShareGroupOffset, ShareGroups
 from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.chunks import Chunk
@@ -116,6 +117,13 @@ class Cluster(Blocking):
         """Commit offsets of a group without members. Raises KafkaError when it has some."""
         whole = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
         self._run(Commits(self._core, group).commit(whole, GroupMetadata(group), timeout_ms))
+
+    def share_group_offsets(
+        self, group: str, partitions: list[TopicPartition]
+    ) -> Mapping[TopicPartition, ShareGroupOffset]:
+        """How far a share group is; partitions that it has never read are left out. Raises KafkaError."""
+        found = self._run(ShareGroups(self._core).list_share_group_offsets({group: partitions}))[group]
+        return {partition: found[partition] for partition in partitions if partition in found}
 
     # -- what the exactly-once sink asks --
 

@@ -44,6 +44,7 @@ SOURCE_OPTIONS: Final = (
     "minOffsetsPerTrigger",
     "minPartitions",
     "onTopicRecreated",
+    "shareGroup",
 )
 
 SINK_OPTIONS: Final = ("topic", "includeHeaders", "exactlyOnce", "sinkId")
@@ -90,6 +91,43 @@ class SourceOptions(NamedTuple):
     max_delay_ms: int
     min_partitions: int | None
     max_records: int | None
+    share_group: str | None
+    kafka: dict[str, str]
+
+    def sharing(self) -> ClientConfig:
+        """The config of the share consumer. Raises InvalidClientConfig."""
+        taken = {"group.id": self.share_group, "share.acknowledgement.mode": "explicit"}
+        if self.max_offsets is not None:
+            taken["max.poll.records"] = str(self.max_offsets)
+        given = {"client.id": "ottla-spark", "max.poll.records": "100000", "fetch.max.wait.ms": "100"}
+        return ClientConfig({**given, **self.kafka, **taken}, prefix="kafka.")
+
+
+# A share group says by itself where it is, and how far it is isolated.
+_NOT_SHARED: Final = (
+    "assign",
+    "subscribePattern",
+    "groupOffsets",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingTimestamp",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "onTopicRecreated",
+)
+
+
+def _check_share(options: Mapping[str, str], kafka: dict[str, str]) -> None:
+    """What goes with shareGroup. Raises InvalidOption."""
+    if not options["shareGroup"].strip():
+        raise InvalidOption("shareGroup names no group")
+    for name in _NOT_SHARED:
+        if name in options:
+            raise InvalidOption(f"{name} does not go with shareGroup: the group keeps its own place in its topics")
+    # What is acquired is read as it is: the group has left out already what its share.isolation.level leaves out.
+    kafka["isolation.level"] = "read_uncommitted"
 
 
 class SinkOptions(NamedTuple):
@@ -145,8 +183,10 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     for name in options:
         if stream and name.startswith("ending"):
             raise InvalidOption(f"{name} is for batch reads: a stream has no end")
-        if not stream and name in ("groupOffsets", "onTopicRecreated"):
+        if not stream and name in ("groupOffsets", "onTopicRecreated", "shareGroup"):
             raise InvalidOption(f"{name} is for streams: a batch read keeps no offsets")
+    if "shareGroup" in options:
+        _check_share(options, kafka)
     if "groupOffsets" in options and not options["groupOffsets"].strip():
         raise InvalidOption("groupOffsets names no group")
     least, most = _number(options, "minOffsetsPerTrigger"), _number(options, "maxOffsetsPerTrigger")
@@ -182,6 +222,8 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         max_delay_ms=_duration(options.get("maxTriggerDelay", "15m"), "maxTriggerDelay"),
         min_partitions=_number(options, "minPartitions"),
         max_records=_number(options, "maxRecordsPerPartition"),
+        share_group=options.get("shareGroup"),
+        kafka=kafka,
     )
 
 

@@ -6,7 +6,8 @@ time, as Arrow record batches over column buffers: nothing is done per row.
     schema.py      the columns                      options.py        what a user may say
     offsets.py     decisions about offsets          reading.py        partitions found, ranges read
     batch.py       a batch read, its filters        stream.py         a stream: triggers, checkpoints, groups
-    sink.py        rows into topics                 stream_offset.py  what a checkpoint keeps of a stream
+    sharing.py     a stream of a share group        stream_offset.py  what a checkpoint keeps of a stream
+    sink.py        rows into topics
 """
 
 from pyspark.sql.datasource import (
@@ -22,6 +23,7 @@ from ottla.spark.batch import OttlaReader
 from ottla.spark.offsets import InvalidOption
 from ottla.spark.options import has_headers, sink_options, source_options
 from ottla.spark.schema import COLUMNS, HEADERS, arrow_schema
+from ottla.spark.sharing import OttlaShareReader
 from ottla.spark.sink import OttlaStreamWriter, OttlaWriter
 from ottla.spark.stream import OttlaStreamReader
 
@@ -40,7 +42,9 @@ class OttlaDataSource(DataSource):
         return OttlaReader(source_options(self.options, stream=False), arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
-        return OttlaStreamReader(source_options(self.options, stream=True), arrow_schema(schema))
+        options = source_options(self.options, stream=True)
+        kind = OttlaStreamReader if options.share_group is None else OttlaShareReader
+        return kind(options, arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:

@@ -7,7 +7,9 @@ names that no topic can have:
      "#topicIds": {"t": "Xk3v..."},        which topic of that name it was
      "#start": true,                       where a query begins that has no batch yet; never in a checkpoint
      "#from": {"t": {"0": 40, "1": 17}},   in the first batch's end: where that batch begins
-     "#acquired": {"t": {"0": [[40, 41]]}}}   with shareGroup: the offsets that the batch consists of, inclusive
+     "#acquired": {"t": {"0": [[40, 41]]}},   with shareGroup: the offsets that the batch consists of, inclusive
+     "#turn": 7,                           with shareGroup: grows with each batch, the same offsets may come again
+     "#member": "Kd83..."}                 with shareGroup: the member that the query is
 
 Spark is told where a query begins when it asks, and forgets it if the query dies before its first batch is committed; the end
 of a batch it keeps. Hence "#from": a first batch that is run again reads what it read before, also with startingOffsets=latest.
@@ -24,6 +26,8 @@ _IDS: Final = "#topicIds"
 _START: Final = "#start"
 _FROM: Final = "#from"
 _ACQUIRED: Final = "#acquired"
+_TURN: Final = "#turn"
+_MEMBER: Final = "#member"
 
 Acquired = dict[TopicPartition, list[tuple[int, int]]]
 
@@ -36,6 +40,8 @@ class StreamOffset(NamedTuple):
     is_start   no batch has ended here: a query begins here
     begins     where the first batch begins, in its end only
     acquired   offsets (inclusive on both ends) that a share group gave to this batch
+    turn       the number of the batch that a share group gave
+    member     as which the share group knows the query
     """
 
     positions: Positions
@@ -43,6 +49,8 @@ class StreamOffset(NamedTuple):
     is_start: bool = False
     begins: Positions | None = None
     acquired: Acquired | None = None
+    turn: int = 0
+    member: str | None = None
 
     def json(self) -> dict[str, Any]:
         """For Spark."""
@@ -58,6 +66,10 @@ class StreamOffset(NamedTuple):
             for partition, ranges in sorted(self.acquired.items()):
                 topics.setdefault(partition.topic, {})[str(partition.partition)] = ranges
             found[_ACQUIRED] = topics
+        if self.turn:
+            found[_TURN] = self.turn
+        if self.member is not None:
+            found[_MEMBER] = self.member
         return found
 
 
@@ -73,4 +85,5 @@ def stream_offset(json: Mapping[str, Any]) -> StreamOffset:
             for topic, parts in json[_ACQUIRED].items()
             for number, ranges in parts.items()
         }
-    return StreamOffset(positions, ids, bool(json.get(_START)), begins, acquired)
+    turn, member = int(json.get(_TURN, 0)), json.get(_MEMBER)
+    return StreamOffset(positions, ids, bool(json.get(_START)), begins, acquired, turn, member)

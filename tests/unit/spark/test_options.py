@@ -64,6 +64,12 @@ def test_assignment() -> None:
         ({"subscribe": "t", "onTopicRecreated": "ignore"}, "onTopicRecreated is fail or restart, not 'ignore'"),
         ({"subscribe": "t", "groupOffsets": " "}, "groupOffsets names no group"),
         ({"subscribe": "t", "endingOffsets": "latest"}, "endingOffsets is for batch reads"),
+        ({"subscribe": "t", "shareGroup": ""}, "shareGroup names no group"),
+        ({"subscribePattern": "t", "shareGroup": "g"}, "subscribePattern does not go with shareGroup"),
+        (
+            {"subscribe": "t", "shareGroup": "g", "startingOffsets": "earliest"},
+            "startingOffsets does not go with share",
+        ),
         ({"subscribe": "t", "minPartitions": "many"}, "positive whole number, not 'many'"),
         ({"subscribe": "t", "failOnDataLoss": "no"}, "failOnDataLoss is true or false, not 'no'"),
         ({"subscribe": "t", "includeHeaders": "1"}, "includeHeaders is true or false"),
@@ -80,7 +86,7 @@ def test_refused(given: dict[str, str], sentence: str) -> None:
         source_options({**SERVERS, **given}, stream=True)
 
 
-@pytest.mark.parametrize("name", ["groupOffsets", "onTopicRecreated"])
+@pytest.mark.parametrize("name", ["groupOffsets", "onTopicRecreated", "shareGroup"])
 def test_what_a_batch_read_does_not_have(name: str) -> None:
     with pytest.raises(InvalidOption, match=f"{name} is for streams"):
         source_options({**SERVERS, "subscribe": "t", name: "restart"}, stream=False)

@@ -20,6 +20,8 @@ offsets = st.builds(
     st.booleans(),
     st.none() | positions,
     st.none() | acquired,
+    st.integers(0, 5),
+    st.none() | st.text(min_size=1),
 )
 
 

@@ -30,16 +30,17 @@ _SHORTEST_WAIT_MS: Final = 1
 class ShareConsumerCore:
     """One share consumer; everything but `acknowledge` runs on the core's thread.
 
-    callback  called with {partition: offsets} and an error or None, for every partition whose acknowledgements were answered
+    member_id  of a member that is to go on; a new one unless given
+    callback   called with {partition: offsets} and an error or None, for every partition whose acknowledgements were answered
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, member_id: str | None = None) -> None:
         if not core.config["group.id"]:
             raise InvalidClientConfig("group.id is missing: a share consumer is a member of a share group")
         self.core = core
         self.callback: CommitCallback | None = None
         self._explicit: bool = core.config["share.acknowledgement.mode"] == "explicit"
-        self._member = ShareMembership(core)
+        self._member = ShareMembership(core, member_id)
         self._topics: frozenset[str] = frozenset()
         self._sessions: dict[int, ShareSession] = {}
         self._acquired: deque[Acquired] = deque()

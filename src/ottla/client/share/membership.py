@@ -24,16 +24,16 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class ShareMembership:
-    """One member.
+    """One member, a new one or the one that has this id.
 
     assigned  the partitions that it shares, as (topic id, number)
     changed   happens when `assigned` or `error` does
     error     why it is no member any more
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, member_id: str | None = None) -> None:
         self.group_id: str = core.config["group.id"]
-        self.member_id = base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
+        self.member_id = member_id or base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
         self.assigned: frozenset[TopicIdPartition] = frozenset()
         self.epoch = _JOIN
         self.changed = Signal()

@@ -1,0 +1,206 @@
+"""A stream that a share group feeds (KIP-932): shareGroup=NAME.
+
+A share session belongs to the connection that acquired, and Spark's workers come and go. So the driver is the group's member:
+it acquires records, the offsets travel in the batch's end offset, executors read them by ordinary fetches, and the driver
+accepts them when Spark has committed the batch.
+
+    driver     poll: 40-49 acquired ... RENEW ... RENEW ... | batch is committed: ACCEPT   | or the query ends: RELEASE
+    executors                 read 40-44, read 45-49
+
+Spark kills the driver's Python when a query ends, so the member cannot leave; its id is in the checkpoint, and the next run is
+that member again. While a batch is under way its locks are renewed (KIP-1222), at a third of their time. At least once: a batch
+that is run again after its driver died reads what it read before, and the group hands the same records out once more.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from ottla.client.blocking import ShareConsumer
+from ottla.client.errors import KafkaError
+from ottla.client.share.delivery import AcknowledgeType
+from ottla.client.topics import EARLIEST, TopicPartition
+from ottla.protocol.schema import ZERO_UUID
+from ottla.records.record import Record
+from ottla.spark.offsets import Positions, Range, split
+from ottla.spark.options import SourceOptions
+from ottla.spark.reading import OffsetRange, Reading
+from ottla.spark.stream_offset import Acquired, StreamOffset, stream_offset
+
+logger = logging.getLogger("ottla.spark")
+
+_WAIT_S: Final = 0.1
+# availableNow: how long the group may hand out nothing although there is something left. Partitions are given with a heartbeat.
+_PATIENCE_MS: Final = 15_000
+_LEAVE_S: Final = 5.0
+
+
+class Batch:
+    """Records that are locked for one batch: renewed until they are settled.
+
+    turn  the number of the batch
+    """
+
+    def __init__(self, member: ShareConsumer, records: list[Record], turn: int) -> None:
+        self.turn = turn
+        self._member = member
+        self._records = records
+        self._settled = threading.Event()
+        self._guard = threading.Lock()
+        lock_ms = member.acquisition_lock_timeout_ms()
+        self._every_s = (lock_ms or 30_000) / 3000
+        self._renewing = threading.Thread(target=self._renew, name="ottla-renew", daemon=True)
+        self._renewing.start()
+
+    def _renew(self) -> None:
+        while not self._settled.wait(self._every_s):
+            with self._guard:
+                if self._settled.is_set():
+                    return
+                try:
+                    self._say(AcknowledgeType.RENEW)
+                except KafkaError as error:
+                    logger.warning("share group: locks are not renewed: %s", error)
+                    return
+
+    def _say(self, kind: AcknowledgeType) -> None:
+        for record in self._records:
+            self._member.acknowledge(record, kind)
+        for partition, error in self._member.commit().items():
+            if error is not None:
+                logger.warning("share group: %s of %s: %s; they may come again", kind.name, partition, error)
+
+    def settle(self, kind: AcknowledgeType) -> None:
+        """Say what becomes of all of them, and renew no more."""
+        self._settled.set()
+        with self._guard:
+            self._say(kind)
+        self._renewing.join()
+
+
+def _home(record: Record) -> TopicPartition:
+    return TopicPartition(record.topic, record.partition)
+
+
+def ranges_of(records: Iterable[Record]) -> Acquired:
+    """The offsets of records, those in a row together."""
+    found: Acquired = {}
+    for record in records:
+        ranges = found.setdefault(_home(record), [])
+        if ranges and ranges[-1][1] + 1 == record.offset:
+            ranges[-1] = ranges[-1][0], record.offset
+        else:
+            ranges.append((record.offset, record.offset))
+    return found
+
+
+class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of what a share group hands out."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        super().__init__(options, schema)
+        self._member: ShareConsumer | None = None
+        self._batch: Batch | None = None
+        self._target: Positions | None = None
+        self._member_id: str | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
+        self.found_partitions()  # a topic that is not there is told now
+        return StreamOffset({}, {}, is_start=True).json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self.options.max_offsets
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self.ends(self.found_partitions())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        del limit
+        known = stream_offset(start)
+        self._done(known)
+        self._member_id = self._member_id or known.member
+        records = self._acquire()
+        if not records and not known.is_start:
+            return start
+        turn = known.turn + 1
+        if records:
+            self._batch = Batch(self._joined(), records, turn)
+        acquired = ranges_of(records)
+        ends = {partition: ranges[-1][1] + 1 for partition, ranges in acquired.items()}
+        ids = self.topic_ids(acquired)
+        return StreamOffset(ends, ids, acquired=acquired, turn=turn, member=self._member_id).json()
+
+    def _joined(self) -> ShareConsumer:
+        if self._member is None:
+            self._member = ShareConsumer(self.options.sharing(), member_id=self._member_id)
+            self._member_id = self._member.member_id
+            self._member.subscribe(self.options.topics or [])
+        return self._member
+
+    def _acquire(self) -> list[Record]:
+        """What the group hands out now."""
+        member = self._joined()
+        records = member.poll(_WAIT_S)
+        if self._target is None:
+            return records
+        clock = self.cluster.clock
+        until = clock.now_ms() + _PATIENCE_MS
+        while not records and not self._reached(self._target) and clock.now_ms() < until:
+            records = member.poll(_WAIT_S)
+        if records and all(record.offset >= self._target.get(_home(record), 0) for record in records):
+            # All of it came after this run began: it is for the next one.
+            Batch(member, records, 0).settle(AcknowledgeType.RELEASE)
+            records = []
+        if not records:
+            self.stop()  # nobody says that the query has ended
+        return records
+
+    def _reached(self, target: Positions) -> bool:
+        """Whether the group is done with everything before the target."""
+        earliest = self.ends(target, EARLIEST)
+        filled = [partition for partition, end in target.items() if end > earliest[partition]]
+        found = self.cluster.share_group_offsets(self.options.share_group or "", filled)
+        return all(
+            partition in found
+            and (found[partition].lag == 0 or (found[partition].start_offset or 0) >= target[partition])
+            for partition in filled
+        )
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        del start
+        until = stream_offset(end)
+        pieces = [
+            Range(partition, first, last + 1)
+            for partition, ranges in (until.acquired or {}).items()
+            for first, last in ranges
+        ]
+        cut = split(pieces, self.options.min_partitions or 1, self.options.max_records)
+        return [OffsetRange(piece, until.topic_ids.get(piece.partition.topic, ZERO_UUID)) for piece in cut]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.read_range(partition.range, partition.topic_id) if isinstance(partition, OffsetRange) else iter(())
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has committed a batch."""
+        self._done(stream_offset(end))
+
+    def _done(self, offset: StreamOffset) -> None:
+        """The batch that ends here is committed; that Spark asks what comes after it says so too."""
+        if self._batch is not None and self._batch.turn == offset.turn:
+            batch, self._batch = self._batch, None
+            batch.settle(AcknowledgeType.ACCEPT)
+
+    def stop(self) -> None:
+        """The query ends: what is not committed goes back to the group."""
+        if self._batch is not None:
+            batch, self._batch = self._batch, None
+            batch.settle(AcknowledgeType.RELEASE)
+        if self._member is not None:
+            self._member.close(_LEAVE_S)
+            self._member = None
