@@ -22,7 +22,7 @@ from ottla.protocol.schema import Peer, Request, RequestContext
 from ottla.records.batch import build
 from ottla.records.record import Record
 
-from .world import LOST, Answer, Broker, World
+from .world import LOST, Answer, Broker, Wire, World
 
 _CONFIGS = {
     "group.consumer.assignment.interval.ms": "0",
@@ -67,7 +67,7 @@ class WholeBroker(Broker):
             files=DiskStore(durable=False),
         )
         self._broker._open()
-        self._peer = Peer(1)
+        self._peers: dict[Wire | None, Peer] = {}
         self._moved = False
         self.losses = 0
 
@@ -80,11 +80,11 @@ class WholeBroker(Broker):
         """Whether the next requests will not be carried out."""
         return self.losses > 0 or self._moved
 
-    def append(self, partition: TopicPartition, value: bytes) -> None:
-        """A record, as if somebody had produced it."""
+    def append(self, partition: TopicPartition, *values: bytes) -> None:
+        """Records in one batch, as if somebody had produced them."""
         found = self._broker.replicas.find(*partition)
         assert found is not None
-        batch = build([Record(0, 0, None, value)])
+        batch = build([Record(offset, 0, None, value) for offset, value in enumerate(values)])
         assert found.append(batch, 0, len(batch), self._world.wall_ms()).error_code == NONE
 
     def move_coordinators(self) -> None:
@@ -109,9 +109,14 @@ class WholeBroker(Broker):
             client_id=envelope.client_id,
             client_host="/h",
             address=("one", 9092),
-            peer=self._peer,
+            peer=self._peers.setdefault(self.speaker, Peer(len(self._peers))),
         )
         return dispatch.answer(envelope, context, self._broker)
+
+    def hung_up(self, wire: Wire) -> None:
+        peer = self._peers.pop(wire, None)
+        if peer is not None and peer.gone is not None:
+            peer.gone(peer)
 
     def close(self) -> None:
         """Let go of its files."""

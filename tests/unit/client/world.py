@@ -190,6 +190,7 @@ class Wire:
             self._backlog.append(frame)
             return
         envelope = open_envelope(frame)
+        self._broker.speaker = self
         answer = self._broker.answer(envelope)
         if answer == LOST:
             self.lose("the broker closed the connection")
@@ -230,10 +231,13 @@ class Wire:
         """The connection breaks."""
         if self._open:
             self._open = False
+            self._broker.hung_up(self)
             self._receiver.lost(reason)
 
     def close(self) -> None:
-        self._open = False
+        if self._open:
+            self._open = False
+            self._broker.hung_up(self)
 
 
 def _bytes_of(piece: Any) -> bytes:
@@ -246,6 +250,7 @@ class Broker:
 
     asked     how often each request came, by class
     requests  all of them, with their versions
+    speaker   the connection of the last one
     topics    topic -> partition -> the node that leads it, as this broker's metadata has it
     epochs    (topic, partition) -> its leader epoch, 0 unless set
     ranges    API key -> (oldest, newest) that it says it serves; all of Ottla's unless set
@@ -262,6 +267,7 @@ class Broker:
         self.topics: dict[str, dict[int, int]] = {}
         self.epochs: dict[tuple[str, int], int] = {}
         self.wires: list[Wire] = []
+        self.speaker: Wire | None = None
         self.cluster_id = "cluster"
         self._world = world
         self._handlers: dict[type[Request], Handler] = {
@@ -295,6 +301,9 @@ class Broker:
     def sent(self, kind: type[Request]) -> list[Any]:
         """The requests of a kind, in order."""
         return [request for request, _ in self.requests if type(request) is kind]
+
+    def hung_up(self, wire: Wire) -> None:
+        """A connection is closed."""
 
     def lose_all(self) -> None:
         """Every connection breaks."""
