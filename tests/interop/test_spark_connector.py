@@ -1,0 +1,206 @@
+"""Spark's own Kafka connector against Ottla: what it reads is what ours reads, and ours takes over its checkpoints.
+
+With `--interop`, and the connector's jars (bench/reference/spark-connector-jars). `--broker HOST:PORT` takes another broker.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+from ottla.spark.session import session_builder, stop_session
+from ottla.testing import EmbeddedBroker
+from tests.client.conftest import QUICK
+from tests.interop.apache_kafka import CACHE, lacking
+from tests.spark.conftest import T0, Cluster, Sent
+
+LACKING = lacking("spark-connector")
+pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "the connector's jars are here")
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    given = request.config.getoption("--broker")
+    if given:
+        yield Cluster(given)
+        return
+    with EmbeddedBroker(QUICK) as embedded:
+        yield Cluster(embedded.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    jars = sorted((CACHE / "spark-connector").glob("*.jar"))
+    session = (
+        session_builder("connector")
+        .master("local[2]")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    stop_session(session)
+
+
+FORMATS = ("kafka", "ottla")
+
+
+class Both:
+    """The two sources on the broker under test."""
+
+    def __init__(self, spark: SparkSession, servers: str) -> None:
+        self.spark = spark
+        self.servers = servers
+
+    def batch(self, kind: str, **options: Any) -> DataFrame:
+        return self.spark.read.format(kind).options(**self._all(options)).load()
+
+    def stream(self, kind: str, **options: Any) -> DataFrame:
+        return self.spark.readStream.format(kind).options(**self._all(options)).load()
+
+    def _all(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {"kafka.bootstrap.servers": self.servers, **options}
+
+    def same(self, **options: Any) -> list[tuple[Any, ...]]:
+        """The rows that both read, in order."""
+        theirs, ours = (
+            [tuple(row) for row in self.batch(kind, **options).orderBy("topic", "partition", "offset").collect()]
+            for kind in FORMATS
+        )
+        assert ours == theirs
+        return ours
+
+
+@pytest.fixture
+def both(spark: SparkSession, cluster: Cluster) -> Both:
+    return Both(spark, cluster.servers)
+
+
+def numbered(first: int, count: int, partitions: int = 1) -> list[Sent]:
+    return [
+        Sent(
+            b"v%03d" % i,
+            b"k%d" % (i % 7) if i % 3 else None,
+            [("h", b"%d" % i)] if i % 2 else None,
+            T0 + i,
+            i % partitions,
+        )
+        for i in range(first, first + count)
+    ]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_batch(codec: str, both: Both, cluster: Cluster) -> None:
+    topic = cluster.topic([*numbered(0, 50, 3), Sent(None, b"tombstone")], partitions=3, compression_type=codec)
+    assert len(both.same(subscribe=topic, includeHeaders="true")) == 51
+    assert both.batch("kafka", subscribe=topic).schema == both.batch("ottla", subscribe=topic).schema
+
+
+def test_offsets_and_times(both: Both, cluster: Cluster) -> None:
+    topic = cluster.topic(numbered(0, 60, 2), partitions=2)
+    for options, rows in [
+        ({"startingOffsets": json.dumps({topic: {"0": 10, "1": -2}})}, 50),
+        ({"endingOffsets": json.dumps({topic: {"0": 10, "1": -1}})}, 40),
+        ({"startingTimestamp": T0 + 20}, 40),
+        ({"startingTimestamp": T0 + 20, "endingTimestamp": T0 + 30}, 10),
+        ({"startingOffsetsByTimestamp": json.dumps({topic: {"0": T0 + 50, "1": T0}})}, 35),
+        ({"startingTimestamp": T0 + 1000, "startingOffsetsByTimestampStrategy": "latest"}, 0),
+        ({"minPartitions": 7}, 60),
+    ]:
+        assert len(both.same(subscribe=topic, **options)) == rows, options
+
+
+def test_read_committed(both: Both, cluster: Cluster) -> None:
+    topic = cluster.topic()
+    producer = Producer({"bootstrap.servers": cluster.servers, "transactional.id": cluster.name(), "log_level": 0})
+    producer.init_transactions()
+    for turn in range(6):
+        producer.begin_transaction()
+        for number in range(5):
+            producer.produce(topic, b"%d-%d" % (turn, number))
+        producer.flush()
+        (producer.abort_transaction if turn % 2 else producer.commit_transaction)()
+    rows = both.same(subscribe=topic, **{"kafka.isolation.level": "read_committed"})
+    assert [bytes(row[1]) for row in rows] == [b"%d-%d" % (turn, number) for turn in (0, 2, 4) for number in range(5)]
+    assert len(both.same(subscribe=topic, **{"kafka.isolation.level": "read_uncommitted"})) == 30
+
+
+class Streaming:
+    """Runs of one query with either source, and all that it has written."""
+
+    def __init__(self, both: Both, folder: Path) -> None:
+        self._both = both
+        self._rows, self._checkpoint = str(folder / "rows"), str(folder / "checkpoint")
+
+    def run(self, kind: str, **options: Any) -> list[str]:
+        frame = self._both.stream(kind, **options).selectExpr("cast(value AS string) AS value")
+        writer = frame.writeStream.format("json").option("path", self._rows)
+        writer.option("checkpointLocation", self._checkpoint).trigger(availableNow=True).start().awaitTermination()
+        rows = self._both.spark.read.schema("value string").json(self._rows).collect()
+        return sorted(row[0] for row in rows)
+
+
+@pytest.fixture
+def streaming(both: Both, tmp_path: Path) -> Streaming:
+    return Streaming(both, tmp_path)
+
+
+def test_a_stream_goes_on_from_its_checkpoint(streaming: Streaming, cluster: Cluster) -> None:
+    topic = cluster.topic(numbered(0, 20, 2), partitions=2)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 8}
+    assert streaming.run("kafka", **options) == [f"v{i:03}" for i in range(20)]
+    cluster.send(topic, numbered(20, 5, 2))
+    assert streaming.run("kafka", **options) == [f"v{i:03}" for i in range(25)]
+
+
+def test_ours_takes_over_a_checkpoint(streaming: Streaming, cluster: Cluster) -> None:
+    topic = cluster.topic(numbered(0, 20, 2), partitions=2)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 8}
+    streaming.run("kafka", **options)
+    cluster.send(topic, numbered(20, 30, 2))
+    assert streaming.run("ottla", **options) == [f"v{i:03}" for i in range(50)]
+    cluster.send(topic, numbered(50, 3, 2))
+    assert streaming.run("ottla", **options) == [f"v{i:03}" for i in range(53)]
+
+
+def test_the_connector_s_sink(both: Both, cluster: Cluster, tmp_path: Path) -> None:
+    source, target = cluster.topic(numbered(0, 30, 2), partitions=2), cluster.topic(partitions=3)
+    columns = ["key", "value", "headers"]
+    frame = both.batch("kafka", subscribe=source, includeHeaders="true").select(*columns)
+    frame.write.format("kafka").option("kafka.bootstrap.servers", both.servers).option("topic", target).save()
+    written = sorted((record.value, record.key, record.headers) for record in cluster.records(target))
+    sent = sorted((record.value, record.key, record.headers) for record in cluster.records(source))
+    assert written == sent
+    query = (
+        both.stream("kafka", subscribe=source, startingOffsets="earliest", includeHeaders="true")
+        .select(*columns)
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", both.servers)
+        .option("topic", target)
+        .option("checkpointLocation", str(tmp_path / "sink"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert len(cluster.records(target)) == 60
+
+
+def test_keys_go_to_the_same_partitions(both: Both, cluster: Cluster) -> None:
+    rows = both.spark.range(500).selectExpr("cast(id AS string) AS key", "'v' AS value")
+    places = []
+    for kind in FORMATS:
+        topic = cluster.topic(partitions=7)
+        writer = rows.write.format(kind).option("kafka.bootstrap.servers", both.servers).option("topic", topic)
+        writer.mode("append").save()
+        places.append({record.key: record.partition for record in cluster.records(topic)})
+    assert places[0] == places[1]
