@@ -26,7 +26,11 @@ _MOST_PIECES: Final = 64
 
 
 class _Socket:
-    """An open socket as the core's stream."""
+    """An open socket as the core's stream.
+
+    What is written while answers are read goes out when all of them are read: a producer's next requests, one for each
+    answer, leave by one call into the system.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, receiver: Receiver) -> None:
         self._loop = loop
@@ -34,17 +38,25 @@ class _Socket:
         self._receiver = receiver
         self._left: deque[memoryview] = deque()
         self._open = True
+        self._reading = False
         loop.add_reader(sock.fileno(), self._readable)
 
     def _readable(self) -> None:
-        self._receiver.readable(self._socket.recv_into)
+        waits = bool(self._left)  # for room, which `_writable` hears of
+        self._reading = True
+        try:
+            self._receiver.readable(self._socket.recv_into)
+        finally:
+            self._reading = False
+            if self._left and not waits:
+                self._send()
 
     def write(self, pieces: Sequence[Any]) -> None:
         if not self._open:
             return
         idle = not self._left
         self._left.extend(memoryview(piece).cast("B") for piece in pieces if len(piece))
-        if idle:
+        if idle and not self._reading:
             self._send()
 
     def _send(self) -> None:

@@ -248,7 +248,7 @@ class Link:
         return self._send(request, version, limit, expect_answer=expect_answer)
 
     def _send(self, request: Request, version: int, timeout_ms: int, *, expect_answer: bool = True) -> Promise[Any]:
-        promise = Promise[Any]()
+        promise: Promise[Any] = Promise()  # not Promise[Any](), which costs as much as half of the rest
         if self.lost_because is not None:
             promise.fail(self.lost_because)
             return promise

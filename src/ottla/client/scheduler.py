@@ -189,7 +189,7 @@ class Scheduler:
 
     async def sleep(self, delay_ms: int) -> None:
         """Wait."""
-        promise = Promise[None]()
+        promise: Promise[None] = Promise()
         timer = self._timers.call_later(max(delay_ms, 0), lambda: promise.keep(None))
         try:
             await promise
@@ -198,7 +198,7 @@ class Scheduler:
 
     async def within(self, promise: Promise[Any], delay_ms: int, *others: Promise[Any]) -> bool:
         """Wait for an outcome of this or of others, but not longer than this; whether this one has one."""
-        either = Promise[None]()
+        either: Promise[None] = Promise()
 
         def arrived(_: Promise[Any]) -> None:
             either.keep(None)
@@ -248,7 +248,7 @@ class Signal:
     __slots__ = ("_next",)
 
     def __init__(self) -> None:
-        self._next = Promise[None]()
+        self._next: Promise[None] = Promise()
 
     def wait(self) -> Promise[None]:
         """Kept when it next happens."""
@@ -256,5 +256,5 @@ class Signal:
 
     def happen(self) -> None:
         """Now."""
-        happened, self._next = self._next, Promise[None]()
+        happened, self._next = self._next, Promise()
         happened.keep(None)
