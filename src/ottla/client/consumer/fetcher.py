@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ottla.client.consumer.chunks import Chunk, modern
+from ottla.client.consumer.chunks import Chunk, chunk_of
 from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
 from ottla.client.consumer.validation import EpochEnd, Question, epoch_ends
 from ottla.client.core import Core
@@ -36,7 +36,6 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.protocol.schema import ZERO_UUID
 from ottla.records.batch import scan
-from ottla.records.errors import CorruptRecords
 
 _PURPOSE: Final = "fetch"
 _NEWEST_WITHOUT_IDS: Final = 12
@@ -368,36 +367,19 @@ class Fetcher:
                 row.preferred_read_replica,
                 self._core.clock.now_ms() + self._config["metadata.max.age.ms"],
             )
-        data = bytes(row.records) if isinstance(row.records, bytes) else b""
-        if data:
-            self._take_data(state, data, position, row)
-
-    def _take_data(self, state: PartitionState, data: bytes, position: int, row: PartitionData) -> None:
         try:
-            data = modern(data)
-        except CorruptRecords as damage:
-            self._damaged(state, str(damage))
+            chunk = chunk_of(state, row, position, self._config)
+        except CorruptBatch as damage:
+            self.trouble = damage
+            state.fetch_position = UNKNOWN  # nothing more of the partition until somebody seeks
             return
-        found = scan(data)
-        if not found.batches:
-            if found.corrupt is not None:
-                self._damaged(state, found.corrupt)
-            return
-        next_offset = max(position, found.batches[-1].next_offset)
-        aborted = (row.aborted_transactions or []) if self._config.read_committed else []
-        whole = data if found.end == len(data) else data[: found.end]
-        chunk = Chunk(state, whole, position, next_offset, aborted, check_crcs=self._config["check.crcs"])
-        for header in found.batches:
-            state.note_epoch(header.base_offset, header.leader_epoch)
-        state.fetch_position = next_offset
-        state.buffered += len(whole)
-        self.bytes += len(whole)
-        self.chunks.append(chunk)
-
-    def _damaged(self, state: PartitionState, why: str) -> None:
-        """Bytes that are no records: nothing more of the partition until somebody seeks."""
-        self.trouble = CorruptBatch(f"{state.partition}: {why}; seek past it to go on", table.CORRUPT_MESSAGE)
-        state.fetch_position = UNKNOWN
+        if chunk is not None:
+            for header in scan(chunk.data).batches:
+                state.note_epoch(header.base_offset, header.leader_epoch)
+            state.fetch_position = chunk.next_offset
+            state.buffered += len(chunk.data)
+            self.bytes += len(chunk.data)
+            self.chunks.append(chunk)
 
     def taken(self, chunk: Chunk) -> None:
         """The application is done with a chunk: there is room for another."""
