@@ -16,10 +16,15 @@ from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.errors import FencedError, KafkaError
 from ottla.client.scheduler import Cancelled
 from ottla.client.topics import TopicPartition
+from ottla.protocol.connection import Envelope
 from ottla.protocol.errors import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.sync_group import SyncGroupRequest
+from ottla.protocol.schema import Request
 
 from .whole_broker import WholeBroker
-from .world import World
+from .world import LOST, World
 
 PARTITIONS = 5
 PLACES = [TopicPartition("t", index) for index in range(PARTITIONS)]
@@ -208,3 +213,25 @@ def test_every_partition_has_one_reader_at_a_time(
         for _ in range(25):
             crowd.step()
         crowd.settle()
+
+
+@pytest.mark.parametrize("kind", [SyncGroupRequest, MetadataRequest, JoinGroupRequest])
+def test_a_group_goes_on_when_its_leader_was_interrupted(
+    crowds: list[Crowd], tmp_path: Path, kind: type[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody waited for the leader's assignment, whose connection had broken before it was sent."""
+    crowd = Crowd(tmp_path, PROTOCOLS["range"], 1)
+    crowds.append(crowd)
+    crowd.join()
+    crowd.join()
+    answer, left = crowd.broker.answer, [kind]
+
+    def break_once(envelope: Envelope) -> Any:
+        if left and envelope.api.request_class() is left[0]:
+            left.clear()
+            return LOST
+        return answer(envelope)
+
+    monkeypatch.setattr(crowd.broker, "answer", break_once)
+    crowd.settle()
+    assert crowd.world.now < 20_000
