@@ -5,17 +5,26 @@ Blanks are squeezed and rows are sorted before they are compared: tools of Kafka
 
 import json
 import re
+import struct
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from ottla import Admin, ConfigChange, ConfigResource, NewTopic, ResourceType, TopicPartition
+import ottla as ottla_client
+from ottla import Admin, ConfigChange, ConfigResource, NewTopic, Producer, ResourceType, TopicPartition
 from ottla.client.admin.scram import ScramMechanism, UserScramCredentialUpsertion
 from ottla.coordinators.groups.embedded import encode_assignment
+from ottla.protocol.codec import encode
+from ottla.protocol.messages import remote_log_metadata_records as remote
+from ottla.protocol.schema import Message
+from ottla.records.batch import build
+from ottla.records.legacy import for_old_client
+from ottla.records.record import Record
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Topic, TopicFactory, Wire
 from tests.conformance.consumers import Consumer, settle
@@ -23,7 +32,7 @@ from tests.conformance.members import NO_TOPICS, Member, wait_for
 from tests.conformance.share_members import initialize, share_group, write
 from tests.conformance.transactions import TransactionalProducer
 
-from .apache_kafka import SCRIPT, lacking
+from .apache_kafka import CACHE, SCRIPT, lacking
 
 pytestmark = pytest.mark.timeout(600)
 TOOLS = "org.apache.kafka.tools"
@@ -232,3 +241,523 @@ def test_dumps(scene: Scene, files: str, words: str) -> None:
     asked = ["--files", ",".join(map(str, found)), *words.split()]
     theirs = kafka(f"{TOOLS}.DumpLogSegments", asked)
     assert normal(ottla(["dump-log", *asked])) == normal(theirs)
+
+
+# -- Tools that write and read: numbers, times and the order of partitions aside. --
+
+CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
+# Without the epoch: Kafka's tool has lost it when it prints, and says NOT_PRESENT.
+PARTS = ("timestamp", "partition", "offset", "delivery", "headers", "key", "value")
+
+
+def output(command: list[str], stdin: str = "") -> str:
+    """What a tool prints, on both of its outputs: Kafka's are not of one mind where warnings go."""
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=100, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    lines = [
+        line
+        for line in [*done.stdout.rstrip("\n").split("\n"), *done.stderr.splitlines()]
+        if not re.search(r"SLF4J|KIP-848", line)
+    ]
+    return "\n".join(lines).rstrip("\n")
+
+
+def both(tool: str, command: str, words: list[str], scene: Scene, stdin: str = "") -> tuple[str, str]:
+    """What Kafka's tool and Ottla's command say."""
+    where = ["--bootstrap-server", scene.bootstrap_servers]
+    theirs = output([str(SCRIPT), "tool", tool, *where, *words], stdin=stdin)
+    return theirs, output([sys.executable, "-m", "ottla", command, *where, *words], stdin=stdin)
+
+
+def fresh(scene: Scene, partitions: int = 1) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=scene.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, partitions, 1)]).check()
+    return name
+
+
+@pytest.fixture(scope="module")
+def letters(scene: Scene) -> str:
+    """A topic with two partitions: headers, keys, nulls, and a transaction that was aborted."""
+    name = fresh(scene, 2)
+    with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+        producer.produce(name, "one", "k1", 0, headers=[("h1", b"v1"), ("h2", None)])
+        producer.produce(name, "two", None, 0)
+        producer.produce(name, None, "k3", 1, timestamp=1000)
+        producer.produce(name, "vier", "k4", 1)
+    with Producer(bootstrap_servers=scene.bootstrap_servers, transactional_id="letters") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce(name, "aborted", "k5", 1)
+        producer.flush()
+        producer.abort_transaction()
+    return name
+
+
+def properties(*texts: str) -> list[str]:
+    return [word for text in texts for word in ("--formatter-property", text)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--from-beginning"],
+        ["--from-beginning", "--isolation-level", "read_committed"],
+        ["--from-beginning", *properties(*(f"print.{part}=true" for part in PARTS))],
+        ["--from-beginning", *properties("print.key=true", "key.separator=:", "null.literal=NIL", "print.value=false")],
+        ["--from-beginning", *properties("print.headers=true", "headers.separator=/", "line.separator=@@\n")],
+        ["--from-beginning", "--formatter", "org.apache.kafka.tools.consumer.NoOpMessageFormatter"],
+        ["--from-beginning", "--formatter", "org.apache.kafka.tools.consumer.LoggingMessageFormatter"],
+        ["--from-beginning", "--enable-systest-events"],
+        ["--from-beginning", "--property", "print.key=true", "--consumer-property", "client.id=x"],
+        ["--partition", "0", "--offset", "earliest", *properties("print.offset=true", "print.partition=true")],
+        ["--partition", "1", "--offset", "1", "--max-messages", "1", *properties("print.offset=true")],
+        ["--partition", "1", "--offset", "latest"],
+        ["--partition", "1", "--offset", "99"],
+        [],
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_console_consumer(scene: Scene, letters: str, words: list[str]) -> None:
+    theirs, ours = both(
+        CONSOLE_CONSUMER, "console-consumer", ["--topic", letters, "--timeout-ms", "1500", *words], scene
+    )
+    assert normal(ours) == normal(theirs)
+
+
+def test_console_consumer_of_many_topics(scene: Scene, letters: str) -> None:
+    words = ["--include", f"{letters}|none.*", "--from-beginning", "--timeout-ms", "1500"]
+    theirs, ours = both(CONSOLE_CONSUMER, "console-consumer", words, scene)
+    assert normal(ours) == normal(theirs)
+
+
+@pytest.mark.parametrize("kind", ["Long", "Integer", "Short", "Double", "Float", "UUID"])
+def test_deserializers(scene: Scene, kind: str) -> None:
+    topic = fresh(scene)
+    value = {
+        "Long": bytes(7) + b"\x05",
+        "Integer": b"\xff" * 4,
+        "Short": b"\0\x07",
+        "Double": struct.pack(">d", 1.5),
+        "Float": struct.pack(">f", -2.25),
+        "UUID": b"00000000-0000-0001-0000-000000000002",
+    }[kind]
+    with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+        producer.produce(topic, value, value)
+    name = f"org.apache.kafka.common.serialization.{kind}Deserializer"
+    words = ["--topic", topic, "--from-beginning", "--max-messages", "1", "--timeout-ms", "3000"]
+    words += ["--key-deserializer", name, "--value-deserializer", name, *properties("print.key=true")]
+    theirs, ours = both(CONSOLE_CONSUMER, "console-consumer", words, scene)
+    assert normal(ours) == normal(theirs)
+
+
+INTERNAL = [
+    ("__consumer_offsets", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
+    ("__consumer_offsets", "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter"),
+    ("__consumer_offsets", "org.apache.kafka.tools.consumer.ShareGroupMessageFormatter"),
+    ("__transaction_state", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"),
+    ("__share_group_state", "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter"),
+]
+
+
+@pytest.mark.parametrize(("topic", "formatter"), INTERNAL, ids=lambda value: value.rpartition(".")[2])
+def test_formatters_of_internal_topics(scene: Scene, topic: str, formatter: str) -> None:
+    """Kafka's end no line, and a console consumer is a group itself while it reads."""
+    with ottla_client.Consumer(bootstrap_servers=scene.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, number) for number in consumer_partitions(scene, topic)])
+        copy = fresh(scene)
+        with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+            while records := consumer.consume(500, timeout=1):
+                for record in records:
+                    producer.produce(copy, record.value, record.key, 0)
+    words = [
+        "--topic",
+        copy,
+        "--partition",
+        "0",
+        "--offset",
+        "earliest",
+        "--timeout-ms",
+        "1500",
+        "--formatter",
+        formatter,
+    ]
+    theirs, ours = both(CONSOLE_CONSUMER, "console-consumer", words, scene)
+    assert "".join(ours.split("\n")) == "".join(theirs.split("\n"))
+    assert ours.count('{"key":') > 0 or "ShareGroupMessage" in formatter
+
+
+def consumer_partitions(scene: Scene, topic: str) -> list[int]:
+    with Admin(bootstrap_servers=scene.bootstrap_servers) as admin:
+        return sorted(admin.list_topics()[topic].leaders)
+
+
+def test_formatters_and_what_they_cannot_read(scene: Scene) -> None:
+    """Unknown types are passed by, unknown versions and damaged records end the tool, or are left out."""
+    key = bytes.fromhex("0001 0001 67 0001 74 00000000")
+    old = bytes.fromhex("0001 0000000000000007 0000 0000000000000001 0000000000000002")
+    records = [(b"k0", b"v"), (key, old), (key, None), (None, b"v"), (b"\0\2\0\1g", None), (key + b"more", None)]
+    broken = [(key, b"\0\x63zz"), (key, b"\0\4\0"), (key, b"\0"), (key[:5], None), (b"\0", b"x")]
+    for bad in broken:
+        topic = fresh(scene)
+        with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+            for each, value in [*records, bad, (key, None)]:
+                producer.produce(topic, value, each, 0)
+        words = ["--topic", topic, "--partition", "0", "--offset", "earliest", "--timeout-ms", "1500"]
+        words += ["--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"]
+        for more in ([], ["--skip-message-on-error"]):
+            theirs, ours = both(CONSOLE_CONSUMER, "console-consumer", [*words, *more], scene)
+            told = [line for line in ours.splitlines() if not line.startswith("ottla: the record ")]
+            assert "".join(told) == theirs.replace("\n", ""), bad
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ([], "one\ntwo\n\nlast"),
+        (["--reader-property", "parse.key=true"], "k1\tone\n\tno key\nk3\t\n"),
+        (
+            [
+                *("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true"),
+                *("--reader-property", "key.separator=|", "--reader-property", "null.marker=NULL"),
+            ],
+            "h1:v1,h2:v2\tkey|value\nNULL\tNULL|NULL\n",
+        ),
+        (["--reader-property", "parse.key=true", "--reader-property", "ignore.error=true"], "nokey\nk\tv\n"),
+        (["--property", "parse.key=true", "--producer-property", "acks=1", "--sync"], "k\tv\n"),
+        (["--compression-codec", "zstd"], "a\nb\n"),
+    ],
+)
+def test_console_producer(scene: Scene, words: list[str], lines: str) -> None:
+    """The same lines are the same records."""
+    found, said = [], []
+    for command in (
+        [str(SCRIPT), "tool", f"{TOOLS}.ConsoleProducer"],
+        [sys.executable, "-m", "ottla", "console-producer"],
+    ):
+        topic = fresh(scene)
+        where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic]
+        said.append(normal(output([*command, *where, *words], stdin=lines)))
+        with ottla_client.Consumer(bootstrap_servers=scene.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            records = consumer.consume(4, timeout=0.5)
+            records += consumer.consume(4, timeout=0.5)
+        found.append([(each.key, each.value, each.headers) for each in records])
+    assert found[0] == found[1] != []
+    assert said[1] == said[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["--reader-property", "parse.key=true"], "nokey\n"),
+        (["--reader-property", "parse.headers=true"], "nodelimiter\n"),
+        (["--reader-property", "parse.headers=true"], "odd\tv\n"),
+    ],
+)
+def test_console_producer_refuses_lines(scene: Scene, words: list[str], lines: str) -> None:
+    theirs, ours = both(f"{TOOLS}.ConsoleProducer", "console-producer", ["--topic", "letters", *words], scene, lines)
+    reason = ours.strip().removeprefix("ottla: ")
+    assert reason
+    assert reason in theirs
+
+
+def shared(scene: Scene, topic: str, partitions: int = 1) -> str:
+    """A share group that reads a topic from its beginning."""
+    name = f"s-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=scene.bootstrap_servers) as admin:
+        places = {TopicPartition(topic, number): 0 for number in range(partitions)}
+        wait_for(lambda: not admin.alter_share_group_offsets(name, places).errors)
+    return name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--release", "--max-messages", "2"],
+        ["--reject"],
+        ["--enable-systest-events", *properties(*(f"print.{part}=true" for part in PARTS))],
+        ["--property", "print.key=true", "--consumer-property", "client.id=x"],
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_console_share_consumer(scene: Scene, words: list[str]) -> None:
+    topic = fresh(scene)
+    with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+        for number in range(2):
+            producer.produce(topic, f"v{number}", f"k{number}", headers=[("h", b"x")])
+    answers = []
+    for command in (
+        [str(SCRIPT), "tool", f"{TOOLS}.consumer.ConsoleShareConsumer"],
+        [sys.executable, "-m", "ottla", "console-share-consumer"],
+    ):
+        where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic, "--group", shared(scene, topic)]
+        answers.append(normal(output([*command, *where, "--timeout-ms", "3000", *words])))
+    assert answers[1] == answers[0]
+
+
+def figures(text: str) -> list[str]:
+    """Lines without their numbers; how often one of the same form comes is a matter of pace."""
+    found = []
+    for line in text.splitlines():
+        told = re.sub(r"\d+(\.\d+)?(E-?\d+)?", "N", re.sub(r"\b50th|95th|99th|99\.9th|\bt-[0-9a-f]{8}\b", "", line))
+        if told not in found:
+            found.append(told)
+    return found
+
+
+def without_metrics(text: str) -> str:
+    """Clients count different things; what is before them, and their titles, are the same."""
+    before, blank, after = text.partition("\n\n")
+    return before + blank + re.sub(r" +", " ", after.partition("\n")[0])
+
+
+def test_producer_performance(scene: Scene) -> None:
+    for words in (
+        "--num-records 500 --throughput -1 --record-size 20",
+        "--num-records 500 --throughput -1 --record-size 20 --warmup-records 100 --print-metrics",
+        "--num-records 900 --throughput 500 --payload-monotonic --reporting-interval 500",
+        "--num-records 1500 --throughput 1000 --record-size 9 --warmup-records 300 --reporting-interval 500",
+        "--num-records 50 --throughput -1 --record-size 20 --producer-props acks=1",
+        "--num-records 50 --throughput -1 --record-size 20 --transaction-duration-ms 50",
+    ):
+        asked = ["--topic", fresh(scene), *words.split()]
+        theirs, ours = both(f"{TOOLS}.ProducerPerformance", "producer-perf-test", asked, scene)
+        assert sorted(figures(without_metrics(ours))) == sorted(figures(without_metrics(theirs))), words
+
+
+def test_consumer_performance(scene: Scene) -> None:
+    topic = fresh(scene)
+    with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+        for number in range(3000):
+            producer.produce(topic, str(number))
+    for words in (
+        "--num-records 500",
+        "--num-records 3000 --hide-header --print-metrics",
+        "--messages 3000 --show-detailed-stats --reporting-interval 1 --consumer.config /dev/null",
+        "--num-records 9999 --timeout 1500",
+        "--num-records 500 --date-format yyyy/MM/dd",
+    ):
+        theirs, ours = both(
+            f"{TOOLS}.ConsumerPerformance", "consumer-perf-test", ["--topic", topic, *words.split()], scene
+        )
+        assert sorted(figures(without_metrics(ours))) == sorted(figures(without_metrics(theirs))), words
+
+
+def test_share_consumer_performance(scene: Scene) -> None:
+    topic = fresh(scene)
+    with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+        for number in range(3000):
+            producer.produce(topic, str(number))
+    for words in (
+        "--num-records 3000",
+        "--num-records 3000 --threads 2 --show-consumer-stats --print-metrics",
+        "--num-records 3000 --show-detailed-stats --reporting-interval 1 --hide-header",
+        "--messages 3000 --consumer.config /dev/null",
+    ):
+        answers = []
+        for command in (
+            [str(SCRIPT), "tool", f"{TOOLS}.ShareConsumerPerformance"],
+            [sys.executable, "-m", "ottla", "share-consumer-perf-test"],
+        ):
+            where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic, "--group", shared(scene, topic)]
+            answers.append(sorted(figures(without_metrics(output([*command, *where, *words.split()])))))
+        assert answers[1] == answers[0], words
+
+
+def test_latency(scene: Scene) -> None:
+    for words in (
+        "--num-records 20 --producer-acks all --record-size 20",
+        "--num-records 20 --producer-acks 1 --record-size 2 --num-headers 2 --record-header-size -1 --record-header-key-size 3",
+    ):
+        answers = []
+        for command in (
+            [str(SCRIPT), "tool", f"{TOOLS}.EndToEndLatency"],
+            [sys.executable, "-m", "ottla", "e2e-latency"],
+        ):
+            topic = f"t-{uuid.uuid4().hex[:8]}"
+            where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic]
+            answers.append(figures(output([*command, *where, *words.split()])))
+        assert answers[1] == answers[0]
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    """Events of a verifiable client, without times and paces; the order of their fields is that of the text."""
+    found = []
+    for line in text.splitlines():
+        each = json.loads(line)
+        assert next(iter(each)) == "timestamp", line
+        each = {name: value for name, value in each.items() if name not in ("timestamp", "avg_throughput", "message")}
+        each["fields"] = list(json.loads(line))
+        for part in each.get("partitions", []):
+            if "offsets" in part:
+                part["offsets"].sort()
+        found.append(each)
+    return found
+
+
+def test_verifiable_producer(scene: Scene) -> None:
+    for words in (
+        "--max-messages 5",
+        "--max-messages 4 --value-prefix 7 --repeating-keys 3 --throughput 20 --acks 1 --message-create-time 1000",
+        "--max-messages 0",
+        "--max-messages 1 --throughput 0",
+    ):
+        answers = []
+        for command in (
+            [str(SCRIPT), "tool", f"{TOOLS}.VerifiableProducer"],
+            [sys.executable, "-m", "ottla", "verifiable-producer"],
+        ):
+            topic = fresh(scene)
+            where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic]
+            answers.append(events(output([*command, *where, *words.split()]).replace(topic, "T")))
+        assert answers[1] == answers[0], words
+    asked = ["--topic", "bad/topic", "--max-messages", "2"]
+    theirs, ours = both(f"{TOOLS}.VerifiableProducer", "verifiable-producer", asked, scene)
+    assert events(ours) == events(theirs)
+
+
+def test_verifiable_consumer(scene: Scene) -> None:
+    topic = fresh(scene)
+    with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+        for number in range(20):
+            producer.produce(topic, f"v{number}", f"k{number}" if number % 2 else None)
+    for words in (
+        "--max-messages 15",
+        "--max-messages 20 --verbose --group-protocol consumer",
+        "--max-messages 20 --enable-autocommit --session-timeout 20000 --group-instance-id one",
+    ):
+        answers = []
+        for command in (
+            [str(SCRIPT), "tool", f"{TOOLS}.VerifiableConsumer"],
+            [sys.executable, "-m", "ottla", "verifiable-consumer"],
+        ):
+            group = f"g-{uuid.uuid4().hex[:8]}"
+            where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic, "--group-id", group]
+            answers.append(events(output([*command, *where, *words.split()])))
+        assert answers[1] == answers[0], words
+
+
+def test_verifiable_share_consumer(scene: Scene) -> None:
+    topic = fresh(scene)
+    with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+        for number in range(20):
+            producer.produce(topic, f"v{number}")
+    for words in ("", "--verbose", "--acknowledgement-mode sync", "--acknowledgement-mode async"):
+        answers = []
+        for command in (
+            [str(SCRIPT), "tool", f"{TOOLS}.VerifiableShareConsumer"],
+            [sys.executable, "-m", "ottla", "verifiable-share-consumer"],
+        ):
+            group = f"s-{uuid.uuid4().hex[:8]}"
+            where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic, "--group-id", group]
+            asked = [*words.split(), "--max-messages", "20", "--offset-reset-strategy", "earliest"]
+            answers.append(events(output([*command, *where, *asked])))
+        assert answers[1] == answers[0], words
+
+
+CLOSING = {
+    "VerifiableProducer": (["--throughput", "50"], "producer_send_success", 2),
+    "VerifiableConsumer": (["--group-id", "closing"], "partitions_assigned", 3),
+    "VerifiableShareConsumer": (["--group-id", "closing-share"], "startup_complete", 1),
+}
+
+
+@pytest.mark.parametrize("tool", CLOSING)
+def test_verifiable_clients_are_told_to_stop(scene: Scene, tool: str) -> None:
+    """The last events after SIGTERM."""
+    words, begun, count = CLOSING[tool]
+    topic = fresh(scene)
+    command = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", tool).lower()
+    java = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE / 'kafka-tools-4.3.1'}/*", f"{TOOLS}.{tool}"]
+    endings = []
+    for run in (java, [sys.executable, "-m", "ottla", command]):
+        where = ["--bootstrap-server", scene.bootstrap_servers, "--topic", topic]
+        with subprocess.Popen(
+            [*run, *where, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            assert process.stdout is not None
+            while f'"name":"{begun}"' not in process.stdout.readline():
+                assert process.poll() is None
+            process.terminate()
+            said, _ = process.communicate(timeout=60)
+        endings.append([(each["name"], each["fields"]) for each in events(said)[-count:]])
+    assert endings[1] == endings[0]
+
+
+@pytest.mark.parametrize(
+    "words", ["", "--deep-iteration", "--print-data-log", "--print-data-log --skip-record-metadata"]
+)
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_dumps_of_older_formats(scene: Scene, magic: int, words: str) -> None:
+    """Files as Kafka 0.8 to 0.10 wrote them, by Ottla's codec; one with a message that is damaged."""
+    folder = scene.folder / f"old-{uuid.uuid4().hex}"
+    folder.mkdir()
+    log = folder / f"{10:020}.log"
+    batches = []
+    for codec in range(4):
+        records = [
+            Record(10 + 3 * codec + n, 1000 + n, None if n == 1 else b"k%d" % n, None if n == 2 else b"value %d" % n)
+            for n in range(3)
+        ]
+        batch = build(records, codec=codec, base_offset=records[0].offset)
+        batches.append(batch if magic == 2 else for_old_client(batch, magic, 0, 1 << 20))
+    log.write_bytes(b"".join(batches))
+    damaged = bytearray(batches[0])
+    damaged[-5] ^= 1  # of the last key
+    broken = folder / f"{30:020}.log"
+    broken.write_bytes(damaged if magic < 2 else batches[1])
+    asked = ["--files", f"{log},{broken}", *words.split()]
+    theirs = output([str(SCRIPT), "tool", f"{TOOLS}.DumpLogSegments", *asked])
+    ours = output([sys.executable, "-m", "ottla", "dump-log", *asked])
+    told = [line for line in ours.splitlines() if not line.startswith("ottla: ")]  # what is wrong, in one line
+    assert normal("\n".join(told)) == normal(theirs)
+
+
+def test_dumps_of_remote_segments(scene: Scene) -> None:
+    partition = remote.TopicIdPartitionEntry(name="flights", id=bytes(range(16)), partition=3)
+    segment = remote.RemoteLogSegmentIdEntry(topic_id_partition=partition, id=bytes(range(1, 17)))
+    body: dict[str, Any] = {
+        "start_offset": 5,
+        "end_offset": 9,
+        "broker_id": 1,
+        "segment_leader_epochs": [remote.SegmentLeaderEpochEntry(leader_epoch=n, offset=5 + n) for n in range(2)],
+        "segment_size_in_bytes": 100,
+    }
+    messages: list[Message] = [
+        remote.RemoteLogSegmentMetadataRecord(remote_log_segment_id=segment, custom_metadata=b"abc", **body),
+        remote.RemoteLogSegmentMetadataRecord(remote_log_segment_id=segment, txn_index_empty=True, **body),
+        *(
+            remote.RemoteLogSegmentMetadataUpdateRecord(remote_log_segment_id=segment, remote_log_segment_state=state)
+            for state in range(4)
+        ),
+        *(
+            remote.RemotePartitionDeleteMetadataRecord(
+                topic_id_partition=partition, remote_partition_delete_state=state
+            )
+            for state in range(3)
+        ),
+        remote.RemoteLogSegmentMetadataSnapshotRecord(segment_id=bytes(range(1, 17)), **body),
+    ]
+    values = [encode(each, 0, bytes([1, each.API, 0])) for each in messages]
+    log = scene.folder / f"{0:020}.log"
+    log.write_bytes(build([Record(number, 1000, None, value) for number, value in enumerate(values)]))
+    asked = ["--files", str(log), "--remote-log-metadata-decoder"]
+    assert ottla(["dump-log", *asked]).splitlines() == kafka(f"{TOOLS}.DumpLogSegments", asked).splitlines()
+    topic = fresh(scene)
+    with Producer(bootstrap_servers=scene.bootstrap_servers) as producer:
+        for value in values:
+            producer.produce(topic, value)
+    name = "org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde"
+    words = [
+        "--topic",
+        topic,
+        "--from-beginning",
+        "--timeout-ms",
+        "1500",
+        "--formatter",
+        f"{name}$RemoteLogMetadataFormatter",
+    ]
+    theirs, ours = both(CONSOLE_CONSUMER, "console-consumer", words, scene)
+    assert normal(ours) == normal(theirs)
