@@ -1,6 +1,8 @@
 """Ottla's commands beside Kafka's own tools: the same broker, the same question, the same answer.
 
 Blanks are squeezed and rows are sorted before they are compared: tools of Kafka's print rows in the order of a hash table.
+
+One file, because all of them ask one broker that something was put into, and are compared by the same few functions.
 """
 
 import json
