@@ -108,7 +108,7 @@ def test_a_batch(codec: str, both: Both, cluster: Cluster) -> None:
 
 def test_offsets_and_times(both: Both, cluster: Cluster) -> None:
     topic = cluster.topic(numbered(0, 60, 2), partitions=2)
-    for options, rows in [
+    cases: list[tuple[dict[str, Any], int]] = [
         ({"startingOffsets": json.dumps({topic: {"0": 10, "1": -2}})}, 50),
         ({"endingOffsets": json.dumps({topic: {"0": 10, "1": -1}})}, 40),
         ({"startingTimestamp": T0 + 20}, 40),
@@ -116,7 +116,8 @@ def test_offsets_and_times(both: Both, cluster: Cluster) -> None:
         ({"startingOffsetsByTimestamp": json.dumps({topic: {"0": T0 + 50, "1": T0}})}, 35),
         ({"startingTimestamp": T0 + 1000, "startingOffsetsByTimestampStrategy": "latest"}, 0),
         ({"minPartitions": 7}, 60),
-    ]:
+    ]
+    for options, rows in cases:
         assert len(both.same(subscribe=topic, **options)) == rows, options
 
 

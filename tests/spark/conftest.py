@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.spark.session import session_builder, stop_session
@@ -38,10 +38,17 @@ class Cluster:
         """A topic name that nobody has used."""
         return f"spark-{uuid.uuid4().hex[:12]}"
 
-    def topic(self, records: Sequence[Sent] = (), partitions: int = 1, name: str | None = None, **configs: Any) -> str:
+    def topic(
+        self,
+        records: Sequence[Sent] = (),
+        partitions: int = 1,
+        name: str | None = None,
+        topic_configs: dict[str, str] | None = None,
+        **configs: Any,
+    ) -> str:
         """A new topic with these records; `configs` are the producer's, with _ for the dot."""
         name = name or self.name()
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        self._admin.create_topics([NewTopic(name, partitions, 1, config=topic_configs or {})])[name].result(20)
         self.send(name, records, **configs)
         return name
 
@@ -62,6 +69,9 @@ class Cluster:
             )
             producer.poll(0)
         assert (producer.flush(30), failed) == (0, [])
+
+    def grow(self, topic: str, partitions: int) -> None:
+        self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(20)
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(20)

@@ -106,10 +106,13 @@ class Cluster(Blocking):
     # -- groups --
 
     def committed(
-        self, group: str, partitions: list[TopicPartition], timeout_ms: int | None = None
+        self, group: str, partitions: list[TopicPartition], timeout_ms: int | None = None, *, stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, open transactions awaited; partitions without a commit are left out."""
-        return self._run(Commits(self._core, group).fetch(partitions, GroupMetadata(group), timeout_ms))
+        """What a group has committed; partitions without a commit are left out.
+
+        stable  transactions that are about to commit something are waited for
+        """
+        return self._run(Commits(self._core, group).fetch(partitions, GroupMetadata(group), timeout_ms, stable=stable))
 
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int | None = None, metadata: str = ""

@@ -97,11 +97,20 @@ class TaskWriting:
     """One task of one batch.
 
     config  of its producer, with its transactional.id
+    named   the sink's id was given
     batch   None for a batch write: nobody runs it again, so there are no markers
     """
 
     def __init__(
-        self, cluster: Cluster, config: ClientConfig, topic: str | None, sink: str, batch: int | None, task: int
+        self,
+        cluster: Cluster,
+        config: ClientConfig,
+        topic: str | None,
+        sink: str,
+        batch: int | None,
+        task: int,
+        *,
+        named: bool = False,
     ) -> None:
         self._cluster = cluster
         self._config = config
@@ -109,6 +118,7 @@ class TaskWriting:
         self._sink = sink
         self._batch = batch
         self._task = task
+        self._named = named
         self._seen = _NOTHING
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -118,7 +128,8 @@ class TaskWriting:
         if batch is not None:
             self._seen = Marker(batch)
             decision = last_decision(self._cluster, sink)
-            check_batch(sink, batch, decision)
+            first = decision is None and batch > 0
+            check_batch(sink, batch, decision, unknown=first and (self._named or self._has_markers()))
             if decision is not None and decision.batch == batch:
                 end_all(self._cluster, sink, decision.parts, commit=True, lost_is_fine=True)
         with _TaskProducer(self._config) as producer:
@@ -160,6 +171,12 @@ class TaskWriting:
                 self._seen = Marker(seen.batch, seen.rows + batch.num_rows, digest)
                 yield batch
 
+    def _has_markers(self) -> bool:
+        """Whether any task of the sink has ever published anything."""
+        partitions = self._cluster.partitions(MARKERS)
+        found = self._cluster.committed(group_of(self._sink), partitions, stable=False)
+        return any(read_marker(offset.metadata) != _NOTHING for offset in found.values())
+
     def _markers_of_others(self, decision: Decision | None) -> dict[int, Marker]:
         """Of the tasks of a decision about this batch, unless one is open: that task writes anew."""
         if decision is None or decision.batch != self._batch:
@@ -200,10 +217,11 @@ def batch_digest(batch: pa.RecordBatch, with_topics: bool) -> int:
 def publish(cluster: Cluster, producer: Producer, sink: str, batch: int | None, parts: list[Part]) -> None:
     """All tasks of a batch are done: decide, and end their transactions. Raises PublicationError, KafkaError.
 
+    parts     of all tasks; none when the batch had none
     producer  not transactional; writes the decision
     """
     left = [part for part in parts if part.producer_id >= 0]
-    if not left:
+    if parts and not left:
         return
     if batch is not None:
         decision = Decision(batch, sorted(parts))

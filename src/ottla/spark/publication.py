@@ -16,6 +16,9 @@ A batch that is run again finds one of these:
     a decision or a marker after N                     this run is behind: its checkpoint is an older one
     a decision that lists this task, but no marker     the marker expired: nobody knows whether the part was published
     neither                                            not published
+
+A driver knows the sink's name from its tasks, or from the option sinkId; so of a batch without tasks there is a decision only
+if the name was given.
 """
 
 import json
@@ -92,9 +95,15 @@ class Verdict(Enum):
     SKIP = "the batch is published"
 
 
-def check_batch(sink: str, batch: int, decision: Decision | None) -> None:
-    """Whether a batch may follow the last decision of a sink. Raises PublicationError."""
-    if decision is None and batch > 0:
+def check_batch(sink: str, batch: int, decision: Decision | None, *, unknown: bool) -> None:
+    """Whether a batch may follow the last decision of a sink.
+
+    unknown  a sink without a decision should have one: it was given a name, so that empty batches are decided too, or it has
+             markers. Otherwise the batches before this one had no tasks.
+
+    Raises PublicationError.
+    """
+    if decision is None and batch > 0 and unknown:
         raise PublicationError(
             f"sink {sink} has no record of the batches before {batch}: its query began without exactlyOnce, under another "
             "sinkId, or the topic of decisions was deleted. Begin with a new checkpoint and a new sinkId"

@@ -114,12 +114,14 @@ class _Sink:
         options = self.options
         config = options.transactional(transactional_id(sink, task))
         number = None if batch is None else int(batch)
-        return TaskWriting(cluster_of(options.config), config, options.topic, sink, number, task)
+        named = bool(options.sink_id)
+        return TaskWriting(cluster_of(options.config), config, options.topic, sink, number, task, named=named)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         """All tasks are done."""
         sink, parts = _parts(messages)
-        if parts:
+        if parts or (batch is not None and self.options.exactly_once and self.sink):
+            sink = sink or self.sink
             config = self.options.config
             publish(cluster_of(config), producer_of(config), sink, batch, parts)
 

@@ -226,3 +226,17 @@ def test_bytes_of_an_offset() -> None:
     world, _, core = cluster(lambda offset: (data if offset < 14 else b"", 0, []))
     assert world.run(core, bytes_per_offset(core, {PARTITION: 4}, 1000)) == {PARTITION: len(data) / 10}
     assert world.run(core, bytes_per_offset(core, {PARTITION: 14}, 1000)) == {}
+
+
+def test_a_range_whose_rest_was_compacted_away_is_at_its_end() -> None:
+    """The broker reads up to the last stable offset, and there is nothing before it any more."""
+    world, broker, core = cluster(lambda offset: (b"", 0, []), isolation_level="read_committed")
+    row = PartitionData(partition_index=0, high_watermark=20, last_stable_offset=10)
+    nothing = FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[row])])
+    throttled = FetchResponse(throttle_time_ms=50, responses=nothing.responses)
+    broker.on(FetchRequest, throttled, nothing)
+    chunk = world.run(core, RangeReading(core, PARTITION, 7, 10).next())
+    assert chunk is not None
+    assert (chunk.batches(), chunk.next_offset, broker.asked[FetchRequest]) == (b"", 10, 2)
+    with pytest.raises(RequestTimedOut, match="no record there"):
+        world.run(core, RangeReading(core, PARTITION, 7, 11, timeout_ms=2000).next())

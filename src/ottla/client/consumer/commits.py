@@ -89,17 +89,27 @@ class Commits:
         return found
 
     async def fetch(
-        self, partitions: Iterable[TopicPartition], member: GroupMetadata, timeout_ms: int | None = None
+        self,
+        partitions: Iterable[TopicPartition],
+        member: GroupMetadata,
+        timeout_ms: int | None = None,
+        *,
+        stable: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed; partitions without a commit are left out. Open transactions are waited for."""
+        """What is committed; partitions without a commit are left out.
+
+        stable  transactions that are about to commit something are waited for; otherwise it is what was committed before
+        """
         wanted = list(partitions)
         about = f"offsets of group {self._group_id}"
         if not wanted:
             return {}
-        return await self._core.metadata.retrying(about, lambda: self._fetch(wanted, member, about), timeout_ms)
+        return await self._core.metadata.retrying(
+            about, lambda: self._fetch(wanted, member, about, stable=stable), timeout_ms
+        )
 
     async def _fetch(
-        self, partitions: list[TopicPartition], member: GroupMetadata, about: str
+        self, partitions: list[TopicPartition], member: GroupMetadata, about: str, *, stable: bool
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         metadata = self._core.metadata
         node = await metadata.coordinator(GROUP, self._group_id)
@@ -108,7 +118,7 @@ class Commits:
         version = link.version(OffsetFetchRequest, 32767 if ZERO_UUID not in ids.values() else _NEWEST_WITHOUT_IDS)
         request = OffsetFetchRequest()
         if version >= 7:
-            request.require_stable = True
+            request.require_stable = stable
         named: dict[str, list[int]] = {}
         for name, index in partitions:
             named.setdefault(name, []).append(index)

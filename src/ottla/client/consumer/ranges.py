@@ -127,7 +127,16 @@ class RangeReading:
         rows = [row for topic in answer.responses for row in topic.partitions]
         if len(rows) != 1 or rows[0].partition_index != self.partition.partition:
             raise RetriableError(f"{about}: the answer is about something else")
-        return _chunk(core, self.partition, rows[0], position, about)
+        found = _chunk(core, self.partition, rows[0], position, about)
+        if found is None and answer.throttle_time_ms == 0 and self._has_nothing(rows[0]):
+            return Chunk(PartitionState(self.partition), b"", position, self.end, [], check_crcs=False)
+        return found
+
+    def _has_nothing(self, row: PartitionData) -> bool:
+        """Whether an answer without records says that the rest of the range has none: it was compacted away, and what comes
+        behind it belongs to a transaction that is open still."""
+        readable = row.last_stable_offset if self._core.config.read_committed else row.high_watermark
+        return not row.records and readable >= self.end
 
 
 def _chunk(core: Core, partition: TopicPartition, row: PartitionData, position: int, about: str) -> Chunk | None:
