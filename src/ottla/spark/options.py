@@ -48,8 +48,8 @@ SOURCE_OPTIONS: Final = (
 )
 
 SINK_OPTIONS: Final = ("topic", "includeHeaders", "exactlyOnce", "sinkId")
-# Spark itself adds these to a stream writer's options, or users may give them to any sink.
-_SPARKS_OWN: Final = ("checkpointlocation", "path")
+# Spark itself adds these to a stream writer's options (queryName: in a pipeline), or users may give them to any sink.
+_SPARKS_OWN: Final = ("checkpointlocation", "path", "queryname")
 
 _FIXED: Final = {
     "kafka.auto.offset.reset": "startingOffsets says where a query starts",

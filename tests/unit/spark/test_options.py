@@ -105,7 +105,7 @@ def test_client_configs_are_refused_under_the_user_s_name() -> None:
 
 
 def test_sink() -> None:
-    options = sink_options({**SERVERS, "topic": "t", "checkpointLocation": "/x", "kafka.acks": "1"})
+    options = sink_options({**SERVERS, "topic": "t", "checkpointLocation": "/x", "queryName": "q", "kafka.acks": "1"})
     assert (options.topic, options.config["acks"], options.config["enable.idempotence"]) == ("t", 1, False)
     assert sink_options(SERVERS).topic is None
     with pytest.raises(InvalidOption, match="the option topic is empty"):
