@@ -155,13 +155,14 @@ def test_synonyms_tell_where_a_value_would_come_from(broker: Wire, make_topic: T
 def test_the_broker(broker: Wire, version: int) -> None:
     found = described(broker, BROKER, node_id(broker), version=version)
     assert len(found) > 300
+    assert found["node.id"].value == node_id(broker)
     assert found["log.segment.bytes"].value == str(1 << 30)
     assert (found["listeners"].read_only, found["log.segment.bytes"].read_only) == (False, False)
     assert (found["log.dirs"].read_only, found["num.partitions"].read_only) == (True, True)
     assert found["ssl.keystore.password"].is_sensitive
     assert found["ssl.keystore.password"].value is None
     if version >= 1:
-        assert found["listeners"].config_source == STATIC_BROKER
+        assert found["listeners"].config_source == found["node.id"].config_source == STATIC_BROKER
         assert found["log.segment.bytes"].config_source == DEFAULT
     if version >= 3:
         assert (found["listeners"].config_type, found["ssl.keystore.password"].config_type) == (LIST, PASSWORD)

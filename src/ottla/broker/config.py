@@ -148,6 +148,12 @@ class BrokerConfig(BrokerValues):
                 return value
         return 1
 
+    def numbered(self) -> "BrokerConfig":
+        """The same with node.id, which Kafka asks for in every file: a broker without one tells its number all the same."""
+        if "node.id" in self.static:
+            return self
+        return BrokerConfig({**self.static, "node.id": str(self.node_id)})
+
     @property
     def log_dirs(self) -> list[str]:
         """log.dirs, else log.dir."""

@@ -81,7 +81,7 @@ class Broker:
         timers: Timers | None = None,
         files: DiskStore | None = None,
     ) -> None:
-        self.config = config
+        self.config = config = config.numbered()
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
         self.timers: Timers = timers or LoopTimers(loop)
