@@ -91,9 +91,14 @@ def _name(text: str) -> str:
 
 
 def serve_metrics(host: str, port: int, instances: Instances) -> tuple[int, Callable[[], None]]:
+    """Serve what clients have pushed, as `serve_collector` does."""
+    return serve_collector(host, port, ClientMetricsCollector(instances))
+
+
+def serve_collector(host: str, port: int, collector: Collector) -> tuple[int, Callable[[], None]]:
     """Serve GET /metrics in a thread; returns the port (a free one for 0) and what stops it. Raises OSError."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ClientMetricsCollector(instances))
+    registry.register(collector)
     server, thread = start_http_server(port, host, registry)
 
     def stop() -> None:

@@ -1,0 +1,258 @@
+"""What the queries of a session are doing: rows, rates, times of batches and lag per partition, to logs and to Prometheus.
+
+    figures = QueryFigures()
+    spark.streams.addListener(figures)            classic or Spark Connect, any query
+    serve_figures("127.0.0.1", 9400, figures)     or write_figures(Path("queries.prom"), figures)
+
+Lag is what Spark itself says of a source: its latest offset less the end of the batch. Those of `format("ottla")` and Spark's
+own Kafka source have the shape {"topic": {"0": 42}}; names that begin with "#" are no topics. A file source has no lag.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from ottla.client.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
+logger = logging.getLogger("ottla.spark.queries")
+
+Lags = dict[TopicPartition, int]
+
+
+@dataclass
+class QueryFigure:
+    """One query since it was first seen.
+
+    batches, rows_in, rows_out   of all batches; rows_out is None where the sink does not count (files)
+    rows_per_second, batch_ms    of the last batch that had rows
+    lags                         offsets behind, by partition, after the last batch; None where no source tells
+    ended, failure               whether the query is over, and why if it failed
+    """
+
+    name: str
+    query_id: str
+    batches: int = 0
+    rows_in: int = 0
+    rows_out: int | None = None
+    rows_per_second: float = 0.0
+    batch_ms: int = 0
+    lags: Lags | None = None
+    ended: bool = False
+    failure: str | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets behind over all partitions."""
+        return None if self.lags is None else sum(self.lags.values())
+
+
+def partition_lags(end: str | None, latest: str | None) -> Lags | None:
+    """How far `latest` is ahead of `end`, both as a source's progress has them; None for a source that has no such offsets."""
+    ends, latests = _positions(end), _positions(latest)
+    if ends is None or latests is None:
+        return None
+    return {partition: max(offset - ends.get(partition, 0), 0) for partition, offset in latests.items()}
+
+
+def _positions(text: str | None) -> dict[TopicPartition, int] | None:
+    """The offsets of partitions in JSON, or None if it is something else."""
+    try:
+        found = json.loads(text) if text else None
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    topics = {name: parts for name, parts in found.items() if not name.startswith("#")}
+    if not all(isinstance(parts, dict) for parts in topics.values()):
+        return None
+    try:
+        return {TopicPartition(name, int(n)): int(at) for name, parts in topics.items() for n, at in parts.items()}
+    except (TypeError, ValueError):
+        return None
+
+
+class QueryFigures(StreamingQueryListener):
+    """A listener that keeps figures of every query by its name, or id where it has none, and logs each batch.
+
+    `on_change` is called, in Spark's thread, after each event with the figure that changed.
+    """
+
+    def __init__(self, on_change: Callable[[QueryFigure], None] | None = None) -> None:
+        self._changed = threading.Condition()
+        self._figures: dict[str, QueryFigure] = {}
+        self._on_change = on_change
+
+    # -- what Spark calls --
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  (Spark's name)
+        with self._changed:
+            figure = self._figure(event.name, str(event.id))
+            figure.ended, figure.failure = False, None
+        logger.info("query %s: started", figure.name)
+        self._tell(figure)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        figure = self.progress(event.progress)
+        logger.info(
+            "query %s: batch %d, %d rows in %d ms, lag %s",
+            figure.name,
+            event.progress.batchId,
+            event.progress.numInputRows,
+            _batch_ms(event.progress),
+            "unknown" if figure.lag is None else figure.lag,
+        )
+        self._tell(figure)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Nothing is new; what was known stays."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        with self._changed:
+            figure = self._by_id(str(event.id))
+            figure.ended, figure.failure = True, event.exception
+            self._changed.notify_all()
+        if event.exception is None:
+            logger.info("query %s: ended", figure.name)
+        else:
+            logger.error("query %s: failed: %s", figure.name, event.exception.partition("\n")[0])
+        self._tell(figure)
+
+    # -- what others ask --
+
+    def progress(self, said: StreamingQueryProgress) -> QueryFigure:
+        """Take in what a query says of a batch."""
+        lags = [partition_lags(source.endOffset, source.latestOffset) for source in said.sources]
+        with self._changed:
+            figure = self._figure(said.name, str(said.id))
+            figure.lags = _together(lags)
+            if said.numInputRows or not figure.batches:
+                figure.batch_ms = _batch_ms(said)
+                figure.rows_per_second = said.processedRowsPerSecond or 0.0
+            figure.batches += 1
+            figure.rows_in += said.numInputRows
+            if said.sink.numOutputRows >= 0:
+                figure.rows_out = (figure.rows_out or 0) + said.sink.numOutputRows
+        return figure
+
+    def figures(self) -> list[QueryFigure]:
+        """All queries, in the order in which they were first seen."""
+        with self._changed:
+            return list(self._figures.values())
+
+    def clear(self) -> None:
+        """Forget every query: figures begin at nothing."""
+        with self._changed:
+            self._figures.clear()
+
+    def wait_ended(self, names: set[str], timeout_s: float) -> bool:
+        """Until the last word of these queries has come: events are told later than they happen. False after `timeout_s`."""
+
+        def all_ended() -> bool:
+            return all(name in self._figures and self._figures[name].ended for name in names)
+
+        with self._changed:
+            return self._changed.wait_for(all_ended, timeout_s)
+
+    def _figure(self, name: str | None, query_id: str) -> QueryFigure:
+        return self._figures.setdefault(name or query_id, QueryFigure(name or query_id, query_id))
+
+    def _by_id(self, query_id: str) -> QueryFigure:
+        found = [figure for figure in self._figures.values() if figure.query_id == query_id]
+        return found[0] if found else self._figure(None, query_id)
+
+    def _tell(self, figure: QueryFigure) -> None:
+        if self._on_change is not None:
+            self._on_change(figure)
+
+
+def _together(lags: list[Lags | None]) -> Lags | None:
+    """Those of several sources: two that read the same partition are as far behind as the slower one."""
+    known = [each for each in lags if each is not None]
+    if not known:
+        return None
+    found: Lags = {}
+    for each in known:
+        for partition, lag in each.items():
+            found[partition] = max(lag, found.get(partition, 0))
+    return found
+
+
+def _batch_ms(said: StreamingQueryProgress) -> int:
+    durations: Mapping[str, int] = said.durationMs
+    return int(durations.get("triggerExecution", 0))
+
+
+def _collector(figures: QueryFigures) -> "Collector":
+    """What prometheus-client reads. Raises ImportError without the extra `metrics`."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.registry import Collector
+
+    class Figures(Collector):
+        """The figures at the moment when somebody asks."""
+
+        def collect(self) -> Iterator[Any]:
+            """One family for each figure."""
+            label = ["query"]
+            batches = CounterMetricFamily("ottla_spark_batches", "Batches that a query has done.", labels=label)
+            rows_in = CounterMetricFamily("ottla_spark_rows_in", "Rows that a query has read.", labels=label)
+            rows_out = CounterMetricFamily("ottla_spark_rows_out", "Rows that its sink has counted.", labels=label)
+            rate = GaugeMetricFamily("ottla_spark_rows_per_second", "Of the last batch with rows.", labels=label)
+            took = GaugeMetricFamily("ottla_spark_batch_seconds", "Time of the last batch with rows.", labels=label)
+            up = GaugeMetricFamily(
+                "ottla_spark_query_running", "1 while a query runs, 0 when it is over.", labels=label
+            )
+            lag = GaugeMetricFamily(
+                "ottla_spark_lag", "Offsets behind the end.", labels=["query", "topic", "partition"]
+            )
+            for figure in figures.figures():
+                name = [figure.name]
+                batches.add_metric(name, figure.batches)
+                rows_in.add_metric(name, figure.rows_in)
+                if figure.rows_out is not None:
+                    rows_out.add_metric(name, figure.rows_out)
+                rate.add_metric(name, figure.rows_per_second)
+                took.add_metric(name, figure.batch_ms / 1000)
+                up.add_metric(name, 0 if figure.ended else 1)
+                for partition, behind in (figure.lags or {}).items():
+                    lag.add_metric([figure.name, partition.topic, str(partition.partition)], behind)
+            yield from (batches, rows_in, rows_out, rate, took, up, lag)
+
+    return Figures()
+
+
+def serve_figures(host: str, port: int, figures: QueryFigures) -> tuple[int, Callable[[], None]]:
+    """Serve GET /metrics in a thread; returns the port (a free one for 0) and what stops it.
+
+    Raises OSError, and ImportError without the extra `metrics`.
+    """
+    from ottla.observability.metrics import serve_collector
+
+    return serve_collector(host, port, _collector(figures))
+
+
+def write_figures(path: Path, figures: QueryFigures) -> None:
+    """Write the figures in Prometheus' text format, as the textfile collector of its node exporter reads them.
+
+    Raises OSError, and ImportError without the extra `metrics`.
+    """
+    from prometheus_client import CollectorRegistry, write_to_textfile
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_collector(figures))
+    write_to_textfile(str(path), registry)
