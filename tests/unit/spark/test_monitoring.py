@@ -12,6 +12,9 @@ from ottla.client.topics import TopicPartition
 from ottla.spark.monitoring import QueryFigure, QueryFigures, partition_lags, serve_figures, write_figures
 
 ID = uuid.UUID(int=7)
+ENDED = QueryTerminatedEvent.fromJson(
+    {"id": str(ID), "runId": str(ID), "exception": "boom\nat here", "errorClassOnException": None}
+)
 
 
 def progress(
@@ -90,7 +93,7 @@ def test_a_query_that_ends_is_waited_for() -> None:
     assert not figures.wait_ended({"delays"}, 0)
     figures.onQueryProgress(progress(1, []))
     assert not figures.wait_ended({"delays"}, 0)
-    figures.onQueryTerminated(QueryTerminatedEvent(ID, ID, "boom\nat here"))
+    figures.onQueryTerminated(ENDED)
     assert figures.wait_ended({"delays"}, 0)
     assert figures.figures()[0].failure == "boom\nat here"
     figures.clear()
