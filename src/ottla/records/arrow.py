@@ -27,7 +27,6 @@ from ottla.records.columns import (
     HeaderColumns,
     Rows,
 )
-from ottla.records.partitioner import partitions_of
 
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
@@ -123,7 +122,7 @@ def rows_of(
     headers: pa.Array | None = None,
     timestamp: pa.Array | int = -1,
 ) -> Rows:
-    """Arrow arrays of equal length as rows for `encode_columns`.
+    """Arrow arrays of equal length as rows for `RowEncoder`.
 
     value, key  binary or string, also large ones, views and dictionaries; nulls are null keys and values
     headers     list<struct<key string, value binary>> or a map; a null list is no headers
@@ -206,11 +205,3 @@ def _header_columns(array: pa.Array) -> HeaderColumns:
     return HeaderColumns(
         offsets, len(items), binary_column(items.field(0).cast(pa.binary())), binary_column(items.field(1))
     )
-
-
-def partitions(keys: pa.Array, count: int, null_partition: int) -> pa.Array:
-    """The partition (int32) of each key among `count`, as the Java producer chooses; null keys go to `null_partition`."""
-    column = binary_column(keys)
-    rows = len(keys)
-    data = partitions_of(column.data, column.offsets, column.validity, 0, rows, count, null_partition)
-    return _fixed(data, rows, pa.int32())

@@ -10,7 +10,7 @@ so reading is a walk over the records that appends to a few growing writers, and
 appends to one. `records/arrow.py` lays pyarrow arrays over the buffers without copying; this module does not know pyarrow.
 
     fetched bytes --ColumnReader--> Columns --(arrow.py)--> RecordBatch
-    RecordBatch --(arrow.py)--> BinaryColumn --encode_columns--> v2 batches
+    RecordBatch --(arrow.py)--> Rows --RowEncoder--> records, row by row, in whatever batch (client/producer/accumulator.py)
 
 int32 offsets hold 2 GiB: a chunk stops before a column would pass its cap, and `next_offset` says where to go on.
 The two long functions are one piece each, because they are the hot loops: a call per field would cost more than the field.
@@ -22,8 +22,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i64
 
-from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header, seal, unpacked, wrapped
-from ottla.records.compression import compress
+from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header, unpacked, wrapped
 from ottla.records.errors import CorruptRecords
 from ottla.records.partitioner import partition_between
 from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
@@ -641,86 +640,6 @@ class RowEncoder:
             return -1
         start: i64 = self._key.start
         return partition_between(self._key.data, start, start + self._key_length, partitions)
-
-
-def encode_columns(
-    rows: Rows,
-    *,
-    selection: bytes | None = None,
-    max_batch_bytes: int = 1 << 20,
-    codec: int = 0,
-    level: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
-) -> list[bytes]:
-    """Rows as v2 batches ready to be produced (base offset 0 each), in order.
-
-    selection        int32 little-endian row numbers within the window, e.g. those of one partition; None is all
-    max_batch_bytes  a batch is closed before its plain size, header included, passes this; one larger row is alone in its batch
-    base_sequence    of the first batch; the following ones go on from it, back to 0 after 2^31 - 1
-
-    Raises CorruptRecords when buffers are shorter than what their offsets say.
-    """
-    batches: list[bytes] = []
-    total: i64 = rows.rows if selection is None else len(selection) >> 2
-    index: i64 = 0
-    sequence: i64 = base_sequence
-    encoder = RowEncoder(rows)
-    while index < total:
-        out = BytesWriter()
-        header = BatchHeader()
-        index = _encode_batch(encoder, selection, index, total, max_batch_bytes - HEADER_SIZE, out, header)
-        header.attributes = codec | (0x10 if transactional else 0)
-        header.producer_id = producer_id
-        header.producer_epoch = producer_epoch
-        header.base_sequence = sequence
-        if sequence >= 0:
-            sequence = (sequence + header.count) & _INT32_MAX
-        plain = out.getvalue()
-        batches.append(seal(header, compress(codec, plain, level) if codec else plain))
-    return batches
-
-
-def _encode_batch(
-    encoder: RowEncoder,
-    selection: bytes | None,
-    index: i64,
-    total: i64,
-    room: i64,
-    out: BytesWriter,
-    header: BatchHeader,
-) -> i64:
-    """Append records from the index-th selected row on until `room` bytes are full; the index after the last one."""
-    base: i64 = 0
-    newest: i64 = -1
-    count: i64 = 0
-    written: i64 = 0
-    while index < total:
-        row: i64 = index
-        if selection is not None:
-            selected: int = read_i32_le(selection, index * 4)
-            row = selected
-        body: i64 = encoder.measure(row)
-        timestamp: i64 = encoder.timestamp
-        if count == 0:
-            base = timestamp
-        delta: i64 = wrapped(timestamp, -base)
-        body += varint_size(delta) + varint_size(count)
-        size: i64 = varint_size(body) + body
-        if count > 0 and written + size > room:
-            break
-        encoder.write(out, body, delta, count)
-        written += size
-        newest = max(newest, timestamp)
-        count += 1
-        index += 1
-    header.count = count
-    header.last_offset_delta = count - 1
-    header.base_timestamp = base
-    header.max_timestamp = newest
-    return index
 
 
 def _headers_size(names: _Source, values: _Source, low: i64, high: i64) -> i64:

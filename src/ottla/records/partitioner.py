@@ -6,7 +6,7 @@ product of two 32-bit numbers is taken in two halves, since a compiled i64 wraps
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_le, write_i32_le
+from librt.strings import read_i32_le
 from mypy_extensions import i64
 
 _SEED: Final = 0x9747B28C
@@ -63,35 +63,3 @@ def partition_of(key: bytes, partitions: int) -> int:
 def partition_between(data: bytes, start: i64, end: i64, partitions: i64) -> i64:
     """The partition of the key that is data[start:end] among `partitions` (at least 1)."""
     return (_murmur2(data, start, end) & 0x7FFFFFFF) % partitions
-
-
-def partitions_of(
-    data: bytes, offsets: bytes, validity: bytes | None, first: int, rows: int, partitions: int, null_partition: int
-) -> bytes:
-    """The partition of every row of an Arrow binary column: little-endian int32 each.
-
-    data            the column's value bytes
-    offsets         its offsets buffer, int32 little-endian
-    validity        its validity bitmap, None without nulls
-    first, rows     the column's window into these buffers
-    partitions      how many there are (at least 1)
-    null_partition  the partition of rows without a key
-
-    Raises IndexError when a buffer is shorter than the window.
-    """
-    out = BytesWriter()
-    i: i64 = first
-    end: i64 = first + rows
-    size: i64 = len(data)
-    while i < end:
-        if validity is not None and not (validity[i >> 3] >> (i & 7)) & 1:
-            write_i32_le(out, null_partition)
-        else:
-            low: int = read_i32_le(offsets, i * 4)
-            high: int = read_i32_le(offsets, i * 4 + 4)
-            if low < 0 or high < low or high > size:
-                raise IndexError("offsets beyond the data")
-            index: int = (_murmur2(data, low, high) & 0x7FFFFFFF) % partitions
-            write_i32_le(out, index)
-        i += 1
-    return out.getvalue()

@@ -2,17 +2,21 @@
 
 import struct
 from contextlib import suppress
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from librt.strings import BytesWriter
 
-from ottla.records.batch import build, crc_ok, read_header, records_of, scan
-from ottla.records.columns import ALL, KEY, OFFSET, VALUE, BinaryColumn, ColumnReader, Rows, encode_columns
+from ottla.records.batch import BatchHeader, build, crc_ok, read_header, records_of, scan, seal
+from ottla.records.columns import ALL, KEY, OFFSET, VALUE, BinaryColumn, ColumnReader, RowEncoder, Rows
 from ottla.records.control import build_marker
+from ottla.records.digest import digest_of
 from ottla.records.errors import CorruptRecords
 from ottla.records.partitioner import partition_of
 from ottla.records.record import Record
+from ottla.records.varints import varint_size
 
 pa = pytest.importorskip("pyarrow", reason="columns are looked at as Arrow arrays (extra spark)")
 arrow = pytest.importorskip("ottla.records.arrow", reason="columns are looked at as Arrow arrays (extra spark)")
@@ -203,85 +207,68 @@ def test_random_bytes_raise_the_one_error(data: bytes) -> None:
 # the way back
 
 
+def batch_of(encoder: RowEncoder, order: list[int] | None = None) -> bytes:
+    """Rows as one batch, in this order."""
+    out = BytesWriter()
+    header = BatchHeader()
+    for index in range(encoder.rows) if order is None else order:
+        body = encoder.measure(index)
+        if header.count == 0:
+            header.base_timestamp = encoder.timestamp
+        delta = encoder.timestamp - header.base_timestamp
+        body += varint_size(delta) + varint_size(header.count)
+        encoder.write(out, body, delta, header.count)
+        header.max_timestamp = max(header.max_timestamp, encoder.timestamp)
+        header.count += 1
+    header.last_offset_delta = header.count - 1
+    return seal(header, out.getvalue())
+
+
 @MANY
-@given(
-    records=RECORDS,
-    first=st.integers(min_value=0, max_value=20),
-    codec=st.sampled_from([0, 0, 1, 2, 3, 4]),
-    max_batch_bytes=st.integers(min_value=0, max_value=900),
-)
-def test_rows_become_batches(records: list[Record], first: int, codec: int, max_batch_bytes: int) -> None:
+@given(records=RECORDS, first=st.integers(min_value=0, max_value=20))
+def test_rows_become_records(records: list[Record], first: int) -> None:
     headers = [[{"key": name, "value": value} for name, value in record.headers] for record in records]
-    encoded = encode_columns(
+    encoder = RowEncoder(
         arrow.rows_of(
             pa.array([record.value for record in records], pa.binary()).slice(first),
             pa.array([record.key for record in records], pa.binary()).slice(first),
             pa.array(headers, arrow.TYPES["headers"]).slice(first),
             pa.array([record.timestamp for record in records], pa.timestamp("ms", tz="UTC")).slice(first),
-        ),
-        max_batch_bytes=max_batch_bytes,
-        codec=codec,
+        )
     )
-    found = [record for data in encoded for record in records_of(data)]
-    wanted = records[first:]
-    assert [(r.timestamp, r.key, r.value, r.headers) for r in found] == [
-        (r.timestamp, r.key, r.value, r.headers) for r in wanted
-    ]
-    for data in encoded:
-        header = read_header(data, 0)
-        assert crc_ok(data, header)
-        assert [record.offset for record in records_of(data)] == list(range(header.count))
-        assert header.max_timestamp == max(record.timestamp for record in records_of(data))
-        assert codec or header.count == 1 or len(data) <= max_batch_bytes
+    wanted = [(r.timestamp, r.key, r.value, r.headers) for r in records[first:]]
+    data = batch_of(encoder)
+    assert [(r.timestamp, r.key, r.value, r.headers) for r in records_of(data)] == wanted
+    assert crc_ok(data, read_header(data, 0))
 
 
 @MANY
-@given(records=RECORDS)
+@given(records=RECORDS.filter(bool))
 def test_columns_go_back_as_they_came(records: list[Record]) -> None:
     for record in records:
         record.timestamp = T
-    data = batches(records, [len(records) or 1])
+    data = batches(records, [len(records)])
     chunk = ColumnReader().read(data)
     back = Rows(chunk.rows, value=chunk.values, key=chunk.keys, headers=chunk.headers, timestamp=T)
-    assert b"".join(encode_columns(back)) == data
+    assert batch_of(RowEncoder(back)) == data
 
 
-def test_a_selection_takes_its_rows_in_its_order() -> None:
-    value = pa.array(["a", "b", None, "d"])
-    [data] = encode_columns(
-        arrow.rows_of(value, timestamp=T), selection=struct.pack("<3i", 3, 0, 2), producer_id=5, producer_epoch=1
-    )
-    assert [(r.offset, r.timestamp, r.key, r.value) for r in records_of(data)] == [
+def test_rows_may_be_taken_in_any_order() -> None:
+    encoder = RowEncoder(arrow.rows_of(pa.array(["a", "b", None, "d"]), timestamp=T))
+    assert [(r.offset, r.timestamp, r.key, r.value) for r in records_of(batch_of(encoder, [3, 0, 2]))] == [
         (0, T, None, b"d"),
         (1, T, None, b"a"),
         (2, T, None, None),
     ]
-    assert encode_columns(arrow.rows_of(value), selection=b"") == []
-
-
-def test_sequences_go_on_from_batch_to_batch_and_wrap() -> None:
-    value = pa.array([b"x" * 40] * 5)
-    encoded = encode_columns(
-        arrow.rows_of(value),
-        max_batch_bytes=61 + 2 * 47,
-        producer_id=7,
-        producer_epoch=3,
-        base_sequence=2**31 - 3,
-        transactional=True,
-    )
-    headers = [read_header(data, 0) for data in encoded]
-    assert [header.base_sequence for header in headers] == [2**31 - 3, 2**31 - 1, 1]
-    assert [header.count for header in headers] == [2, 2, 1]
-    assert all(header.is_transactional and header.producer_epoch == 3 for header in headers)
 
 
 def test_other_arrow_types_of_the_same_meaning() -> None:
     value = pa.array(["a", None, "c"], pa.large_string()).slice(1)
     moments = pa.array([T * 1000 + 999, T * 1000, 1_001], pa.timestamp("us")).slice(1)
-    [data] = encode_columns(arrow.rows_of(value, timestamp=moments))
+    data = batch_of(RowEncoder(arrow.rows_of(value, timestamp=moments)))
     assert [(r.timestamp, r.value) for r in records_of(data)] == [(T, None), (1, b"c")]
     nulls = pa.array([None, [{"key": "h", "value": b"x"}], None], arrow.TYPES["headers"])
-    [data] = encode_columns(arrow.rows_of(pa.array(["a", "b", "c"]), headers=nulls))
+    data = batch_of(RowEncoder(arrow.rows_of(pa.array(["a", "b", "c"]), headers=nulls)))
     assert [r.headers for r in records_of(data)] == [[], [("h", b"x")], []]
     with pytest.raises(ValueError, match="timestamp"):
         arrow.rows_of(value, timestamp=pa.array([None, T], pa.timestamp("ms")))
@@ -291,14 +278,33 @@ def test_other_arrow_types_of_the_same_meaning() -> None:
 def test_offsets_beyond_the_data_are_an_error(offsets: tuple[int, int]) -> None:
     column = BinaryColumn(struct.pack("<2i", *offsets), b"abc")
     with pytest.raises(CorruptRecords):
-        encode_columns(Rows(1, value=column))
+        RowEncoder(Rows(1, value=column)).measure(0)
 
 
 @MANY
 @given(keys=st.lists(BYTES, max_size=20), first=st.integers(min_value=0, max_value=20))
-def test_partitions_of_an_array(keys: list[bytes | None], first: int) -> None:
-    found = arrow.partitions(pa.array(keys, pa.binary()).slice(first), 12, 5)
-    assert found.to_pylist() == [5 if key is None else partition_of(key, 12) for key in keys[first:]]
+def test_the_partition_of_a_row_s_key(keys: list[bytes | None], first: int) -> None:
+    array = pa.array(keys, pa.binary()).slice(first)
+    encoder = RowEncoder(arrow.rows_of(pa.nulls(len(array), pa.binary()), array))
+    found = []
+    for index in range(encoder.rows):
+        encoder.measure(index)
+        found.append(encoder.partition_by_key(12))
+    assert found == [-1 if key is None else partition_of(key, 12) for key in keys[first:]]
+
+
+@MANY
+@given(records=RECORDS, seed=st.randoms())
+def test_the_digest_of_rows_does_not_depend_on_their_order(records: list[Record], seed: Random) -> None:
+    def digest(given: list[Record]) -> int:
+        values, keys = ([getattr(record, name) for record in given] for name in ("value", "key"))
+        return digest_of(RowEncoder(arrow.rows_of(pa.array(values, pa.binary()), pa.array(keys, pa.binary()))))
+
+    shuffled = list(records)
+    seed.shuffle(shuffled)
+    assert digest(shuffled) == digest(records)
+    if records:
+        assert digest([*records[:-1], Record(0, T, b"another", b"row of 150 bytes" * 10)]) != digest(records)
 
 
 def test_whole_batches_only() -> None:

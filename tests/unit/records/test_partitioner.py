@@ -1,12 +1,9 @@
 """Java's murmur2: its own vectors, and the same over a column."""
 
-import struct
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 
-from ottla.records.partitioner import murmur2, partition_of, partitions_of
+from ottla.records.partitioner import murmur2, partition_of
 
 MANY = settings(max_examples=60, deadline=None)
 
@@ -41,34 +38,3 @@ def test_vectors(key: bytes, expected: int) -> None:
 )
 def test_partitions_of_a_thousand(key: bytes, expected: int) -> None:
     assert partition_of(key, 1000) == expected
-
-
-@MANY
-@given(
-    keys=st.lists(st.none() | st.binary(max_size=20), max_size=20),
-    first=st.integers(min_value=0, max_value=5),
-    count=st.integers(min_value=1, max_value=2**31 - 1),
-)
-def test_a_column_gives_each_key_its_own_partition(keys: list[bytes | None], first: int, count: int) -> None:
-    first = min(first, len(keys))
-    ends = [0]
-    for key in keys:
-        ends.append(ends[-1] + len(key or b""))
-    bits = sum(1 << i for i, key in enumerate(keys) if key is not None)
-    data = partitions_of(
-        b"".join(key or b"" for key in keys),
-        struct.pack(f"<{len(ends)}i", *ends),
-        bits.to_bytes((len(keys) + 7) // 8, "little"),
-        first,
-        len(keys) - first,
-        count,
-        -7,
-    )
-    expected = [-7 if key is None else partition_of(key, count) for key in keys[first:]]
-    assert list(struct.unpack(f"<{len(expected)}i", data)) == expected
-
-
-@pytest.mark.parametrize("offsets", [(0, 4), (-1, 2), (2, 1)])
-def test_offsets_beyond_the_data_are_an_error(offsets: tuple[int, int]) -> None:
-    with pytest.raises(IndexError):
-        partitions_of(b"abc", struct.pack("<2i", *offsets), None, 0, 1, 3, 0)
