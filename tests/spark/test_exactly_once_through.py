@@ -3,6 +3,7 @@
 Produce, transactions, triggers, crashes, restarts, compaction, growth, in any order; compared with a plain consumer.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.blocking import Producer
+from ottla.client.topics import LATEST
 from ottla.spark.cluster import Cluster as Brokers
 from ottla.spark.exactly_once import prepare
 from ottla.spark.options import sink_options
@@ -144,6 +146,15 @@ class Input:
         self._open = None
 
 
+def all_is_stable(brokers: Brokers, topic: str) -> None:
+    """Wait for the markers of transactions that have ended: brokers write them after they have answered."""
+    wanted = dict.fromkeys(brokers.partitions(topic), LATEST)
+    deadline = time.monotonic() + 20
+    while brokers.list_offsets(wanted, committed=True) != brokers.list_offsets(wanted, committed=False):
+        assert time.monotonic() < deadline, "a transaction stays open"
+        time.sleep(0.01)
+
+
 def test_every_record_once(cluster: Cluster, request: pytest.FixtureRequest) -> None:
     soak = int(request.config.getoption("--soak"))
     servers: dict[str, Any] = {"kafka.bootstrap.servers": cluster.servers}
@@ -168,6 +179,7 @@ def test_every_record_once(cluster: Cluster, request: pytest.FixtureRequest) -> 
                 else:
                     source.act(action)
             source.end_open(commit=True)
+            all_is_stable(brokers, source.topic)
             assert engine.run()
         files = Counter(value for rows in engine.files.values() for value in rows)
         published = Counter((record.value or b"").decode() for record in cluster.records(target, committed=True))
