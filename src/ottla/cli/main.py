@@ -55,6 +55,7 @@ _COMMANDS = {
     "groups": "groups:groups",
     "leader-election": "leader_election:leader_election",
     "log-dirs": "log_dirs:log_dirs",
+    "pipeline": "pipeline:pipeline",
     "producer-perf-test": "producer_perf_test:producer_perf_test",
     "reassign-partitions": "reassign_partitions:reassign_partitions",
     "serve": "serve:serve",

@@ -1,0 +1,244 @@
+"""`ottla pipeline`: projects of Spark Declarative Pipelines, written and run."""
+
+import json
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.stopping import Stop, told_to_stop
+from ottla.cli.table import Column, echo_table
+
+if TYPE_CHECKING:
+    from ottla.spark.monitoring import QueryFigures
+    from ottla.spark.pipelines.project import Project
+    from ottla.spark.pipelines.report import RunReport
+    from ottla.spark.pipelines.run import Refresh
+
+
+@click.group("pipeline")
+def pipeline() -> None:
+    """Write and run Spark Declarative Pipelines whose sources and sinks are topics."""
+
+
+@pipeline.command("init")
+@click.argument("name", type=click.Path(path_type=Path))
+@click.option("--bootstrap-server", default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT")
+@click.option("--topic", default="orders", show_default=True, metavar="NAME", help="Where records come from.")
+@click.option("--to", "target", default="large-orders", show_default=True, metavar="NAME", help="Where results go.")
+def init(name: Path, bootstrap_server: str, topic: str, target: str) -> None:
+    """Write a project into the new folder NAME: spec, settings, bronze, silver, gold, a sink, rules, a test."""
+    _needs_spark()
+    from ottla.spark.pipelines.project import InvalidProject
+    from ottla.spark.pipelines.template import write_project
+
+    try:
+        written = write_project(name, bootstrap_server, topic, target)
+    except InvalidProject as error:
+        _fail(str(error))
+    for file in written:
+        click.echo(f"{name}/{file}")
+    click.echo(f"Run it with: ottla pipeline run {name}", err=True)
+
+
+@pipeline.command("run")
+@click.argument("directory", type=click.Path(path_type=Path), default=".", required=False)
+@click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://HOST:PORT. [default: local[*]]")
+@click.option("--remote", metavar="URL", help="Use this Spark Connect server (sc://HOST:PORT) instead of starting one.")
+@click.option("--conf", "confs", multiple=True, metavar="NAME=VALUE", help="A Spark setting; may be repeated.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A value of the spec's configuration.")
+@click.option("--continuous", is_flag=True, help="Run again and again on one Spark, until Ctrl-C or SIGTERM.")
+@click.option("--interval", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Between two runs.")
+@click.option("--iterations", type=click.IntRange(1), metavar="N", help="With --continuous, stop after so many runs.")
+@click.option("--dry-run", is_flag=True, help="Check the definitions, run nothing.")
+@click.option("--full-refresh", multiple=True, metavar="A,B", help="Tables to empty and compute anew.")
+@click.option("--full-refresh-all", is_flag=True, help="Empty all tables and compute them anew.")
+@click.option("--refresh", multiple=True, metavar="A,B", help="Only these tables.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus' /metrics: rows, rates and lag of flows.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each run.")
+def run(directory: Path, **given: Any) -> None:
+    """Run the pipeline of the project in DIRECTORY until everything that is there has been processed.
+
+    Takes care of Java, catalog, database and Spark's settings. Exits 1 if a flow fails, and says which and why.
+    """
+    refresh = _refresh(given)
+    if given["interval"] < 0:
+        raise click.UsageError("--interval must not be below 0")
+    if given["remote"] and (given["master"] or given["confs"]):
+        raise click.UsageError("--remote is a Spark that runs already: it takes neither --master nor --conf")
+    confs, settings = _pairs(given["confs"], "--conf"), _pairs(given["settings"], "--set")
+    _needs_spark()
+    from ottla.spark.java import JavaMissing
+    from ottla.spark.monitoring import QueryFigures
+    from ottla.spark.pipelines.project import InvalidProject, open_project
+    from ottla.spark.pipelines.server import connect_server
+
+    show = _Show(as_json=given["as_json"])
+    try:
+        project = open_project(directory, settings)
+        with told_to_stop() as stop, ExitStack() as stack:
+            figures = QueryFigures(show.progress)
+            if given["metrics"]:
+                stack.callback(_serve(given["metrics"], figures))
+            with stop.at_once():
+                show.status("starting Spark")
+                address = given["remote"] or stack.enter_context(connect_server(project.root, given["master"], confs))
+                _runs(project, address, refresh, figures, show, stop, given)
+            show.status("stopping Spark" if not given["remote"] else "")
+        show.status("")
+    except (InvalidProject, JavaMissing) as error:
+        show.status("")
+        _fail(str(error))
+    if stop.asked and not given["continuous"]:
+        sys.exit(130)
+
+
+def _runs(
+    project: "Project",
+    address: str,
+    refresh: "Refresh",
+    figures: "QueryFigures",
+    show: "_Show",
+    stop: Stop,
+    given: dict[str, Any],
+) -> None:
+    """One run, or one after the other. Raises InvalidProject for one that failed."""
+    from ottla.spark.pipelines.project import InvalidProject
+    from ottla.spark.pipelines.run import run_once
+
+    count = 0
+    while True:
+        figures.clear()
+        show.status("loading definitions")
+        report = run_once(project, address, refresh, figures, show.flow)
+        show.report(report)
+        if report.failure:
+            raise InvalidProject(report.failure)
+        count += 1
+        if not given["continuous"] or count == given["iterations"]:
+            return
+        # What was to be computed anew has been.
+        refresh = refresh._replace(full_all=False, full=())
+        show.status("waiting")
+        stop.sleep(given["interval"])
+        if stop.asked:
+            return
+
+
+class _Show:
+    """What a person sees, or a program: a line for where it is on a terminal, a table or JSON at the end of each run."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._terminal = sys.stderr.isatty()
+        self._rows: dict[str, int] = {}
+        self._flows: dict[str, str] = {}
+        self._begun = time.monotonic()
+
+    def status(self, text: str) -> None:
+        """The line on a terminal that the next one replaces."""
+        if self._terminal:
+            passed = f"{time.monotonic() - self._begun:5.0f} s  " if text else ""
+            click.echo(f"\r\x1b[K{passed}{text}"[:200], nl=False, err=True)
+
+    def flow(self, name: str, state: str) -> None:
+        """A flow has a new state."""
+        self._flows[name] = state
+        self._tell()
+
+    def progress(self, figure: Any) -> None:
+        """A query has done a batch."""
+        self._rows[figure.name.rpartition(".")[2]] = figure.rows_in
+        self._tell()
+
+    def _tell(self) -> None:
+        done = sum(state == "COMPLETED" for state in self._flows.values())
+        running = [
+            f"{name} {self._rows.get(name, 0):,} rows" for name, state in self._flows.items() if state == "RUNNING"
+        ]
+        self.status(f"{done} of {len(self._flows)} flows done  {', '.join(running)}")
+
+    def report(self, report: "RunReport") -> None:
+        """The end of a run."""
+        self.status("")
+        if self._as_json:
+            click.echo(json.dumps(report.document(), separators=(",", ":")))
+        else:
+            titles = ("FLOW", "STATE", "ROWS-IN", "ROWS-OUT", "LAG", "BATCHES", "SECONDS")
+            rows = [
+                (*flow[:5], flow.batches or None, f"{flow.seconds:.1f}" if flow.seconds else None)
+                for flow in report.flows
+            ]
+            echo_table([Column(title) for title in titles], rows)
+            click.echo(f"{len(report.flows)} flows in {report.seconds:.1f} s")
+        sys.stdout.flush()
+        self._flows.clear()
+        self._rows.clear()
+
+
+def _refresh(given: dict[str, Any]) -> "Refresh":
+    """Raises UsageError for flags that contradict each other, as in Spark."""
+    full, only = _names(given["full_refresh"]), _names(given["refresh"])
+    if given["full_refresh_all"] and (full or only):
+        other = "--full-refresh" if full else "--refresh"
+        raise click.UsageError(f"--full-refresh-all means every table: it does not go with {other}")
+    if given["dry_run"] and (given["continuous"] or full or only or given["full_refresh_all"]):
+        raise click.UsageError("--dry-run runs nothing: it goes with none of --continuous, --refresh, --full-refresh")
+    _needs_spark()
+    from ottla.spark.pipelines.run import Refresh
+
+    return Refresh(given["dry_run"], given["full_refresh_all"], full, only)
+
+
+def _names(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+
+
+def _pairs(texts: tuple[str, ...], flag: str) -> dict[str, str]:
+    """NAME=VALUE. Raises UsageError."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name.strip() or not equals:
+            raise click.UsageError(f"{flag} wants NAME=VALUE, not {text!r}")
+        found[name.strip()] = value
+    return found
+
+
+def _serve(address: str, figures: "QueryFigures") -> Any:
+    """Serve figures at HOST:PORT; returns what stops it. Raises UsageError."""
+    from ottla.spark.monitoring import serve_figures
+
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.UsageError(f"--metrics wants HOST:PORT, not {address!r}")
+    try:
+        bound, stop = serve_figures(host.strip("[]"), int(port), figures)
+    except ImportError as missing:
+        _fail(f"--metrics needs {missing.name}: pip install 'ottla[metrics]'")
+    except OSError as error:
+        _fail(f"cannot serve metrics on {address}: {error.strerror or error}")
+    click.echo(f"metrics are at http://{host}:{bound}/metrics", err=True)
+    return stop
+
+
+def _needs_spark() -> None:
+    """Say what to install where PySpark's pipelines are missing."""
+    try:
+        import pyspark.pipelines.cli
+        import pyspark.sql.connect.session  # noqa: F401
+    except (ImportError, AttributeError) as missing:
+        _fail(f"pipelines need PySpark with Spark Connect ({missing}): pip install 'ottla[pipelines]'")
+    except Exception as missing:
+        # PySpark says so with an error of its own where one of its packages is missing.
+        if type(missing).__name__ != "PySparkImportError":
+            raise
+        _fail(f"pipelines need PySpark with Spark Connect ({missing}): pip install 'ottla[pipelines]'")
+
+
+def _fail(why: str) -> Any:
+    click.echo(f"ottla: {why}", err=True)
+    sys.exit(1)

@@ -1,0 +1,145 @@
+"""What became of the flows of a run: Spark's events, figures of queries and counts of tables, put together. No Spark in here.
+
+Spark tells a run's story in sentences ("Flow spark_catalog.shop.silver is RUNNING."). A flow that fails is first said to have
+COMPLETED and is then tried again, up to three times: the last word counts.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+_EVENT: Final = re.compile(r"Flow '?(?P<name>\S+?)'? (?:is |has )?(?P<state>[A-Z]{4,})\b")
+_RUN: Final = re.compile(r"Run (?:is|has) (?P<state>[A-Z]+)\b")
+_STREAM: Final = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
+FAILED: Final = "FAILED"
+_OVER: Final = ("COMPLETED", FAILED)
+
+
+class FlowReport(NamedTuple):
+    """One flow in one run.
+
+    state     Spark's word: QUEUED, RUNNING, COMPLETED, FAILED, SKIPPED (something above it failed), ...
+    rows_in   rows read; None for a materialized view, which is computed anew
+    rows_out  rows written; None where nobody counted
+    lag       offsets that were there and are not read; None where no source tells
+    batches   micro-batches
+    seconds   from its first start to its last end
+    why       of a failed one, in one line
+    """
+
+    name: str
+    state: str
+    rows_in: int | None = None
+    rows_out: int | None = None
+    lag: int | None = None
+    batches: int = 0
+    seconds: float = 0.0
+    why: str | None = None
+
+
+class RunReport(NamedTuple):
+    """One run; `seconds` from the first definition to the last event."""
+
+    flows: tuple[FlowReport, ...]
+    seconds: float
+
+    @property
+    def failure(self) -> str | None:
+        """Which flow failed and why, in one line."""
+        for flow in self.flows:
+            if flow.state == FAILED:
+                return f"flow {flow.name} failed: {flow.why or 'Spark does not say why'}"
+        return None
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        state = FAILED if self.failure else "COMPLETED"
+        return {
+            "state": state,
+            "seconds": round(self.seconds, 3),
+            "flows": [{**flow._asdict(), "seconds": round(flow.seconds, 3)} for flow in self.flows],
+        }
+
+
+class Storyline:
+    """Follows a run's events."""
+
+    def __init__(self, prefixes: Sequence[str] = ()) -> None:
+        """`prefixes` are left out of names: "spark_catalog.shop."."""
+        self._prefixes = prefixes
+        self._states: dict[str, str] = {}
+        self._began: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
+        self._why: dict[str, str] = {}
+
+    def hear(self, message: str, seconds: float) -> tuple[str, str] | None:
+        """Take an event of the time `seconds`; the flow and its new state, or None if it is about something else."""
+        head, _, rest = message.partition("\n")
+        found = _EVENT.match(head)
+        if found is None:
+            return None
+        name, state = self.short(found["name"]), found["state"]
+        self._states[name] = state
+        if state == "STARTING":
+            self._began.setdefault(name, seconds)
+        if state in _OVER:
+            self._ended[name] = seconds
+        if state == FAILED:
+            self._why[name] = reason(rest.removeprefix("Error: "))
+        return name, state
+
+    def short(self, name: str) -> str:
+        """A flow's name without the catalog and database that all have."""
+        for prefix in self._prefixes:
+            name = name.removeprefix(prefix)
+        return name
+
+    @property
+    def states(self) -> Mapping[str, str]:
+        """Of all flows so far."""
+        return self._states
+
+    def flows(
+        self, figures: Mapping[str, tuple[int, int, int | None, int | None]], written: Mapping[str, int]
+    ) -> tuple[FlowReport, ...]:
+        """The flows' reports.
+
+        figures  of flows that are queries: batches, rows in, rows out if known, lag
+        written  by how many rows tables have grown; all rows of materialized views
+        """
+        found = []
+        for name, state in self._states.items():
+            batches, rows_in, rows_out, lag = figures.get(name, (0, None, None, None))
+            if rows_out is None:
+                rows_out = written.get(name)
+            took = self._ended.get(name, 0.0) - self._began.get(name, 0.0)
+            why = self._why.get(name) if state == FAILED else None
+            found.append(FlowReport(name, state, rows_in, rows_out, lag, batches, max(took, 0.0), why))
+        return tuple(found)
+
+
+def run_state(message: str) -> str | None:
+    """The state of the whole run, if that is what an event tells."""
+    found = _RUN.match(message)
+    return found["state"] if found else None
+
+
+def growth(before: Mapping[str, int], after: Mapping[str, int], anew: Iterable[str]) -> dict[str, int]:
+    """By how many rows tables have grown; those that were computed `anew` from nothing."""
+    return {name: rows - (0 if name in set(anew) else before.get(name, 0)) for name, rows in after.items()}
+
+
+def reason(error: str) -> str:
+    """What an error of Spark's says, in one line: of a Python traceback its exception, else the first line without codes."""
+    lines = error.strip().splitlines()
+    for number, line in enumerate(lines):
+        if "Traceback (most recent call last)" in line:
+            for later in lines[number + 1 :]:
+                if later and not later[0].isspace():
+                    kind, colon, said = later.partition(": ")
+                    return f"{kind.rpartition('.')[2]}{colon}{_plain(said)}"
+    return _plain(lines[0]) if lines else ""
+
+
+def _plain(line: str) -> str:
+    return re.sub(r"\s*SQLSTATE: \w+", "", _STREAM.sub("", line)).strip()

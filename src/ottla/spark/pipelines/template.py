@@ -1,0 +1,234 @@
+"""What `ottla pipeline init` writes: a project that runs as it stands, also with `spark-pipelines run`.
+
+Orders come as JSON from a topic. Bronze keeps them as they came, silver those that keep the rules, a quarantine the others;
+gold adds up by customer, and large ones go to a topic, exactly once. Spark wants absolute paths in spec and settings; they are
+written here, once.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ottla.spark.pipelines.project import DATA, InvalidProject, static_confs
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,100}")
+
+_SPEC: Final = """\
+# Read by `ottla pipeline run` and `spark-pipelines run`. Spark wants absolute paths: change them when the project moves,
+# here and in conf/spark-defaults.conf.
+name: {name}
+storage: file://{root}/data/checkpoints
+database: {database}
+configuration:
+  # Settings of queries only. What Spark must be started with is in conf/spark-defaults.conf: here it would make flows fail.
+  {app}.bootstrap.servers: "{servers}"
+  {app}.source: "{source}"
+  {app}.target: "{target}"
+  spark.sql.shuffle.partitions: "2"
+libraries:
+  - glob:
+      include: transformations/**
+"""
+
+_CONF: Final = """\
+# What Spark is started with: a catalog that remembers tables from run to run, and settings of Ottla's source and sink.
+{confs}
+"""
+
+_BRONZE: Final = '''\
+"""Bronze: the records of the topic, as they came."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+spark = SparkSession.active()
+
+
+@dp.table(comment="Records as they came.", format="parquet")
+def bronze() -> DataFrame:
+    return (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", spark.conf.get("{app}.bootstrap.servers"))
+        .option("subscribe", spark.conf.get("{app}.source"))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 100000)
+        .option("groupOffsets", "{name}")  # `ottla consumer-groups --describe --group {name}` shows how far it is
+        .load()
+    )
+'''
+
+_SILVER: Final = '''\
+"""Silver: orders that keep the rules; the others go to the quarantine, with the names of the rules they broke.
+
+One flow per table: Spark loses rows when two flows write to one. And `select`, not `drop` or `withColumn`: those want to see a
+table that is not there yet.
+"""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla.spark.pipelines import expect, failed, passed
+
+spark = SparkSession.active()
+
+RULES = {{
+    "has a number": "number IS NOT NULL",
+    "has a customer": "customer IS NOT NULL",
+    "amount is positive": "amount > 0",
+}}
+
+
+def orders(records: DataFrame) -> DataFrame:
+    """One row per record; what is no such JSON has NULL columns."""
+    order = F.from_json(F.col("value").cast("string"), "number bigint, customer string, amount double")
+    return records.select(order.alias("order"), F.col("value").cast("string").alias("record"), "timestamp").select(
+        "order.*", "timestamp", "record"
+    )
+
+
+@dp.table(comment="Orders that keep the rules.", format="parquet")
+def silver() -> DataFrame:
+    good = passed(expect(orders(spark.readStream.table("bronze")), RULES))
+    return good.select("number", "customer", "amount", "timestamp")
+
+
+@dp.table(comment="Records that break a rule.", format="parquet")
+def quarantine() -> DataFrame:
+    return failed(expect(orders(spark.readStream.table("bronze")), RULES))
+'''
+
+_GOLD: Final = '''\
+"""Gold: what each customer has ordered, computed anew in each run."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+spark = SparkSession.active()
+
+
+def by_customer(orders: DataFrame) -> DataFrame:
+    return orders.groupBy("customer").agg(F.count("*").alias("orders"), F.sum("amount").alias("amount"))
+
+
+@dp.materialized_view(comment="Orders by customer.")
+def gold() -> DataFrame:
+    return by_customer(spark.read.table("silver"))
+'''
+
+_SINK: Final = '''\
+"""A flow into a topic: large orders, each exactly once, through crashes of whatever runs this."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+spark = SparkSession.active()
+
+
+def large(orders: DataFrame) -> DataFrame:
+    return orders.where("amount >= 100").select(
+        F.col("customer").alias("key"), F.to_json(F.struct("number", "customer", "amount")).alias("value")
+    )
+
+
+dp.create_sink(
+    "large_orders",
+    "ottla",
+    {{
+        "kafka.bootstrap.servers": spark.conf.get("{app}.bootstrap.servers"),
+        "topic": spark.conf.get("{app}.target"),
+        "exactlyOnce": "true",
+        "sinkId": "{name}",
+    }},
+)
+
+
+@dp.append_flow(target="large_orders", name="to_topic")
+def to_topic() -> DataFrame:
+    return large(spark.readStream.table("silver"))
+'''
+
+_TEST: Final = '''\
+"""The functions of the definition files on rows made here; no broker and no run needed: `pytest`."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ottla.spark.pipelines import definitions, expect, failed, passed
+from ottla.spark.session import session_builder, stop_session
+
+PROJECT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = session_builder("tests").master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    yield session
+    stop_session(session)
+
+
+def test_rules_and_totals(spark: SparkSession) -> None:
+    files = definitions(PROJECT, spark)
+    records = [
+        b\'{{"number": 1, "customer": "ada", "amount": 120.0}}\',
+        b\'{{"number": 2, "customer": "ada", "amount": 30.0}}\',
+        b\'{{"number": 3, "customer": "bob", "amount": -1.0}}\',
+        b"not JSON",
+    ]
+    rows = spark.createDataFrame([(record, datetime.now()) for record in records], "value binary, timestamp timestamp")
+    checked = expect(files["silver"].orders(rows), files["silver"].RULES)
+    good = passed(checked)
+    assert [row["number"] for row in good.orderBy("number").collect()] == [1, 2]
+    broken = {{row["record"]: row["broken_rules"] for row in failed(checked).collect()}}
+    assert broken["not JSON"] == list(files["silver"].RULES)
+    assert broken[records[2].decode()] == ["amount is positive"]
+    assert [tuple(row) for row in files["gold"].by_customer(good).collect()] == [("ada", 2, 150.0)]
+    assert [row["key"] for row in files["to_topic"].large(good).collect()] == ["ada"]
+'''
+
+_IGNORE: Final = "data/\n__pycache__/\n.pytest_cache/\nspark-warehouse/\n"
+
+FILES: Final[Mapping[str, str]] = {
+    "spark-pipeline.yml": _SPEC,
+    "conf/spark-defaults.conf": _CONF,
+    "transformations/bronze.py": _BRONZE,
+    "transformations/silver.py": _SILVER,
+    "transformations/gold.py": _GOLD,
+    "transformations/to_topic.py": _SINK,
+    "tests/test_transformations.py": _TEST,
+    ".gitignore": _IGNORE,
+}
+
+
+def write_project(root: Path, servers: str, source: str, target: str) -> list[str]:
+    """Write a project into the new folder `root`; returns its files, by path inside of it. Raises InvalidProject.
+
+    servers         HOST:PORT of a broker, several with commas
+    source, target  topics: orders come from one, large ones go to the other
+    """
+    if not _NAME.fullmatch(root.name):
+        raise InvalidProject(
+            f"a project's name is letters, digits, - and _, and begins with a letter: not {root.name!r}"
+        )
+    if root.exists():
+        raise InvalidProject(f"{root} is there already")
+    place = root.absolute()
+    confs = "\n".join(f"{name} {value}" for name, value in static_confs(place).items())
+    words = {"name": root.name, "root": place, "database": root.name.replace("-", "_").lower(), "confs": confs}
+    words |= {"servers": servers, "source": source, "target": target, "app": root.name.replace("-", "_")}
+    try:
+        for name, text in FILES.items():
+            file = root / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text if text is _IGNORE else text.format(**words), encoding="utf-8")
+        (root / DATA).mkdir()
+    except OSError as error:
+        raise InvalidProject(f"cannot write {error.filename}: {error.strerror}") from None
+    return list(FILES)

@@ -1,0 +1,132 @@
+"""Projects written and read, and what is made of a run's events; no Spark is started."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ottla.cli.main import main
+from ottla.spark.pipelines.project import InvalidProject, open_project, static_confs, written_confs
+from ottla.spark.pipelines.report import FlowReport, RunReport, Storyline, growth, reason, run_state
+from ottla.spark.pipelines.template import FILES, write_project
+
+# What PySpark 4.3 told of flows, shortened in the middle.
+FAILURE = """\
+Flow 'to_out' has FAILED.
+Error: [STREAM_FAILED] Query [id = c8bd28b8, runId = 0ac01893] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed: \
+Traceback (most recent call last):
+  File "/x/ottla/spark/source.py", line 57, in streamWriter
+    return OttlaStreamWriter(sink_options(self.options), schema)
+ottla.spark.offsets.InvalidOption: topik is no option of the ottla sink
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+"""
+
+
+def test_the_last_word_of_a_flow_counts() -> None:
+    story = Storyline(("spark_catalog.", "shop."))
+    for at, message in enumerate(
+        [
+            "Flow spark_catalog.shop.bronze is QUEUED.",
+            "Flow spark_catalog.shop.bronze is STARTING.",
+            "Flow spark_catalog.shop.bronze is RUNNING.",
+            "Flow spark_catalog.shop.bronze has COMPLETED.",
+            "Flow to_out is STARTING.",
+            "Flow to_out has COMPLETED.",
+            FAILURE,
+            "Flow 'spark_catalog.shop.gold' SKIPPED due to upstream failure(s).",
+            "Run is COMPLETED.",
+        ]
+    ):
+        story.hear(message, at * 1.5)
+    flows = story.flows({"bronze": (4, 1000, None, 0), "to_out": (0, 0, None, None)}, {"bronze": 998, "gold": 3})
+    assert flows == (
+        FlowReport("bronze", "COMPLETED", 1000, 998, 0, 4, 3.0),
+        FlowReport("to_out", "FAILED", 0, None, None, 0, 3.0, "InvalidOption: topik is no option of the ottla sink"),
+        FlowReport("gold", "SKIPPED", None, 3),
+    )
+    report = RunReport(flows, 12.34567)
+    assert report.failure == "flow to_out failed: InvalidOption: topik is no option of the ottla sink"
+    assert (report.document()["state"], report.document()["seconds"]) == ("FAILED", 12.346)
+
+
+def test_a_flow_that_failed_and_then_succeeded_is_well() -> None:
+    story = Storyline()
+    for at, message in enumerate(["Flow a is STARTING.", "Flow 'a' has FAILED.\nError: x", "Flow a has COMPLETED."]):
+        story.hear(message, float(at))
+    assert story.flows({}, {}) == (FlowReport("a", "COMPLETED", seconds=2.0),)
+    assert RunReport(story.flows({}, {}), 2.0).failure is None
+
+
+def test_three_failures_are_one() -> None:
+    story = Storyline()
+    story.hear("Flow 'a' has FAILED more than 2 times and will not be restarted.\nError: [X] no SQLSTATE: 42000", 1.0)
+    assert story.flows({}, {})[0].why == "[X] no"
+    assert run_state("Run has FAILED.") == "FAILED"
+    assert run_state("Flow a is RUNNING.") is None
+
+
+def test_reasons_are_one_line() -> None:
+    assert reason("") == ""
+    assert reason("[A] what\nis wrong") == "[A] what"
+    assert reason("Traceback (most recent call last):\n  File x\nValueError: bad\n") == "ValueError: bad"
+    assert reason("Traceback (most recent call last):\n  File x\n") == "Traceback (most recent call last):"
+
+
+def test_tables_grow_by_what_was_not_there_before() -> None:
+    assert growth({"a": 5, "b": 2, "gone": 1}, {"a": 9, "b": 3, "new": 4}, ["b"]) == {"a": 4, "b": 3, "new": 4}
+
+
+def test_a_project_is_written_and_found_from_below(tmp_path: Path) -> None:
+    root = tmp_path / "web-shop"
+    assert set(write_project(root, "broker:9092", "in", "out")) == set(FILES)
+    project = open_project(root / "transformations", {"web_shop.source": "other"})
+    assert (project.root, project.spec.name, project.spec.database) == (root.resolve(), "web-shop", "web_shop")
+    assert project.configuration["web_shop.bootstrap.servers"] == "broker:9092"
+    assert (project.configuration["web_shop.source"], project.configuration["web_shop.target"]) == ("other", "out")
+    assert written_confs(root) == static_confs(root)
+    assert written_confs(tmp_path) == {}
+    for name in FILES:
+        if name.endswith(".py"):
+            ast.parse((root / name).read_text())
+    # Settings that Spark must be started with make every flow fail when they stand in the spec.
+    assert not set(static_confs(root)) & set(project.spec.configuration)
+
+
+def test_projects_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(InvalidProject, match=r"no spark-pipeline\.yml in"):
+        open_project(tmp_path)
+    for text in ("name: [", "name: x", "name: x\nstorage: y\nfoo: 1", "name: x\nstorage: y\nlibraries: [1]", "7"):
+        (tmp_path / "spark-pipeline.yml").write_text(text)
+        with pytest.raises(InvalidProject) as caught:
+            open_project(tmp_path)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InvalidProject, match="is there already"):
+        write_project(tmp_path, "b", "i", "o")
+    with pytest.raises(InvalidProject, match="begins with a letter"):
+        write_project(tmp_path / "7up", "b", "i", "o")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--metrics", "nowhere"], "--metrics wants HOST:PORT"),
+        (["--conf", "x"], "--conf wants NAME=VALUE"),
+        (["--full-refresh-all", "--refresh", "a"], "does not go with --refresh"),
+        (["--dry-run", "--continuous"], "--dry-run runs nothing"),
+        (["--remote", "sc://h", "--master", "local"], "--remote is a Spark that runs already"),
+        (["--interval", "-1"], "--interval must not be below 0"),
+    ],
+)
+def test_wrong_usage_exits_2(arguments: list[str], said: str, tmp_path: Path) -> None:
+    write_project(tmp_path / "shop", "b", "i", "o")
+    result = CliRunner().invoke(main, ["pipeline", "run", str(tmp_path / "shop"), *arguments])
+    assert (result.exit_code, said in result.output) == (2, True), result.output
+
+
+def test_a_folder_without_a_project_is_one_line_and_exit_1(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["pipeline", "run", str(tmp_path)])
+    assert (result.exit_code, result.output) == (1, f"ottla: no spark-pipeline.yml in {tmp_path} or above it\n")
+    result = CliRunner().invoke(main, ["pipeline", "init", str(tmp_path)])
+    assert (result.exit_code, "is there already" in result.output or "a project's name" in result.output) == (1, True)
