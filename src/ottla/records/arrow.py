@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ottla.records.columns import (
     HEADERS,
@@ -104,6 +103,8 @@ def _repeated(text: str, rows: int) -> pa.Array:
 
 
 def _headers(column: HeaderColumns, rows: int) -> pa.Array:
+    import pyarrow.compute as pc  # slow, and few want it: every process of Spark's would wait
+
     items = pa.StructArray.from_arrays(
         [_binary(column.keys, column.count, pa.string()), _binary(column.values, column.count, pa.binary())],
         fields=list(_HEADER),

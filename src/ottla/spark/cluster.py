@@ -5,9 +5,8 @@ thread that all clients of the process share.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from ottla.client.admin.share_groups import ShareGroupOffset, ShareGroups
-from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.chunks import Chunk
 from ottla.client.consumer.commits import Commits
@@ -16,12 +15,14 @@ from ottla.client.core import Core
 from ottla.client.errors import UnknownTopic
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
-from ottla.client.producer.transactions import end_transaction
 from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
 from ottla.client.waiting import Blocking
 from ottla.environment import Clock
 from ottla.protocol.errors import INVALID_PARTITIONS, TOPIC_ALREADY_EXISTS
 from ottla.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.client.admin.share_groups import ShareGroupOffset
 
 
 class Cluster(Blocking):
@@ -123,8 +124,10 @@ class Cluster(Blocking):
 
     def share_group_offsets(
         self, group: str, partitions: list[TopicPartition]
-    ) -> Mapping[TopicPartition, ShareGroupOffset]:
+    ) -> "Mapping[TopicPartition, ShareGroupOffset]":
         """How far a share group is; partitions that it has never read are left out. Raises KafkaError."""
+        from ottla.client.admin.share_groups import ShareGroups
+
         found = self._run(ShareGroups(self._core).list_share_group_offsets({group: partitions}))[group]
         return {partition: found[partition] for partition in partitions if partition in found}
 
@@ -137,27 +140,31 @@ class Cluster(Blocking):
                 return
         except UnknownTopic:
             pass
-        self._run(_ensure_topic(self._core, NewTopic(name, partitions, config=config)))
+        self._run(_ensure_topic(self._core, name, partitions, config))
 
     def end_transaction(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> None:
         """End a transaction that another producer left open. Raises FencedError, KafkaError."""
+        from ottla.client.producer.transactions import end_transaction
+
         self._run(end_transaction(self._core, transactional_id, producer_id, epoch, commit=commit))
 
 
-async def _ensure_topic(core: Core, wanted: NewTopic) -> None:
+async def _ensure_topic(core: Core, name: str, partitions: int, config: Mapping[str, str | None]) -> None:
     """Make a topic, or give it more partitions; others may do so at the same time."""
+    from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
+
     topics = Topics(core)
-    made = (await topics.create_topics([wanted])).errors.get(wanted.topic)
+    made = (await topics.create_topics([NewTopic(name, partitions, config=config)])).errors.get(name)
     if made is not None and made.code != TOPIC_ALREADY_EXISTS:
         raise made
-    core.metadata.forget(wanted.topic)
-    while len((await _there(core, wanted.topic)).leaders) < wanted.num_partitions:
+    core.metadata.forget(name)
+    while len((await _there(core, name)).leaders) < partitions:
         # In steps, so that a hundred tasks do not ask a hundred times.
-        total = -(-wanted.num_partitions // 32) * 32
-        grown = (await topics.create_partitions([NewPartitions(wanted.topic, total)])).errors.get(wanted.topic)
+        total = -(-partitions // 32) * 32
+        grown = (await topics.create_partitions([NewPartitions(name, total)])).errors.get(name)
         if grown is not None and grown.code != INVALID_PARTITIONS:
             raise grown
-        core.metadata.forget(wanted.topic)
+        core.metadata.forget(name)
 
 
 async def _there(core: Core, topic: str) -> TopicInfo:

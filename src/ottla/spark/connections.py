@@ -4,13 +4,16 @@ A worker is forked from a daemon and recycled when idle; connections of another 
 """
 
 import os
+from typing import TYPE_CHECKING
 
-from ottla.client.blocking import Producer
 from ottla.client.config import ClientConfig
 from ottla.spark.cluster import Cluster
 
+if TYPE_CHECKING:
+    from ottla.client.blocking import Producer
+
 _clusters: dict[tuple[int, ClientConfig], Cluster] = {}
-_producers: dict[tuple[int, ClientConfig], Producer] = {}
+_producers: "dict[tuple[int, ClientConfig], Producer]" = {}
 
 
 def cluster_of(config: ClientConfig) -> Cluster:
@@ -22,8 +25,10 @@ def cluster_of(config: ClientConfig) -> Cluster:
     return found
 
 
-def producer_of(config: ClientConfig) -> Producer:
+def producer_of(config: ClientConfig) -> "Producer":
     """The producer of this config in this process."""
+    from ottla.client.blocking import Producer
+
     key = os.getpid(), config
     found = _producers.get(key)
     if found is None:

@@ -8,6 +8,8 @@ time, as Arrow record batches over column buffers: nothing is done per row.
     batch.py       a batch read, its filters        stream.py         a stream: triggers, checkpoints, groups
     sharing.py     a stream of a share group        stream_offset.py  what a checkpoint keeps of a stream
     sink.py        rows into topics
+
+Spark starts a Python process for each of its purposes, with each query; each imports what it needs of these, when it needs it.
 """
 
 from pyspark.sql.datasource import (
@@ -19,13 +21,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ottla.spark.batch import OttlaReader
 from ottla.spark.offsets import InvalidOption
 from ottla.spark.options import has_headers, sink_options, source_options
 from ottla.spark.schema import COLUMNS, HEADERS, arrow_schema
-from ottla.spark.sharing import OttlaShareReader
-from ottla.spark.sink import OttlaStreamWriter, OttlaWriter
-from ottla.spark.stream import OttlaStreamReader
 
 
 class OttlaDataSource(DataSource):
@@ -39,19 +37,30 @@ class OttlaDataSource(DataSource):
         return StructType([*COLUMNS.fields, HEADERS]) if has_headers(self.options) else COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from ottla.spark.batch import OttlaReader
+
         return OttlaReader(source_options(self.options, stream=False), arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
         options = source_options(self.options, stream=True)
-        kind = OttlaStreamReader if options.share_group is None else OttlaShareReader
-        return kind(options, arrow_schema(schema))
+        if options.share_group is not None:
+            from ottla.spark.sharing import OttlaShareReader
+
+            return OttlaShareReader(options, arrow_schema(schema))
+        from ottla.spark.stream import OttlaStreamReader
+
+        return OttlaStreamReader(options, arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise InvalidOption('a topic cannot be overwritten: use mode("append")')
+        from ottla.spark.sink import OttlaWriter
+
         return OttlaWriter(sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         if overwrite:
             raise InvalidOption('a topic cannot be overwritten: use outputMode("append") or "update"')
+        from ottla.spark.sink import OttlaStreamWriter
+
         return OttlaStreamWriter(sink_options(self.options), schema)
