@@ -1,0 +1,171 @@
+"""Columns of frames, magic byte and id and payload, from and to columns of values.
+
+What travels to the executors is a plan: texts of schemas and where others are found. Each worker process makes its codec of it
+once (`_reader`, `_writer`) and keeps it, and for each id that comes along a decoder.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ottla.spark.wire.avro import Avro
+from ottla.spark.wire.framing import HEAD, BadRecord, head, schema_id
+from ottla.spark.wire.json_schema import JsonSchema
+from ottla.spark.wire.protobuf import Protobuf
+from ottla.spark.wire.registry import AVRO, JSON, SchemaNotFound, SchemaRegistry
+from ottla.spark.wire.shape import UnsupportedSchema, column_of, values_of
+
+_WRONG_TYPE: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
+Decode = Callable[[bytes, int], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A reader's or writer's schema: its kind and text, what it refers to (name and text), and the message it means."""
+
+    kind: str
+    text: str
+    referred: tuple[tuple[str, str], ...] = ()
+    message: str | None = None
+    validate: bool = False
+
+    def format(self) -> Avro | JsonSchema | Protobuf:
+        """The schema understood; raises UnsupportedSchema."""
+        if self.kind == AVRO:
+            return Avro(self.text, dict(self.referred))
+        if self.kind == JSON:
+            return JsonSchema(self.text, dict(self.referred), validate=self.validate)
+        return Protobuf(self.text, dict(self.referred), self.message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How frames become values: `registry` knows the writers' schemas; `permissive` makes null of a bad record."""
+
+    plan: Plan
+    registry: SchemaRegistry | None
+    permissive: bool
+
+    def column(self, frames: Any) -> Any:
+        """A column of values, of type `shape.column` of the plan's format; raises RegistryError, and BadRecord unless
+        permissive."""
+        return _reader(self).column(frames)
+
+
+class _Reader:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._format = reading.plan.format()
+        self._decoders: dict[int, Decode] = {}
+
+    def column(self, frames: Any) -> Any:
+        values = [None if frame is None else self._value(frame) for frame in frames.to_pylist()]
+        try:
+            return column_of(values, self._format.shape)
+        except (BadRecord, *_WRONG_TYPE):
+            checked = [self._fitting(value) for value in values]
+        return column_of(checked, self._format.shape)
+
+    def _value(self, frame: bytes) -> Any:
+        try:
+            number = schema_id(frame)
+        except BadRecord as wrong:
+            return self._bad(str(wrong))
+        decode = self._decoders.get(number)
+        try:
+            if decode is None:
+                decode = self._decoders[number] = self._decoder(number)
+            return decode(frame, HEAD)
+        except (BadRecord, SchemaNotFound, UnsupportedSchema) as wrong:
+            return self._bad(f"schema id {number}: {wrong}")
+
+    def _fitting(self, value: Any) -> Any:
+        """A value of the reader's types, or null."""
+        try:
+            column_of([value], self._format.shape)
+        except (BadRecord, *_WRONG_TYPE) as wrong:
+            return self._bad(f"does not fit its schema: {wrong}")
+        return value
+
+    def _bad(self, reason: str) -> None:
+        if not self._reading.permissive:
+            raise BadRecord(f"a value cannot be read, {' '.join(reason.split())}")
+
+    def _decoder(self, number: int) -> Decode:
+        kind, registry = self._reading.plan.kind, self._reading.registry
+        text: str | None = None
+        referred: Mapping[str, str] = {}
+        if registry is not None:
+            schema = registry.by_id(number)
+            if schema.kind != kind:
+                raise BadRecord(f"written as {schema.kind}, not {kind}")
+            text, referred = schema.text, {} if kind == JSON else texts(registry, schema)
+        if isinstance(self._format, JsonSchema):
+            return self._format.decoder()
+        if isinstance(self._format, Protobuf):
+            return self._format.decoder(text, referred)
+        assert text is not None
+        return self._format.decoder(text, referred)
+
+
+def texts(registry: SchemaRegistry, schema: Any) -> Mapping[str, str]:
+    """What a schema refers to, by name."""
+    return {name: each.text for name, each in registry.referred(schema).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """How values become frames: all with one schema and its id."""
+
+    plan: Plan
+    id: int
+
+    def column(self, values: Any) -> Any:
+        """A binary column; raises BadRecord for a value that is not the schema's."""
+        return _writer(self).column(values)
+
+
+class _Writer:
+    def __init__(self, writing: Writing) -> None:
+        self._format = writing.plan.format()
+        self._head = head(writing.id)
+
+    def column(self, values: Any) -> Any:
+        shape = self._format.shape
+        _check_fields(values.type, shape.column, "")
+        try:
+            plain = values_of(values, shape)
+        except _WRONG_TYPE as wrong:
+            raise BadRecord(f"a column of type {values.type} does not fit the schema: {wrong}") from None
+        own, encode = self._head, self._format.encode
+        return pa.array([None if value is None else own + encode(value) for value in plain], type=pa.binary())
+
+
+def _check_fields(given: Any, wanted: Any, path: str) -> None:
+    """Raise BadRecord for a struct that has not the schema's fields: a cast would leave out or invent."""
+    if pa.types.is_struct(wanted) and pa.types.is_struct(given):
+        names, own = [field.name for field in given], [field.name for field in wanted]
+        for name in names:
+            if name not in own:
+                raise BadRecord(f"the schema has no field {path}{name}: it has {', '.join(own)}")
+        for name in own:
+            if name not in names:
+                raise BadRecord(f"the struct has no field {path}{name}, which the schema has")
+            _check_fields(given.field(name).type, wanted.field(name).type, f"{path}{name}.")
+    elif pa.types.is_list(wanted) and pa.types.is_list(given):
+        _check_fields(given.value_type, wanted.value_type, path)
+    elif pa.types.is_map(wanted) and pa.types.is_map(given):
+        _check_fields(given.item_type, wanted.item_type, path)
+
+
+@lru_cache(maxsize=100)
+def _reader(reading: Reading) -> _Reader:
+    return _Reader(reading)
+
+
+@lru_cache(maxsize=100)
+def _writer(writing: Writing) -> _Writer:
+    return _Writer(writing)

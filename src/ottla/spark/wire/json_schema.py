@@ -1,0 +1,176 @@
+"""JSON Schema: a payload is JSON text.
+
+Spark types: an object with properties is a struct; one with `additionalProperties` only is a map; integer, number, boolean,
+string, array as they are, integers as bigint. `oneOf` or `anyOf` with null, and ["null", T], are T. What has no such type
+(other alternatives, an object or array of anything) is a string with its JSON text. Properties the schema does not name are
+left out.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import jsonschema
+import pyarrow as pa
+from jsonschema.validators import validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT7, specification_with
+
+from ottla.spark.wire.framing import BadRecord
+from ottla.spark.wire.shape import Shape, UnsupportedSchema, array, mapping, plain, record
+
+_SCALARS: Final = {
+    "string": plain(pa.string()),
+    "integer": plain(pa.int64()),
+    "number": plain(pa.float64()),
+    "boolean": plain(pa.bool_()),
+}
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+_ANYTHING: Final = Shape(pa.string(), pa.string(), _text, json.loads)
+
+
+class JsonSchema:
+    """A reader's or writer's schema; `validate` holds each value against all it says. Raises UnsupportedSchema."""
+
+    def __init__(self, text: str, referred: Mapping[str, str], *, validate: bool = False) -> None:
+        try:
+            self._schema = json.loads(text)
+            others = {name: json.loads(each) for name, each in referred.items()}
+        except ValueError as wrong:
+            raise UnsupportedSchema(f"not a JSON Schema: {wrong}") from None
+        if not isinstance(self._schema, dict):
+            raise UnsupportedSchema("not a JSON Schema: no object")
+        dialect = self._schema.get("$schema")
+        known = specification_with(dialect, default=DRAFT7) if isinstance(dialect, str) else DRAFT7
+        resources = [(name, known.create_resource(each)) for name, each in others.items()]
+        self._registry: Any = Registry().with_resources([*resources, ("", known.create_resource(self._schema))])
+        self.shape = _Shapes(self._registry.resolver()).of(self._schema, ())
+        self._validator: Any = None
+        if validate:
+            kind: Any = validator_for(self._schema, default=jsonschema.Draft7Validator)
+            self._validator = kind(self._schema, registry=self._registry)
+
+    def decoder(self) -> Callable[[bytes, int], Any]:
+        """What makes a value of a payload, given where it begins; raises BadRecord."""
+
+        def decode(frame: bytes, at: int) -> Any:
+            try:
+                value = json.loads(frame[at:].decode(), parse_constant=_refused)
+            except (ValueError, RecursionError) as wrong:
+                raise BadRecord(f"not JSON: {wrong}") from None
+            self._check(value)
+            return value
+
+        return decode
+
+    def encode(self, value: Any) -> bytes:
+        """A payload; raises BadRecord for a value that is not the schema's."""
+        self._check(value)
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        except ValueError as wrong:
+            raise BadRecord(f"JSON has no such value: {wrong}") from None
+
+    def _check(self, value: Any) -> None:
+        if self._validator is None:
+            return
+        wrong = next(iter(self._validator.iter_errors(value)), None)
+        if wrong is not None:
+            raise BadRecord(
+                f"does not fit its JSON Schema: at {wrong.json_path}: {wrong.message.splitlines()[0][:300]}"
+            )
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+class _Shapes:
+    """Shapes of a schema and what it refers to."""
+
+    def __init__(self, resolver: Any) -> None:
+        self._resolver = resolver
+
+    def of(self, schema: Any, around: tuple[str, ...]) -> Shape:
+        if not isinstance(schema, dict):
+            return _ANYTHING
+        if "$ref" in schema:
+            return self._referred(schema["$ref"], around)
+        for word in ("oneOf", "anyOf"):
+            if word in schema:
+                choices = [each for each in schema[word] if not _is_null(each)]
+                return self.of(choices[0], around) if len(choices) == 1 else _ANYTHING
+        schema = self._merged(schema)
+        kind = _kind(schema)
+        if kind == "object":
+            return self._object(schema, around)
+        if kind == "array":
+            items = schema.get("items")
+            return array(self.of(items, around)) if isinstance(items, dict) else _ANYTHING
+        return _SCALARS.get(kind or "", _ANYTHING)
+
+    def _object(self, schema: Mapping[str, Any], around: tuple[str, ...]) -> Shape:
+        properties = schema.get("properties")
+        if properties:
+            shape = record((name, self.of(each, around)) for name, each in properties.items())
+            return shape._replace(down=_without_absent(shape.down, frozenset(schema.get("required", ()))))
+        more = schema.get("additionalProperties")
+        return mapping(self.of(more, around)) if isinstance(more, dict) and more else _ANYTHING
+
+    def _referred(self, reference: str, around: tuple[str, ...]) -> Shape:
+        try:
+            found = self._resolver.lookup(reference)
+        except Unresolvable as wrong:
+            raise UnsupportedSchema(f"the JSON Schema refers to {wrong.ref}, which is nowhere") from None
+        name = f"{found.resolver._base_uri}{reference}"
+        if name in around:
+            raise UnsupportedSchema(f"{reference} contains itself: no Spark type does")
+        return _Shapes(found.resolver).of(found.contents, (*around, name))
+
+    def _merged(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """`allOf`: the properties of all."""
+        for part in schema.get("allOf", ()):
+            if isinstance(part, dict) and "$ref" in part:
+                part = self._resolver.lookup(part["$ref"]).contents
+            if isinstance(part, dict):
+                part = self._merged(part)
+                schema = {
+                    **part,
+                    **schema,
+                    "properties": {**part.get("properties", {}), **schema.get("properties", {})},
+                    "required": [*part.get("required", ()), *schema.get("required", ())],
+                }
+        return schema
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and (schema.get("type") == "null" or schema.get("const", ...) is None)
+
+
+def _kind(schema: Mapping[str, Any]) -> str | None:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        others = [each for each in kind if each != "null"]
+        kind = others[0] if len(others) == 1 else "number" if set(others) == {"integer", "number"} else None
+    if kind is None and "properties" in schema:
+        return "object"
+    if kind is None and "enum" in schema and all(isinstance(each, str) for each in schema["enum"]):
+        return "string"
+    return kind if isinstance(kind, str) else None
+
+
+def _without_absent(down: Any, required: frozenset[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Null is written for a property that must be there; any other that is null is left out."""
+
+    def convert(value: dict[str, Any]) -> dict[str, Any]:
+        if down is not None:
+            value = down(value)
+        return {name: each for name, each in value.items() if each is not None or name in required}
+
+    return convert

@@ -1,0 +1,293 @@
+"""Protobuf: a payload is one message of a .proto file.
+
+A schema is the file's text, which protoc compiles (of the package grpcio-tools, in a process of its own), or its
+FileDescriptorProto in base64, as Confluent's Python serializer registers it. The reader's message decides about the columns;
+what the writer knows beyond it is left out. The writer's schema only says which message is there.
+
+Spark types are those of Spark's own from_protobuf with three differences: uint32 is bigint and uint64 decimal(20, 0), so no
+value turns negative; a field without presence that is not there has its default (0, "", false), as Protobuf says; the
+wrappers (google.protobuf.Int64Value and so on) are what they wrap, or null. google.protobuf.Timestamp is a timestamp, to the
+microsecond.
+"""
+
+import base64
+import importlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, EncodeError
+
+from ottla.spark.wire.framing import BadRecord, indexes_written, message_indexes
+from ottla.spark.wire.shape import Shape, UnsupportedSchema, array, mapping, plain, record
+
+_MAIN: Final = "schema.proto"
+_OWN: Final = "google/protobuf/"
+_UINT64: Final = pa.decimal128(20, 0)
+_SCALARS: Final[dict[int, Any]] = {
+    FieldDescriptor.TYPE_DOUBLE: pa.float64(),
+    FieldDescriptor.TYPE_FLOAT: pa.float32(),
+    FieldDescriptor.TYPE_INT64: pa.int64(),
+    FieldDescriptor.TYPE_UINT64: _UINT64,
+    FieldDescriptor.TYPE_INT32: pa.int32(),
+    FieldDescriptor.TYPE_FIXED64: _UINT64,
+    FieldDescriptor.TYPE_FIXED32: pa.int64(),
+    FieldDescriptor.TYPE_BOOL: pa.bool_(),
+    FieldDescriptor.TYPE_STRING: pa.string(),
+    FieldDescriptor.TYPE_BYTES: pa.binary(),
+    FieldDescriptor.TYPE_UINT32: pa.int64(),
+    FieldDescriptor.TYPE_SFIXED32: pa.int32(),
+    FieldDescriptor.TYPE_SFIXED64: pa.int64(),
+    FieldDescriptor.TYPE_SINT32: pa.int32(),
+    FieldDescriptor.TYPE_SINT64: pa.int64(),
+}
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+_WRAPPERS: Final = frozenset(
+    f"google.protobuf.{kind}Value"
+    for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+
+Take = Callable[[Any], Any]
+
+
+def files_of(descriptor_set: bytes) -> tuple[str, dict[str, str]]:
+    """A compiled FileDescriptorSet, its last file as schema and the others as what that refers to, each in base64; what
+    comes with Protobuf itself is left out."""
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file
+        main = files[-1]
+    except (DecodeError, IndexError):
+        raise UnsupportedSchema("not a FileDescriptorSet, or an empty one") from None
+    others = [file for file in files[:-1] if not file.name.startswith(_OWN)]
+    return _in_base64(main), {file.name: _in_base64(file) for file in others}
+
+
+def _in_base64(file: Any) -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+class Protobuf:
+    """A reader's or writer's message, by its name with or without package; unless named, the first of the file."""
+
+    def __init__(self, text: str, referred: Mapping[str, str], message: str | None) -> None:
+        file = _file(text, referred)
+        indexes = {name: where for where, name in _messages(file).items()}
+        names = list(indexes)
+        if not names:
+            raise UnsupportedSchema("the .proto file has no message")
+        package = f"{file.package}." if file.package else ""
+        wanted = names[0] if message is None else message if message in names else f"{package}{message}"
+        if wanted not in names:
+            raise UnsupportedSchema(f"no message {message} in the .proto file: it has {', '.join(names)}")
+        self._descriptor = file.pool.FindMessageTypeByName(wanted)
+        self._class = message_factory.GetMessageClass(self._descriptor)
+        self._head = indexes_written(indexes[wanted])
+        self.shape, self._take = _message(self._descriptor, ())
+
+    def decoder(self, text: str | None, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
+        """What makes a value of a frame that was written with this schema; None: whatever the writer says, it is our
+        message. Raises BadRecord."""
+        messages = None if text is None else _messages(_file(text, referred))
+        own, parse, take = self._descriptor.full_name, self._class.FromString, self._take
+
+        def decode(frame: bytes, _: int) -> Any:
+            indexes, at = message_indexes(frame)
+            if messages is not None and messages.get(indexes) != own:
+                raise BadRecord(f"holds {messages.get(indexes) or 'no message'} at indexes {list(indexes)}, not {own}")
+            try:
+                return take(parse(frame[at:]))
+            except DecodeError as wrong:
+                raise BadRecord(f"not Protobuf of message {own}: {wrong}") from None
+
+        return decode
+
+    def encode(self, value: Any) -> bytes:
+        """Indexes and payload of what `down` made, a message; raises BadRecord."""
+        try:
+            return self._head + bytes(value.SerializeToString())
+        except EncodeError as wrong:
+            raise BadRecord(f"does not fit message {self._descriptor.full_name}: {wrong}") from None
+
+
+def _file(text: str, referred: Mapping[str, str]) -> Any:
+    """The descriptor of a .proto file, in a pool of its own."""
+    pool = descriptor_pool.DescriptorPool()
+    known: dict[str, Any] = {}
+    main = _descriptor(text)
+    if main is None:
+        compiled = _compiled(text, referred)
+        main = compiled[-1]
+        known = {file.name: file for file in compiled}
+    else:
+        for name, each in referred.items():
+            file = _descriptor(each) or _compiled(each, referred)[-1]
+            file.name = name
+            known[name] = file
+    added: set[str] = set()
+
+    def add(file: Any) -> None:
+        for name in file.dependency:
+            if name not in added:
+                add(known.get(name) or _well_known(name))
+        added.add(file.name)
+        pool.Add(file)
+
+    try:
+        add(main)
+        return pool.FindFileByName(main.name)
+    except (TypeError, KeyError) as wrong:
+        raise UnsupportedSchema(f"not a .proto file: {wrong}") from None
+
+
+def _descriptor(text: str) -> Any:
+    """The file of a schema that is a FileDescriptorProto in base64; None of text."""
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (ValueError, DecodeError):
+        return None
+    file.name = file.name or _MAIN
+    return file
+
+
+def _well_known(name: str) -> Any:
+    """google/protobuf/timestamp.proto and its like, which come with the library."""
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    if not name.startswith(_OWN):
+        raise UnsupportedSchema(f"the .proto file imports {name}, which its schema does not refer to")
+    try:
+        return descriptor_pb2.FileDescriptorProto.FromString(importlib.import_module(module).DESCRIPTOR.serialized_pb)
+    except ImportError:
+        raise UnsupportedSchema(f"the .proto file imports {name}, which is not there") from None
+
+
+def _compiled(text: str, referred: Mapping[str, str]) -> list[Any]:
+    """The files protoc makes of a .proto file and what it imports, that file last."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, each in {**referred, _MAIN: text}.items():
+            path = Path(folder, name)
+            if ".." in PurePosixPath(name).parts or not path.is_relative_to(folder):
+                raise UnsupportedSchema(f"a .proto file cannot be called {name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(each, encoding="utf-8")
+        made = Path(folder, "made")
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
+        done = subprocess.run(
+            [*command, f"--descriptor_set_out={made}", _MAIN], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            if "No module named" in done.stderr:
+                raise UnsupportedSchema("a .proto file needs protoc to be read: pip install 'ottla[schema]'")
+            said = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()[-1:]
+            raise UnsupportedSchema(f"not a .proto file: {' '.join(said[:1]).replace(f'{folder}/', '')}")
+        return list(descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file)
+
+
+def _messages(file: Any) -> dict[tuple[int, ...], str]:
+    """Full names of a file's messages by their indexes, inner ones after the one around them."""
+    described = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(described)
+    found: dict[tuple[int, ...], str] = {}
+
+    def add(messages: Any, around: tuple[int, ...], path: str) -> None:
+        for index, message in enumerate(messages):
+            if not message.options.map_entry:
+                found[(*around, index)] = f"{path}{message.name}"
+                add(message.nested_type, (*around, index), f"{path}{message.name}.")
+
+    add(described.message_type, (), f"{described.package}." if described.package else "")
+    return found
+
+
+def _message(descriptor: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:
+    """The shape of a message and what makes a dict of one."""
+    name = descriptor.full_name
+    if name in around:
+        raise UnsupportedSchema(f"message {name} contains itself: no Spark type does")
+    fields = [(field, *_field(field, (*around, name))) for field in descriptor.fields]
+    if not fields:
+        raise UnsupportedSchema(f"message {name} has no field: no Spark type for it")
+    shape = record((field.name, inner) for field, inner, _ in fields)
+    takes = [(field.name, take) for field, _, take in fields]
+    kind = message_factory.GetMessageClass(descriptor)
+    down = shape.down
+
+    def message(value: dict[str, Any]) -> Any:
+        try:
+            return kind(**(down(value) if down else value))
+        except (TypeError, ValueError) as wrong:
+            raise BadRecord(f"does not fit message {name}: {wrong}") from None
+
+    return shape._replace(down=message), lambda value: {field: take(value) for field, take in takes}
+
+
+def _field(field: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:
+    """The shape of a field and what takes it from a message."""
+    name = field.name
+    inner = field.message_type
+    if inner is not None and inner.GetOptions().map_entry:
+        key, item = inner.fields_by_name["key"], inner.fields_by_name["value"]
+        shape, one = _single(item, around)
+        shape = mapping(shape, _SCALARS[key.type])
+        if one is None:
+            return shape, lambda message: dict(getattr(message, name))
+        return shape, lambda message: {key: one(value) for key, value in getattr(message, name).items()}
+    shape, one = _single(field, around)
+    if field.is_repeated:
+        shape = array(shape)
+        if one is None:
+            return shape, lambda message: list(getattr(message, name))
+        return shape, lambda message: [one(value) for value in getattr(message, name)]
+    if field.has_presence:
+        taken = one or (lambda value: value)
+        return shape, lambda message: taken(getattr(message, name)) if message.HasField(name) else None
+    if one is None:
+        return shape, lambda message: getattr(message, name)
+    return shape, lambda message: one(getattr(message, name))
+
+
+def _single(field: Any, around: tuple[str, ...]) -> tuple[Shape, Take | None]:
+    """The shape of one value of a field, and what it takes to make it plain."""
+    if field.enum_type is not None:
+        names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
+        numbers = {name: each.number for name, each in field.enum_type.values_by_name.items()}
+        return Shape(pa.string(), pa.string(), down=_enum(field.enum_type.full_name, numbers)), (
+            lambda number: names.get(number) or str(number)
+        )
+    if field.message_type is None:
+        kind = _SCALARS[field.type]
+        return (Shape(kind, kind, down=int), Decimal) if kind == _UINT64 else (plain(kind), None)
+    name = field.message_type.full_name
+    if name == _TIMESTAMP:
+        kind = pa.timestamp("us", tz="UTC")
+        down = _timestamp(message_factory.GetMessageClass(field.message_type))
+        return Shape(
+            kind, kind, down=down, stored=pa.int64()
+        ), lambda value: value.seconds * 1_000_000 + value.nanos // 1000
+    if name in _WRAPPERS:
+        wrapped, take = _single(field.message_type.fields_by_name["value"], around)
+        wrapper, inner = message_factory.GetMessageClass(field.message_type), wrapped.down or (lambda value: value)
+        return wrapped._replace(down=lambda value: wrapper(value=inner(value))), (
+            lambda value: take(value.value) if take else value.value
+        )
+    return _message(field.message_type, around)
+
+
+def _enum(kind: str, numbers: Mapping[str, int]) -> Take:
+    def number(name: str) -> int:
+        found = numbers.get(name)
+        if found is None and not name.lstrip("-").isdecimal():
+            raise BadRecord(f"enum {kind} has no {name}")
+        return int(name) if found is None else found
+
+    return number
+
+
+def _timestamp(kind: Any) -> Take:
+    return lambda micros: kind(seconds=micros // 1_000_000, nanos=micros % 1_000_000 * 1000)

@@ -1,0 +1,261 @@
+"""Where schemas are kept: a Schema Registry over HTTP, or a directory.
+
+A directory has one file for each schema, named by its id, and an index that says which ids are a subject's versions, oldest
+first, and what a schema refers to:
+
+    1.avsc  2.json  3.proto           Avro, JSON Schema, Protobuf
+    subjects.json                     {"subjects": {"orders-value": [1, 3]},
+                                       "references": {"3": [{"name": "money.proto", "subject": "money", "version": 1}]}}
+
+Both answer the same questions, those of Confluent's REST API. Schemas never change once they have an id, so what `by_id`
+found is kept for as long as the process lives; what a subject's latest version is, is asked each time.
+"""
+
+import base64
+import json
+import os
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+AVRO: Final = "AVRO"
+JSON: Final = "JSON"
+PROTOBUF: Final = "PROTOBUF"
+_SUFFIXES: Final = {AVRO: ".avsc", JSON: ".json", PROTOBUF: ".proto"}
+_INDEX: Final = "subjects.json"
+_MEDIA: Final = "application/vnd.schemaregistry.v1+json"
+_WORTH_RETRYING: Final = frozenset({408, 429, 500, 502, 503, 504})
+_FIRST_PAUSE_S: Final = 0.1
+
+
+class SchemaNotFound(LookupError):
+    """The registry answered, and has no such schema, subject or version."""
+
+
+class RegistryError(RuntimeError):
+    """The registry did not answer, or refused."""
+
+
+class Reference(NamedTuple):
+    """A schema that another one needs: `name` is how that one calls it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Schema(NamedTuple):
+    """A schema's text and its kind: AVRO, JSON or PROTOBUF. Of Protobuf it is the .proto file, or its descriptor in base64."""
+
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+class Registered(NamedTuple):
+    """A schema and its id."""
+
+    id: int
+    schema: Schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaRegistry:
+    """Where schemas are looked up: an address of a Schema Registry, several of one with commas between them, or a directory.
+
+    `user_info` is USER:PASSWORD for basic authentication; it may be part of the address as well. A question is given up
+    after `timeout_ms`, and asked again `retries` times while nobody answers or the registry says it is overloaded.
+    """
+
+    location: str
+    user_info: str | None = field(default=None, repr=False)
+    timeout_ms: int = 10_000
+    retries: int = 3
+
+    def by_id(self, number: int) -> Schema:
+        """The schema of an id; raises SchemaNotFound, RegistryError."""
+        return _by_id(self, number)
+
+    def latest(self, subject: str) -> Registered:
+        """The latest version of a subject; raises as `by_id`."""
+        return self._kept().version(subject, "latest")
+
+    def version(self, subject: str, number: int) -> Registered:
+        """A version of a subject, counted from 1; raises as `by_id`."""
+        return self._kept().version(subject, str(number))
+
+    def look_up(self, subject: str, schema: Schema) -> int:
+        """The id that a schema has under a subject; raises as `by_id`."""
+        return self._kept().look_up(subject, schema)
+
+    def register(self, subject: str, schema: Schema) -> int:
+        """Make a schema the latest version of a subject unless it is a version already; its id."""
+        return self._kept().register(subject, schema)
+
+    def referred(self, schema: Schema) -> dict[str, Schema]:
+        """What a schema refers to, directly or not, by name, each after what it needs itself."""
+        found: dict[str, Schema] = {}
+        for reference in schema.references:
+            other = self.version(reference.subject, reference.version).schema
+            found |= {**self.referred(other), reference.name: other}
+        return found
+
+    def _kept(self) -> "_Http | _Directory":
+        if self.location.startswith(("http://", "https://")):
+            return _Http(self)
+        return _Directory(Path(self.location.removeprefix("file://")))
+
+
+@lru_cache(maxsize=10_000)
+def _by_id(registry: SchemaRegistry, number: int) -> Schema:
+    return registry._kept().by_id(number)
+
+
+class _Http:
+    """Confluent's REST API, as their registry and others speak it."""
+
+    def __init__(self, asked: SchemaRegistry) -> None:
+        self._asked = asked
+        self._addresses = [address.strip().rstrip("/") for address in asked.location.split(",")]
+
+    def by_id(self, number: int) -> Schema:
+        return _schema(self._answer(f"/schemas/ids/{number}"))
+
+    def version(self, subject: str, version: str) -> Registered:
+        found = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
+        return Registered(int(found["id"]), _schema(found))
+
+    def look_up(self, subject: str, schema: Schema) -> int:
+        return int(self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}", _posted(schema))["id"])
+
+    def register(self, subject: str, schema: Schema) -> int:
+        return int(self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", _posted(schema))["id"])
+
+    def _answer(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What the first registry that answers says, with more time between one round and the next."""
+        said = ""
+        for attempt in range(self._asked.retries + 1):
+            if attempt:
+                time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+            for address in self._addresses:
+                url, credentials = _without_credentials(address)
+                request = urllib.request.Request(
+                    url + path,
+                    None if body is None else json.dumps(body).encode(),
+                    {"Accept": f"{_MEDIA}, application/json", "Content-Type": _MEDIA},
+                )
+                credentials = self._asked.user_info or credentials
+                if credentials:
+                    request.add_header("Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")
+                try:
+                    with urllib.request.urlopen(request, timeout=self._asked.timeout_ms / 1000) as response:
+                        answer: dict[str, Any] = json.load(response)
+                        return answer
+                except urllib.error.HTTPError as refused:
+                    said = f"{url}{path}: {_reason(refused)}"
+                    if refused.code == 404:
+                        raise SchemaNotFound(said) from None
+                    if refused.code not in _WORTH_RETRYING:
+                        raise RegistryError(said) from None
+                except (OSError, ValueError) as failed:
+                    said = f"{url}{path}: {getattr(failed, 'reason', None) or failed}"
+        raise RegistryError(f"no schema registry answers: {said}")
+
+
+def _without_credentials(address: str) -> tuple[str, str | None]:
+    parts = urllib.parse.urlsplit(address)
+    given, _, host = parts.netloc.rpartition("@")
+    return urllib.parse.urlunsplit(parts._replace(netloc=host)), urllib.parse.unquote(given) or None
+
+
+def _reason(refused: urllib.error.HTTPError) -> str:
+    try:
+        said = json.load(refused).get("message") or refused.reason
+    except (OSError, ValueError, AttributeError):
+        said = refused.reason
+    return f"{refused.code} {said}"
+
+
+def _schema(answer: dict[str, Any]) -> Schema:
+    references = tuple(
+        Reference(each["name"], each["subject"], int(each["version"])) for each in answer.get("references") or ()
+    )
+    return Schema(answer.get("schemaType") or AVRO, answer["schema"], references)
+
+
+def _posted(schema: Schema) -> dict[str, Any]:
+    body: dict[str, Any] = {"schema": schema.text, "schemaType": schema.kind}
+    if schema.references:
+        body["references"] = [reference._asdict() for reference in schema.references]
+    return body
+
+
+class _Directory:
+    """Files named by ids, and their index."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise RegistryError(f"{path}: no directory of schemas, and no address that begins with http:// or https://")
+        self._path = path
+
+    def by_id(self, number: int) -> Schema:
+        references = self._index()["references"].get(str(number), ())
+        for kind, suffix in _SUFFIXES.items():
+            file = self._path / f"{number}{suffix}"
+            if file.is_file():
+                return Schema(kind, file.read_text(encoding="utf-8"), tuple(Reference(**each) for each in references))
+        raise SchemaNotFound(f"{self._path}: no schema {number}")
+
+    def version(self, subject: str, version: str) -> Registered:
+        numbers = self._index()["subjects"].get(subject, [])
+        at = len(numbers) if version == "latest" else int(version)
+        if not 0 < at <= len(numbers):
+            raise SchemaNotFound(f"{self._path / _INDEX}: subject {subject} has no version {version}")
+        return Registered(numbers[at - 1], self.by_id(numbers[at - 1]))
+
+    def look_up(self, subject: str, schema: Schema) -> int:
+        for number in self._index()["subjects"].get(subject, []):
+            if _same(self.by_id(number), schema):
+                return int(number)
+        raise SchemaNotFound(f"{self._path / _INDEX}: no version of subject {subject} is this schema")
+
+    def register(self, subject: str, schema: Schema) -> int:
+        index = self._index()
+        numbers = index["subjects"].setdefault(subject, [])
+        known = sorted(int(file.stem) for file in self._path.iterdir() if file.stem.isdecimal())
+        number = next((each for each in known if _same(self.by_id(each), schema)), None)
+        if number is None:
+            number = known[-1] + 1 if known else 1
+            with (self._path / f"{number}{_SUFFIXES[schema.kind]}").open("x", encoding="utf-8") as file:
+                file.write(schema.text)
+            if schema.references:
+                index["references"][str(number)] = [reference._asdict() for reference in schema.references]
+        if number not in numbers:
+            numbers.append(number)
+            beside = self._path / f"{_INDEX}.{os.getpid()}"
+            beside.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+            beside.replace(self._path / _INDEX)
+        return number
+
+    def _index(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self._path / _INDEX).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            found = {}
+        except ValueError as wrong:
+            raise RegistryError(f"{self._path / _INDEX}: {wrong}") from None
+        return {"subjects": {}, "references": {}, **found}
+
+
+def _same(one: Schema, other: Schema) -> bool:
+    """Whether two texts are one schema: spaces do not count where the text is JSON."""
+    if one.kind != other.kind or one.references != other.references:
+        return False
+    if one.kind == PROTOBUF:
+        return one.text.split() == other.text.split()
+    return bool(json.loads(one.text) == json.loads(other.text))

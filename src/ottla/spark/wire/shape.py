@@ -1,0 +1,138 @@
+"""What becomes of a schema's values in a column, and the reverse.
+
+A format decodes a payload into plain Python values, the cheapest it has (a timestamp is a number); pyarrow makes a column of
+`wire` type of many of them at once; a cast makes `column` type of that, which Spark knows. Only what pyarrow cannot take as it
+comes, such as a union, has a function: `up` on the way into a column, `down` on the way out.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+Convert = Callable[[Any], Any]
+
+
+class UnsupportedSchema(ValueError):
+    """A schema that no Spark type stands for, or that is not well-formed."""
+
+
+class Shape(NamedTuple):
+    """A schema as columns have it; `stored` is the type that `down` is fed from, where it is not `wire`."""
+
+    wire: Any
+    column: Any
+    up: Convert | None = None
+    down: Convert | None = None
+    stored: Any = None
+
+    @property
+    def source(self) -> Any:
+        """The type whose values are encoded."""
+        return self.wire if self.stored is None else self.stored
+
+
+def plain(kind: Any) -> Shape:
+    """Values that pyarrow takes and gives as the format does."""
+    return Shape(kind, kind)
+
+
+def record(fields: Iterable[tuple[str, Shape]]) -> Shape:
+    """Structs: dicts by field name."""
+    shapes = dict(fields)
+    if not shapes:
+        raise UnsupportedSchema("a record without fields has no Spark type")
+    return Shape(
+        pa.struct([(name, shape.wire) for name, shape in shapes.items()]),
+        pa.struct([(name, shape.column) for name, shape in shapes.items()]),
+        _each_field({name: shape.up for name, shape in shapes.items() if shape.up}),
+        _each_field({name: shape.down for name, shape in shapes.items() if shape.down}),
+        pa.struct([(name, shape.source) for name, shape in shapes.items()]),
+    )
+
+
+def _each_field(converts: dict[str, Convert]) -> Convert | None:
+    if not converts:
+        return None
+
+    def convert(value: dict[str, Any]) -> dict[str, Any]:
+        changed = {name: convert(value[name]) for name, convert in converts.items() if value.get(name) is not None}
+        return {**value, **changed}
+
+    return convert
+
+
+def array(item: Shape) -> Shape:
+    """Lists."""
+
+    def each(convert: Convert | None) -> Convert | None:
+        return convert and (lambda values: [None if value is None else convert(value) for value in values])
+
+    return Shape(pa.list_(item.wire), pa.list_(item.column), each(item.up), each(item.down), pa.list_(item.source))
+
+
+def mapping(value: Shape, key: Any = None) -> Shape:
+    """Maps: dicts."""
+    kind = key or pa.string()
+
+    def each(convert: Convert | None) -> Convert | None:
+        return convert and (
+            lambda values: {name: None if each is None else convert(each) for name, each in values.items()}
+        )
+
+    return Shape(
+        pa.map_(kind, value.wire),
+        pa.map_(kind, value.column),
+        each(value.up),
+        each(value.down),
+        pa.map_(kind, value.source),
+    )
+
+
+def column_of(values: list[Any], shape: Shape) -> Any:
+    """A column of Spark's type from decoded values, None for null; raises what pyarrow raises for values of another type."""
+    if shape.up is not None:
+        up = shape.up
+        values = [None if value is None else up(value) for value in values]
+    found = pa.array(values, type=shape.wire)
+    return found if shape.wire == shape.column else found.cast(shape.column, safe=False)
+
+
+def values_of(column: Any, shape: Shape) -> list[Any]:
+    """The values of a column as a format encodes them, None for null; raises pa.ArrowInvalid for another type."""
+    if shape.source != column.type:
+        column = column.cast(shape.column)
+        for kind in (shape.wire, shape.source):
+            column = column.cast(kind, safe=False)
+    values = _pythonic(column)
+    if shape.down is None:
+        return values
+    down = shape.down
+    return [None if value is None else down(value) for value in values]
+
+
+def _pythonic(column: Any) -> list[Any]:
+    """What `to_pylist` gives, maps as dicts, several times faster: nothing is made for a cell but its value."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        names = [each.name for each in kind]
+        children = [_pythonic(child) for child in column.flatten()]
+        found: list[Any] = [dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)]
+    elif pa.types.is_map(kind) or pa.types.is_list(kind):
+        starts = column.offsets.to_pylist()
+        spans = list(pairwise(starts))
+        if pa.types.is_map(kind):
+            keys, items = _pythonic(column.keys), _pythonic(column.items)
+            found = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in spans]
+        else:
+            values = _pythonic(column.values)
+            found = [values[a:b] for a, b in spans]
+    elif column.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]  # pyarrow has no types
+    else:
+        return column.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
+    if column.null_count:
+        valid = column.is_valid().to_pylist()
+        found = [value if there else None for value, there in zip(found, valid, strict=True)]
+    return found

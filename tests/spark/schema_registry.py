@@ -1,0 +1,99 @@
+"""A Schema Registry in the process of a test: what clients need of Confluent's REST API, schemas in memory."""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+
+class Registry:
+    """What it holds, and what it was asked; `failures` statuses are answered first; `user_info`, if set, is demanded."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.schemas: list[dict[str, Any]] = []
+        self.subjects: dict[str, list[int]] = {}
+        self.asked: list[str] = []
+        self.failures: list[int] = []
+        self.user_info: str | None = None
+
+    def add(self, subject: str, text: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None) -> int:
+        """The id that a schema has or gets under a subject."""
+        schema = {"schema": text, "schemaType": kind, "references": references or []}
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        number = self.schemas.index(schema) + 1
+        numbers = self.subjects.setdefault(subject, [])
+        if number not in numbers:
+            numbers.append(number)
+        return number
+
+    def answer(self, path: str, body: Any) -> tuple[int, Any]:
+        match [unquote(part) for part in urlsplit(path).path.strip("/").split("/")], body:
+            case ["schemas", "ids", number], None:
+                if int(number) > len(self.schemas):
+                    return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
+                return 200, self.schemas[int(number) - 1]
+            case ["subjects", subject, "versions", version], None if subject in self.subjects:
+                numbers = self.subjects[subject]
+                at = len(numbers) if version == "latest" else int(version)
+                return 200, self._registered(subject, numbers[at - 1], at)
+            case ["subjects", subject, "versions"], dict():
+                added = self.add(subject, body["schema"], body.get("schemaType", "AVRO"), body.get("references"))
+                return 200, {"id": added}
+            case ["subjects", subject], dict() if subject in self.subjects:
+                for place, known in enumerate(self.subjects[subject], 1):
+                    if self.schemas[known - 1]["schema"] == body["schema"]:
+                        return 200, self._registered(subject, known, place)
+                return 404, {"error_code": 40403, "message": "Schema not found"}
+        return 404, {"error_code": 40401, "message": "Subject not found."}
+
+    def _registered(self, subject: str, number: int, version: int) -> dict[str, Any]:
+        return {"subject": subject, "id": number, "version": version, **self.schemas[number - 1]}
+
+
+@contextmanager
+def serving() -> Iterator[Registry]:
+    """A registry that listens on a port of its own."""
+    registry = Registry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(None)
+
+        def do_POST(self) -> None:
+            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def _answer(self, body: Any) -> None:
+            registry.asked.append(f"{self.command} {self.path}")
+            expected = registry.user_info and f"Basic {base64.b64encode(registry.user_info.encode()).decode()}"
+            if registry.failures:
+                status, answer = registry.failures.pop(0), {"message": "not now"}
+            elif expected and self.headers["Authorization"] != expected:
+                status, answer = 401, {"message": "Unauthorized"}
+            else:
+                status, answer = registry.answer(self.path, body)
+            payload = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    registry.address = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield registry
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

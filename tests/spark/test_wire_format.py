@@ -1,0 +1,186 @@
+"""from_wire and to_wire in Spark: columns, types, streams through topics, errors; what the codecs do is tested beside them."""
+
+import json
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.errors import PythonException
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col
+
+from ottla.spark.functions import SchemaNotFound, SchemaRegistry, from_wire, to_wire
+from tests.spark.conftest import Cluster, Reading, Sent
+from tests.spark.schema_registry import Registry, serving
+
+ORDER = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+            {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+            {
+                "name": "lines",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "Line",
+                        "fields": [{"name": "what", "type": ["null", "string"]}],
+                    },
+                },
+            },
+            {"name": "counts", "type": {"type": "map", "values": "int"}},
+        ],
+    }
+)
+TYPES = (
+    "struct<id:bigint,at:timestamp,local:timestamp_ntz,day:date,price:decimal(9,2),"
+    "lines:array<struct<what:string>>,counts:map<string,int>>"
+)
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    with serving() as running:
+        yield running
+
+
+def order(number: int) -> dict[str, object]:
+    return {
+        "id": number,
+        "at": 1_700_000_000_000 + number,
+        "local": 1_700_000_000_000_000 + number,
+        "day": None if number % 2 else date(2026, 3, 1),
+        "price": Decimal(number) / 4,
+        "lines": [{"what": None}, {"what": "x"}],
+        "counts": {"a": number},
+    }
+
+
+def test_avro_from_a_topic_and_back(
+    spark: SparkSession, cluster: Cluster, reading: Reading, registry: Registry
+) -> None:
+    client = SchemaRegistryClient({"url": registry.address})
+    context = SerializationContext("orders", MessageField.VALUE)
+    serialize = AvroSerializer(client, ORDER)
+    frames = [serialize(order(number), context) for number in range(300)]
+    topic = cluster.topic([*(Sent(frame) for frame in frames), Sent(None), Sent(b"\0")])
+    orders = reading.batch(subscribe=topic).select(
+        "offset", from_wire("value", subject="orders-value", registry=registry.address).alias("order")
+    )
+    assert orders.schema["order"].dataType.simpleString() == TYPES
+    rows = orders.where("order IS NOT NULL").orderBy("offset").collect()
+    assert [row.order.id for row in rows] == list(range(300))
+    assert rows[3].order.asDict(recursive=True) == {
+        **order(3),
+        "at": datetime.fromtimestamp(1_700_000_000.003),  # noqa: DTZ006  (what Spark gives: local time)
+        "local": datetime(2023, 11, 14, 22, 13, 20, 3),  # noqa: DTZ001
+    }
+    copy = cluster.topic()
+    (
+        orders.select(to_wire("order", subject="orders-value", registry=registry.address).alias("value"))
+        .coalesce(1)
+        .write.format("ottla")
+        .option("kafka.bootstrap.servers", cluster.servers)
+        .option("topic", copy)
+        .mode("append")
+        .save()
+    )
+    again = [record.value for record in cluster.records(copy)]
+    assert again == [*frames, None, None]
+    assert AvroDeserializer(client)(again[7] or b"", context)["price"] == Decimal("1.75")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (
+            "avro",
+            '{"type":"record","name":"R","fields":[{"name":"id","type":"long"},{"name":"name","type":["null","string"]}]}',
+        ),
+        ("json", '{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"}}}'),
+        ("protobuf", 'syntax = "proto3"; message R { int64 id = 1; optional string name = 2; }'),
+    ],
+)
+def test_the_reverse_in_every_format_with_a_directory(
+    kind: str, text: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    registry = SchemaRegistry(location=str(tmp_path))
+    rows = spark.range(1000).selectExpr("struct(id, IF(id % 3 = 0, NULL, concat('n', id)) AS name) AS r")
+    with pytest.raises(SchemaNotFound, match="register=True"):
+        to_wire("r", text, subject="r-value", registry=registry, format=kind)
+    wire = rows.select(
+        "r", to_wire("r", text, subject="r-value", registry=registry, format=kind, register=True).alias("w")
+    )
+    back = wire.select("r", "w", from_wire("w", subject="r-value", registry=registry, mode="FAILFAST").alias("b"))
+    assert back.where("r = b").count() == 1000
+    assert back.where("hex(substr(w, 1, 5)) = '0000000001'").count() == 1000
+
+
+def test_failfast_says_what_is_wrong_in_one_line(spark: SparkSession, registry: Registry) -> None:
+    number = registry.add("fails", '"long"')
+    frames = spark.createDataFrame(
+        [(bytes([0, 0, 0, 0, number]) + b"\x02",), (bytes([0, 0, 0, 0, number]),)], "f binary"
+    )
+    null = frames.select(from_wire("f", number, registry=registry.address).alias("n"))
+    assert [row.n for row in null.collect()] == [1, None]
+    failing = frames.select(from_wire("f", number, registry=registry.address, mode="failfast"))
+    with pytest.raises(
+        PythonException, match=f"BadRecord: a value cannot be read, schema id {number}: not Avro of its schema"
+    ):
+        failing.collect()
+
+
+def test_a_stream_meets_a_schema_that_is_newer_than_itself(
+    spark: SparkSession, cluster: Cluster, reading: Reading, registry: Registry, tmp_path: Path
+) -> None:
+    def schema(*fields: str) -> str:
+        return json.dumps({"type": "record", "name": "E", "fields": [{"name": f, "type": "int"} for f in fields]})
+
+    old = registry.add("events-value", schema("a"))
+    topic = cluster.topic([Sent(bytes([0, 0, 0, 0, old]) + b"\x02")])
+    events = reading.stream(subscribe=topic, startingOffsets="earliest").select(
+        from_wire("value", subject="events-value", registry=registry.address, mode="FAILFAST").alias("e")
+    )
+    query = (
+        events.select("e.*")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="100 milliseconds")
+        .start(str(tmp_path / "out"))
+    )
+    try:
+        query.processAllAvailable()
+        new = registry.add("events-value", schema("b", "a"))
+        cluster.send(topic, [Sent(bytes([0, 0, 0, 0, new]) + b"\x06\x04")])
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert (found.columns, sorted(row.a for row in found.collect())) == (["a"], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"schema": '"long"'}, "Avro needs a registry"),
+        ({"registry": "."}, "a schema is needed"),
+        ({"schema": '"long"', "registry": ".", "format": "xml"}, "format xml: it is one of avro, json, protobuf"),
+        ({"schema": '"long"', "registry": ".", "mode": "LAX"}, "mode LAX"),
+        ({"schema": '"long"', "registry": ".", "message": "M"}, "only Protobuf has messages"),
+        ({"schema": b"", "format": "avro"}, "not a FileDescriptorSet"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments: dict[str, str], said: str, spark: SparkSession) -> None:
+    with pytest.raises(ValueError, match=said):
+        from_wire(col("value"), **arguments)  # type: ignore[arg-type]  # wrong on purpose
