@@ -217,7 +217,13 @@ def test_share_groups_as_the_docs_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [block for _, block in python_blocks() if "spark" not in block], ids=lambda block: block.splitlines()[0]
+    "block",
+    [
+        block
+        for name, block in python_blocks()
+        if "spark" not in block and not name.startswith(("spark-", "pipelines-"))
+    ],
+    ids=lambda block: block.splitlines()[0],
 )
 def test_python_examples_run(block: str) -> None:
     """Those with Spark run in tests/spark, in its one session."""

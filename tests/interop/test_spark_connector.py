@@ -18,12 +18,12 @@ from tests.client.conftest import QUICK
 from tests.interop.apache_kafka import CACHE, lacking
 from tests.spark.conftest import T0, Cluster, Sent
 
-LACKING = lacking("spark-connector")
-pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "the connector's jars are here")
-
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    why = lacking("spark-connector") if request.config.getoption("--interop") else "with --interop"
+    if why:
+        pytest.skip(why)
     given = request.config.getoption("--broker")
     if given:
         yield Cluster(given)
@@ -33,7 +33,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark(cluster: Cluster) -> Iterator[SparkSession]:
     jars = sorted((CACHE / "spark-connector").glob("*.jar"))
     session = (
         session_builder("connector")
