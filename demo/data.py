@@ -23,13 +23,13 @@ class Event(NamedTuple):
     time   ms since the epoch
     topic  where it goes
     key    who it is about
-    value  what becomes JSON
+    value  what becomes JSON, or bytes as they are
     """
 
     time: int
     topic: str
     key: str
-    value: dict[str, Any]
+    value: dict[str, Any] | bytes
 
 
 def folder() -> Path:
@@ -49,7 +49,7 @@ def _milliseconds(text: str) -> int:
 
 
 def flights(tenth: bool = False) -> list[Event]:
-    """All flights in the order of their scheduled hour; with `tenth` the first tenth of them."""
+    """All flights in the order of their scheduled hour, numbered from 0 as `id`; with `tenth` the first tenth of them."""
     with zipfile.ZipFile(folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as packed:
         rows = list(csv.DictReader(io.TextIOWrapper(packed, "utf-8")))
     # The file's own month order is 1, 10, 11, 12, 2, ...: hours in ISO form sort as text.
@@ -63,6 +63,7 @@ def flights(tenth: bool = False) -> list[Event]:
             "flights",
             f"{row['carrier']}{row['flight']}-{row['origin']}-{row['month']}-{row['day']}",
             {
+                "id": number,
                 "carrier": row["carrier"],
                 "flight": int(row["flight"]),
                 "tailnum": row["tailnum"],
@@ -73,7 +74,7 @@ def flights(tenth: bool = False) -> list[Event]:
                 "distance": _number(row["distance"]),
             },
         )
-        for row in rows
+        for number, row in enumerate(rows)
     ]
 
 

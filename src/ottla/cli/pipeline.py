@@ -1,6 +1,7 @@
 """`ottla pipeline`: projects of Spark Declarative Pipelines, written and run."""
 
 import json
+import logging
 import sys
 import time
 from contextlib import ExitStack
@@ -76,6 +77,8 @@ def run(directory: Path, **given: Any) -> None:
     from ottla.spark.pipelines.project import InvalidProject, open_project
     from ottla.spark.pipelines.server import connect_server
 
+    # What queries say is in the report; without a handler Python would print their failures as well.
+    logging.getLogger("ottla.spark.queries").addHandler(logging.NullHandler())
     show = _Show(as_json=given["as_json"])
     try:
         project = open_project(directory, settings)

@@ -37,6 +37,12 @@ class Project(NamedTuple):
     spec: PipelineSpec
     configuration: Mapping[str, str]
 
+    @property
+    def storage(self) -> str:
+        """Where checkpoints are. Spark wants an absolute address; one that is relative counts from the project."""
+        given = self.spec.storage
+        return given if "://" in given or given.startswith("file:") else f"file://{self.root / given}"
+
 
 def open_project(directory: Path, configuration: Mapping[str, str] | None = None) -> Project:
     """The project in `directory`, or above it, as Spark looks for it; `configuration` wins over the spec's.

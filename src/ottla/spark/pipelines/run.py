@@ -101,7 +101,7 @@ def _follow(spark: SparkSession, graph: str, project: Project, refresh: Refresh,
         full_refresh_all=refresh.full_all,
         refresh=list(refresh.only),
         dry=refresh.dry,
-        storage=project.spec.storage,
+        storage=project.storage,
     )
     try:
         for result in events:

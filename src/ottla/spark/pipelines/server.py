@@ -48,6 +48,9 @@ def connect_server(root: Path, master: str | None, confs: Mapping[str, str]) -> 
         for name in set(written) & set(given):
             given[name] = written[name]
         given |= confs
+        if "derby.stream.error.file" not in given["spark.driver.extraJavaOptions"]:
+            # Otherwise it writes derby.log wherever somebody stands.
+            given["spark.driver.extraJavaOptions"] += f" -Dderby.stream.error.file={log.with_name('derby.log')}"
         if master or not (set(written) | set(confs)) & {"spark.master"}:
             builder = builder.master(master or "local[*]")
         if (master or given.get("spark.master", written.get("spark.master", "local"))).startswith("local"):
