@@ -1,6 +1,6 @@
 """A program, a task or a broker is killed while an exactly-once query runs: every record is published once all the same.
 
-Two steps in every run of the tests, all of them with `--soak 2`.
+With `--soak 2`, half a minute each; test_exactly_once_through.py does the same without Spark in every run of the tests.
 """
 
 import os
@@ -16,7 +16,6 @@ from tests.crash.conftest import Process
 from tests.spark.conftest import Cluster, Sent
 from tests.spark.dying import STEPS
 
-ALWAYS = ("driver between two ends",)
 RECORDS = 120
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +50,7 @@ def brokers(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Brokers]
 def test_every_record_is_published_once(
     step: str, brokers: Brokers, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if step not in ALWAYS and request.config.getoption("--soak") == 1:
+    if request.config.getoption("--soak") == 1:
         pytest.skip("half a minute each: with --soak 2")
     cluster = Cluster(brokers.servers)
     now = int(time.time() * 1000)  # what is old is deleted by a broker that starts
