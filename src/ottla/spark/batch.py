@@ -1,16 +1,15 @@
 """A batch read: offsets are fixed when it is planned."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ottla.client.topics import TopicPartition
-from ottla.protocol.schema import ZERO_UUID
 from ottla.spark.filters import Pruning, pruning
-from ottla.spark.offsets import DataLoss, Positions, Range, check_order, ranges, split
+from ottla.spark.offsets import DataLoss, Positions, Range, check_order, ranges
 from ottla.spark.options import SourceOptions
-from ottla.spark.reading import OffsetRange, Reading
+from ottla.spark.reading import Reading
 
 
 class _PushedFilters:
@@ -48,8 +47,7 @@ class OttlaReader(Reading, DataSourceReader):
         check_order(start, end, self.options.start.option, self.options.end.option)
         pieces = self._pruned(ranges(start, end)[0])
         ids = self.topic_ids(piece.partition for piece in pieces)
-        cut = split(pieces, self.options.min_partitions or 1, self.options.max_records)
-        return [OffsetRange(piece, ids.get(piece.partition.topic, ZERO_UUID)) for piece in cut]
+        return self.tasks(pieces, ids)
 
     def _ending(self, found: list[TopicPartition]) -> Positions:
         """Where the read ends. Raises DataLoss for offsets that were named and are not there (yet), unless allowed."""
@@ -78,7 +76,3 @@ class OttlaReader(Reading, DataSourceReader):
             for piece in left
             if begins[piece.partition] >= 0 and (start := max(piece.start, begins[piece.partition])) < piece.end
         ]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Spark makes one empty partition of none.
-        return self.read_range(partition.range, partition.topic_id) if isinstance(partition, OffsetRange) else iter(())

@@ -1,7 +1,7 @@
 """What batch and stream reads share: which partitions there are, where they begin and end, and how a range is read."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from ottla.records.arrow import column_flags, record_batch
 from ottla.records.columns import ColumnReader
 from ottla.spark.cluster import Cluster
 from ottla.spark.connections import cluster_of
-from ottla.spark.offsets import Boundary, DataLoss, Positions, Range, questions, resolved
+from ottla.spark.offsets import Boundary, DataLoss, Positions, Range, questions, resolved, split
 from ottla.spark.options import SourceOptions
 
 # Rows of one Arrow batch at most: beyond some ten thousand Spark gains nothing, and memory grows.
@@ -87,7 +87,16 @@ class Reading:
         found = self.cluster.list_offsets(dict.fromkeys(partitions, time))
         return {partition: answer.offset for partition, answer in found.items()}
 
+    def tasks(self, found: list[Range], ids: Mapping[str, bytes]) -> list[OffsetRange]:
+        """What each task reads (minPartitions, maxRecordsPerPartition); `ids` are those of the topics that have one."""
+        cut = split(found, self.options.min_partitions or 1, self.options.max_records)
+        return [OffsetRange(piece, ids.get(piece.partition.topic, ZERO_UUID)) for piece in cut]
+
     # -- records, on an executor --
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a task. Of no tasks Spark makes an empty one."""
+        return self.read_range(partition.range, partition.topic_id) if isinstance(partition, OffsetRange) else iter(())
 
     def read_range(self, piece: Range, topic_id: bytes) -> Iterator[pa.RecordBatch]:
         """The records of a range. Raises DataLoss when some are gone, unless failOnDataLoss is false."""

@@ -14,7 +14,7 @@ that is run again after its driver died reads what it read before, and the group
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,11 +25,10 @@ from ottla.client.blocking import ShareConsumer
 from ottla.client.errors import KafkaError
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, TopicPartition
-from ottla.protocol.schema import ZERO_UUID
 from ottla.records.record import Record
-from ottla.spark.offsets import Positions, Range, split
+from ottla.spark.offsets import Positions, Range
 from ottla.spark.options import SourceOptions
-from ottla.spark.reading import OffsetRange, Reading
+from ottla.spark.reading import Reading
 from ottla.spark.stream_offset import Acquired, StreamOffset, stream_offset
 
 logger = logging.getLogger("ottla.spark")
@@ -180,11 +179,7 @@ class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailable
             for partition, ranges in (until.acquired or {}).items()
             for first, last in ranges
         ]
-        cut = split(pieces, self.options.min_partitions or 1, self.options.max_records)
-        return [OffsetRange(piece, until.topic_ids.get(piece.partition.topic, ZERO_UUID)) for piece in cut]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self.read_range(partition.range, partition.topic_id) if isinstance(partition, OffsetRange) else iter(())
+        return self.tasks(pieces, until.topic_ids)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has committed a batch."""

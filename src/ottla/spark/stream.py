@@ -7,7 +7,7 @@ or asks first when it starts again. So that is where a consumer group's offsets 
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,11 +23,10 @@ from pyspark.sql.streaming.datasource import (
 
 from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.client.topics import EARLIEST
-from ottla.protocol.schema import ZERO_UUID
 from ottla.protocol.uuids import uuid_text
-from ottla.spark.offsets import DataLoss, Positions, limited, limited_by_bytes, ranges, split, to_json
+from ottla.spark.offsets import DataLoss, Positions, limited, limited_by_bytes, ranges, to_json
 from ottla.spark.options import SourceOptions
-from ottla.spark.reading import OffsetRange, Reading
+from ottla.spark.reading import Reading
 from ottla.spark.stream_offset import StreamOffset, stream_offset
 
 logger = logging.getLogger("ottla.spark")
@@ -200,11 +199,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         pieces, lost = ranges(begins, until.positions)
         if lost and self.options.fail_on_data_loss:
             raise DataLoss(f"{'; '.join(lost)}. failOnDataLoss=false goes on with what is left")
-        cut = split(pieces, self.options.min_partitions or 1, self.options.max_records)
-        return [OffsetRange(piece, until.topic_ids.get(piece.partition.topic, ZERO_UUID)) for piece in cut]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self.read_range(partition.range, partition.topic_id) if isinstance(partition, OffsetRange) else iter(())
+        return self.tasks(pieces, until.topic_ids)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has committed a batch; it says so when it plans the one after the next."""
