@@ -50,13 +50,13 @@ FIGURES = ("read", "write", "stream", "latency", "exactly-once")
 def create(servers: str) -> str:
     """A new topic; its name."""
     topic = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
     return topic
 
 
 def delete(servers: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     admin.delete_topics([topic])[topic].result(30)
 
 

@@ -16,6 +16,8 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ottla.spark.wire import protobuf
 from ottla.spark.wire.codec import Plan, Reading, Writing
@@ -463,3 +465,89 @@ def test_a_directory_of_schemas(tmp_path: Path) -> None:
             ask()
     with pytest.raises(RegistryError, match="no directory of schemas"):
         SchemaRegistry(location=str(tmp_path / "none")).by_id(1)
+
+
+PLANS = {
+    "AVRO": (Plan(kind="AVRO", text=ORDER), head(1)),
+    "JSON": (Plan(kind="JSON", text=CUSTOMER, validate=True), head(2)),
+    "PROTOBUF": (Plan(kind="PROTOBUF", text=PROTO, referred=(("common/money.proto", MONEY),)), head(3) + b"\0"),
+}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> SchemaRegistry:
+    folder = tmp_path_factory.mktemp("schemas")
+    registry = SchemaRegistry(location=str(folder))
+    money = (Reference("common/money.proto", "money", 1),)
+    for number, (kind, (plan, _)) in enumerate(PLANS.items(), 1):
+        references = money if kind == "PROTOBUF" else ()
+        assert registry.register(kind, Schema(kind, plan.text, references)) == number
+    registry.register("money", Schema("PROTOBUF", MONEY))
+    for kind, text in MEMBER.items():
+        registry.register(f"members-{kind}", Schema(kind, text))
+    return registry
+
+
+@pytest.mark.parametrize("kind", PLANS)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(payloads=st.lists(st.binary(max_size=60), max_size=5))
+def test_no_bytes_break_a_permissive_reader(kind: str, kept: SchemaRegistry, payloads: list[bytes]) -> None:
+    plan, start = PLANS[kind]
+    frames = [start + payload for payload in payloads]
+    found = Reading(plan=plan, registry=kept, permissive=True).column(pa.array(frames, pa.binary()))
+    found.validate(full=True)
+    assert len(found) == len(frames)
+
+
+MEMBERS = st.fixed_dictionaries(
+    {
+        "id": st.integers(-(2**63), 2**63 - 1),
+        "name": st.none() | st.text(max_size=5),
+        "ratio": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "tags": st.lists(st.text(max_size=3), max_size=3),
+        "counts": st.dictionaries(st.text(max_size=3), st.integers(-(2**31), 2**31 - 1), max_size=3),
+    }
+)
+MEMBER = {
+    "AVRO": avro(
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "ratio", "type": ["double", "null"]},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "counts", "type": {"type": "map", "values": "int"}},
+    ),
+    "JSON": json.dumps(
+        {
+            "type": "object",
+            "properties": {
+                "id": {"type": "integer"},
+                "name": {"type": "string"},
+                "ratio": {"type": ["number", "null"]},
+                "tags": {"type": "array", "items": {"type": "string"}},
+                "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+            },
+        }
+    ),
+    "PROTOBUF": """syntax = "proto3"; message M { int64 id = 1; optional string name = 2; optional double ratio = 3;
+        repeated string tags = 4; map<string, int32> counts = 5; }""",
+}
+
+
+@pytest.mark.parametrize("kind", MEMBER)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.none() | MEMBERS, max_size=4), cut=st.integers(0, 2))
+def test_to_wire_and_from_wire_are_each_others_reverse(
+    kind: str, kept: SchemaRegistry, rows: list[Any], cut: int
+) -> None:
+    plan = Plan(kind=kind, text=MEMBER[kind])
+    column = pa.array(rows, plan.format().shape.column).slice(cut)
+    frames = Writing(plan=plan, id=kept.latest(f"members-{kind}").id).column(column)
+    found = Reading(plan=plan, registry=kept, permissive=False).column(frames)
+    assert found.to_pylist(maps_as_pydicts="strict") == rows[cut:]
+
+
+def test_a_message_has_one_of_a_oneof() -> None:
+    text = 'syntax = "proto3"; message M { oneof how { string card = 1; int64 cash = 2; } }'
+    column = pa.array([{"card": "x", "cash": 0}], pa.struct([("card", pa.string()), ("cash", pa.int64())]))
+    with pytest.raises(BadRecord, match="card and cash are both set, of oneof how"):
+        written(column, "PROTOBUF", text, 1)

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -169,8 +170,14 @@ def _well_known(name: str) -> Any:
 
 def _compiled(text: str, referred: Mapping[str, str]) -> list[Any]:
     """The files protoc makes of a .proto file and what it imports, that file last."""
+    made = _descriptor_set(text, tuple(referred.items()))
+    return list(descriptor_pb2.FileDescriptorSet.FromString(made).file)
+
+
+@lru_cache(maxsize=100)
+def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        for name, each in {**referred, _MAIN: text}.items():
+        for name, each in (*referred, (_MAIN, text)):
             path = Path(folder, name)
             if ".." in PurePosixPath(name).parts or not path.is_relative_to(folder):
                 raise UnsupportedSchema(f"a .proto file cannot be called {name}")
@@ -186,7 +193,7 @@ def _compiled(text: str, referred: Mapping[str, str]) -> list[Any]:
                 raise UnsupportedSchema("a .proto file needs protoc to be read: pip install 'ottla[schema]'")
             said = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()[-1:]
             raise UnsupportedSchema(f"not a .proto file: {' '.join(said[:1]).replace(f'{folder}/', '')}")
-        return list(descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file)
+        return made.read_bytes()
 
 
 def _messages(file: Any) -> dict[tuple[int, ...], str]:
@@ -217,8 +224,13 @@ def _message(descriptor: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:
     takes = [(field.name, take) for field, _, take in fields]
     kind = message_factory.GetMessageClass(descriptor)
     down = shape.down
+    choices = [(each.name, [field.name for field in each.fields]) for each in descriptor.oneofs if len(each.fields) > 1]
 
     def message(value: dict[str, Any]) -> Any:
+        for choice, names in choices:
+            chosen = [field for field in names if value[field] is not None]
+            if len(chosen) > 1:
+                raise BadRecord(f"{' and '.join(chosen)} are both set, of oneof {choice}")
         try:
             return kind(**(down(value) if down else value))
         except (TypeError, ValueError) as wrong:
