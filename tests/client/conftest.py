@@ -3,10 +3,11 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from ottla import LATEST, Admin, NewTopic, Producer, TopicPartition
+from ottla import LATEST, Admin, Consumer, NewTopic, Producer, Record, TopicPartition
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Wire
 from tests.conformance.members import wait_for
@@ -14,6 +15,7 @@ from tests.conformance.members import wait_for
 from .commands import Commands
 
 Produce = Callable[..., int]
+Read = Callable[..., list[Record]]
 
 QUICK = {
     "group.consumer.assignment.interval.ms": "0",
@@ -98,3 +100,21 @@ def wire(bootstrap_servers: str, request: pytest.FixtureRequest) -> Iterator[Wir
 def commands(bootstrap_servers: str) -> Commands:
     """The command line."""
     return Commands(bootstrap_servers)
+
+
+@pytest.fixture
+def read(bootstrap_servers: str) -> Read:
+    """read(topic, count, **configs): the first records of all its partitions, in the order of their partitions."""
+
+    def all_of(topic: str, count: int, **configs: Any) -> list[Record]:
+        with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", **configs) as consumer:
+            consumer.assign([TopicPartition(topic, index) for index in range(2)])
+            found: list[Record] = []
+            while len(found) < count:
+                more = consumer.consume(count - len(found), timeout=10)
+                assert more, found
+                found += more
+            assert consumer.consume(1, timeout=0.2) == []
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    return all_of

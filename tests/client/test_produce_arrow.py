@@ -4,38 +4,19 @@ import asyncio
 import datetime
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from ottla import Admin, Consumer, NewTopic, Producer, Record, TopicPartition, aio
+from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition, aio
 from ottla.client.errors import BufferExhausted, IllegalState, RecordTooLarge, UnknownTopic
 from ottla.records.partitioner import partition_of
 
-from .conftest import fresh
+from .conftest import Read, fresh
 
 pa = pytest.importorskip("pyarrow", reason="tables are Arrow tables (extra arrow)")
-Read = Callable[..., list[Record]]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-@pytest.fixture
-def read(bootstrap_servers: str) -> Read:
-    """read(topic, count, **configs): the first records of both partitions, in the order of their partitions."""
-
-    def all_of(topic: str, count: int, **configs: Any) -> list[Record]:
-        with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", **configs) as consumer:
-            consumer.assign([TopicPartition(topic, index) for index in range(2)])
-            found: list[Record] = []
-            while len(found) < count:
-                more = consumer.consume(count - len(found), timeout=10)
-                assert more, found
-                found += more
-            assert consumer.consume(1, timeout=0.1) == []
-        return sorted(found, key=lambda record: (record.partition, record.offset))
-
-    return all_of
 
 
 @pytest.fixture

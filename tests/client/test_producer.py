@@ -3,12 +3,11 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ottla import Admin, Consumer, Delivered, GroupMetadata, KafkaError, NewTopic, Producer, Record, TopicPartition, aio
+from ottla import Admin, Consumer, Delivered, GroupMetadata, KafkaError, NewTopic, Producer, TopicPartition, aio
 from ottla.client.errors import (
     BufferExhausted,
     FencedError,
@@ -18,28 +17,9 @@ from ottla.client.errors import (
     UnknownTopic,
 )
 
-from .conftest import fresh
+from .conftest import Read, fresh
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-Read = Callable[..., list[Record]]
-
-
-@pytest.fixture
-def read(bootstrap_servers: str) -> Read:
-    """read(topic, count, **configs): the first records of all its partitions, in the order of their partitions."""
-
-    def all_of(topic: str, count: int, **configs: Any) -> list[Record]:
-        with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", **configs) as consumer:
-            consumer.assign([TopicPartition(topic, index) for index in range(2)])
-            found: list[Record] = []
-            while len(found) < count:
-                more = consumer.consume(count - len(found), timeout=10)
-                assert more, found
-                found += more
-            assert consumer.consume(1, timeout=0.2) == []
-        return sorted(found, key=lambda record: (record.partition, record.offset))
-
-    return all_of
 
 
 @pytest.fixture
