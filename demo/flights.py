@@ -330,11 +330,6 @@ def run(show: Show, work: Path, output: Path, tenth: bool) -> bool:
     """The whole story; whether every count was right. One piece, because it is read from top to bottom."""
     ensure_java()
     log = output / "pipeline.log"
-    with show.step("Read the data") as step:
-        flown = flights(tenth)
-        observed = weather(flown[-1].time)
-        step.records = len(flown) + len(observed)
-    late, punctual = flown[::LATE], [event for number, event in enumerate(flown) if number % LATE]
     project = output / "project"
     shutil.copytree(Path(__file__).parent / "project", project)
 
@@ -343,12 +338,17 @@ def run(show: Show, work: Path, output: Path, tenth: bool) -> bool:
             servers = stack.enter_context(broker(work / "data", output / "ottla.log"))
             step.note = servers
         create_topics(servers)
+        # Spark takes longer to start than the flights take to arrive.
+        process = run_pipeline(project, servers, log)
+        stack.callback(kill, process)
+        with show.step("Read the data") as step:
+            flown = flights(tenth)
+            observed = weather(flown[-1].time)
+            step.records = len(flown) + len(observed)
+        late, punctual = flown[::LATE], [event for number, event in enumerate(flown) if number % LATE]
         with show.step("Replay flights and weather", len(punctual) + len(observed)) as step:
             replay(servers, chain(airlines(), heapq.merge(punctual, observed, key=lambda event: event.time)), step)
-
         with show.step("Run the pipeline, kill -9 it") as step:
-            process = run_pipeline(project, servers, log)
-            stack.callback(kill, process)
             written = until_records(servers, "departures", process, step)
             count = kill(process)
             step.note = f"{count} processes, {written:,} written"

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(360)
 def test_the_demo_counts_every_flight_and_leaves_nothing_running(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "demo.flights", "--tenth", "--output", str(tmp_path / "out")],
@@ -22,7 +22,7 @@ def test_the_demo_counts_every_flight_and_leaves_nothing_running(tmp_path: Path)
         start_new_session=True,
     )
     try:
-        shown, errors = process.communicate(timeout=200)
+        shown, errors = process.communicate(timeout=300)
         assert (process.returncode, errors) == (0, ""), shown
         assert "✓ flights in the topic departures: 33,677" in shown
         assert "✓ of them more than once: 0" in shown

@@ -124,7 +124,9 @@ def _told(figure: QueryFigure) -> tuple[int, int, int | None, int | None]:
 
 def _count(spark: SparkSession, project: Project, tables: Sequence[str]) -> dict[str, int]:
     """How many rows tables have, by the names that definitions give them; those that are there."""
-    there = [name for name in tables if spark.catalog.tableExists(_qualified(project, name))]
+    shown = spark.sql(f"SHOW TABLES IN {_qualified(project, '') or 'default'}").collect()
+    here = {row["tableName"] for row in shown}
+    there = [name for name in tables if (name.lower() in here if "." not in name else spark.catalog.tableExists(name))]
     if not there:
         return {}
     counts = (f"SELECT '{name}' AS name, count(*) AS n FROM {_qualified(project, name)}" for name in there)
