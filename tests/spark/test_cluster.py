@@ -21,6 +21,7 @@ import ottla
 from ottla.spark.java import ensure_java
 from tests.spark.conftest import Cluster, Sent
 from tests.spark.test_demo import alive_in_session
+from tests.spark.test_pipeline_runs import flows, orders, running, written
 
 # Each Java lives for a minute at most.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -61,12 +62,6 @@ batches = [run(target, "stream"), run(once, "once", exactlyOnce="true")]
 print(json.dumps({"places": places, "total": total, "batches": batches}))
 spark.stop()
 """
-
-
-@pytest.fixture(autouse=True)
-def asked_for(request: pytest.FixtureRequest) -> None:
-    if not request.config.getoption("--interop"):
-        pytest.skip("runs a Spark cluster: with --interop")
 
 
 def spark_home() -> Path:
@@ -116,8 +111,27 @@ def said(log: Path, pattern: str) -> str:
     raise AssertionError(f"{log.name} does not say {pattern}: {log.read_text()[-2000:]}")
 
 
+@pytest.fixture(scope="module")
+def master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a cluster with two workers."""
+    if not request.config.getoption("--interop"):
+        pytest.skip("runs a Spark cluster: with --interop")
+    folder = tmp_path_factory.mktemp("standalone")
+    nowhere = ("--host", "127.0.0.1", "--webui-port", "0")
+    with daemon(folder / "master.log", "org.apache.spark.deploy.master.Master", *nowhere, "--port", "0") as log:
+        address = said(log, r"(spark://127\.0\.0\.1:\d+)")
+        worker = ("org.apache.spark.deploy.worker.Worker", *nowhere, "-c", "1", "-m", "1g", "-d")
+        with (
+            daemon(folder / "worker-1.log", *worker, str(folder / "worker-1"), address) as first,
+            daemon(folder / "worker-2.log", *worker, str(folder / "worker-2"), address) as second,
+        ):
+            for each in (first, second):
+                said(each, r"Successfully registered with master (\S+)")
+            yield address
+
+
 @pytest.mark.timeout(300)
-def test_batch_stream_and_exactly_once_on_a_standalone_cluster(cluster: Cluster, tmp_path: Path) -> None:
+def test_batch_stream_and_exactly_once_on_a_standalone_cluster(master: str, cluster: Cluster, tmp_path: Path) -> None:
     numbers = [str(n).encode() for n in range(400)]
     source = cluster.topic([Sent(value, partition=n % 4) for n, value in enumerate(numbers)], 4)
     target, once = cluster.topic(partitions=2), cluster.topic(partitions=2)
@@ -126,35 +140,40 @@ def test_batch_stream_and_exactly_once_on_a_standalone_cluster(cluster: Cluster,
         for package in ("ottla", "pyspark_ottla"):
             archive.add(Path(ottla.__file__).parents[1] / package, package)
     (tmp_path / "job.py").write_text(JOB)
-    master_class = "org.apache.spark.deploy.master.Master"
-    worker_class = "org.apache.spark.deploy.worker.Worker"
-    nowhere = ("--host", "127.0.0.1", "--webui-port", "0")
-    with daemon(tmp_path / "master.log", master_class, *nowhere, "--port", "0") as log:
-        master = said(log, r"(spark://127\.0\.0\.1:\d+)")
-        worker = (worker_class, *nowhere, "-c", "1", "-m", "1g", "-d")
-        with (
-            daemon(tmp_path / "worker-1.log", *worker, str(tmp_path / "worker-1"), master) as first,
-            daemon(tmp_path / "worker-2.log", *worker, str(tmp_path / "worker-2"), master) as second,
-        ):
-            for each in (first, second):
-                said(each, r"Successfully registered with master (\S+)")
-            command = [str(spark_home() / "bin" / "spark-submit"), "--master", master, "--executor-memory", "600m"]
-            command += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
-            for role in ("driver", "executor"):
-                command += ["--conf", f"spark.{role}.extraJavaOptions={JAVA}"]
-            command += ["--archives", f"{shipped}#shipped", "--conf", "spark.executorEnv.PYTHONPATH=shipped"]
-            command += [str(tmp_path / "job.py"), cluster.servers, source, target, once, str(tmp_path / "checkpoints")]
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=200, check=False, env=environment(), cwd=tmp_path
-            )
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", master, "--executor-memory", "600m"]
+    command += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
+    for role in ("driver", "executor"):
+        command += ["--conf", f"spark.{role}.extraJavaOptions={JAVA}"]
+    command += ["--archives", f"{shipped}#shipped", "--conf", "spark.executorEnv.PYTHONPATH=shipped"]
+    command += [str(tmp_path / "job.py"), cluster.servers, source, target, once, str(tmp_path / "checkpoints")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, check=False, env=environment(), cwd=tmp_path
+    )
     assert done.returncode == 0, "\n".join(line for line in done.stderr.splitlines() if "\tat " not in line)[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
     # Both workers took part, and ran the package that was shipped to them.
-    folders = {Path(folder).relative_to(tmp_path).parts[0] for folder, _ in told["places"]}
-    assert folders == {"worker-1", "worker-2"}
+    assert {name for folder, _ in told["places"] for name in Path(folder).parts if name.startswith("worker-")} == {
+        "worker-1",
+        "worker-2",
+    }
     assert all(Path(module) != Path(ottla.__file__).resolve() for _, module in told["places"])
     assert told["total"] == sum(range(400))
     assert [sum(batches) for batches in told["batches"]] == [400, 400]
     assert all(len(batches) > 2 for batches in told["batches"])
     for topic in (target, once):
         assert sorted(record.value or b"" for record in cluster.records(topic, committed=True)) == sorted(numbers)
+
+
+@pytest.mark.timeout(300)
+def test_a_pipeline_on_a_standalone_cluster(master: str, cluster: Cluster, tmp_path: Path) -> None:
+    source = cluster.topic(orders(0, 100), 2)
+    shop = written(cluster, tmp_path, source)
+    confs = ["spark.driver.host=127.0.0.1", "spark.executor.memory=600m"]
+    confs += [f"spark.{role}.extraJavaOptions={JAVA}" for role in ("driver", "executor")]
+    given = [word for conf in confs for word in ("--conf", conf)]
+    with running(str(shop), "--master", master, "--json", *given) as process:
+        shown, errors = process.communicate(timeout=250)
+        assert (process.returncode, errors) == (0, "")
+    told = {name: flow["rows_out"] for name, flow in flows(shown).items()}
+    assert told == {"bronze": 100, "silver": 100, "quarantine": 0, "gold": 3, "to_topic": 50}
+    assert len(cluster.records(f"{source}-large", committed=True)) == 50
