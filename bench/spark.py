@@ -1,11 +1,11 @@
 """Spark through format("ottla") beside Spark's own Kafka connector, on one broker.
 
-    python bench/spark.py [--records 1000000] [--broker HOST:PORT] [--figures read write stream latency exactly-once]
+    python bench/spark.py [--records 2000000] [--broker HOST:PORT] [--figures read write stream latency exactly-once]
 
 Each side has a Spark of its own in a process of its own, local[2], with the same settings and the same jars, and keeps it. The
 broker is an Ottla of this run unless --broker names another. Topics have four partitions; confluent-kafka fills them.
 
-    read           a batch into Spark's noop sink, of 100 bytes and of 1 KB (a quarter as many): all columns, then the value
+    read           a batch into Spark's noop sink, of 100 bytes and of 1 KB (half as many): all columns, then the value
                    alone (ours by a schema, theirs by a select, as each documents it)
     write          a batch of 100-byte values out of spark.range
     stream         availableNow of the 100-byte topic into noop, in five batches
@@ -297,7 +297,7 @@ class Bench:
 
     def _read(self) -> dict[str, object]:
         found: dict[str, object] = {}
-        for size, records in ((100, self._records), (1000, self._records // 4)):
+        for size, records in ((100, self._records), (1000, self._records // 2)):
             for what in ("all_columns", "value_only"):
                 title = f"Spark batch read, {size} B, {what.replace('_', ' ')}"
                 task = Task(what, records, self._topic(size, records))
@@ -336,7 +336,7 @@ class Bench:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--broker", metavar="HOST:PORT", help="use this broker instead of an Ottla of its own")
     parser.add_argument("--figures", nargs="+", choices=FIGURES, default=list(FIGURES))
     parser.add_argument("--only", choices=list(SIDES.values()), help="one side alone, for profiling")
