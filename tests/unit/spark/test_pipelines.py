@@ -67,6 +67,15 @@ def test_three_failures_are_one() -> None:
     assert run_state("Flow a is RUNNING.") is None
 
 
+def test_a_flow_whose_tables_are_not_there_has_failed() -> None:
+    story = Storyline(("spark_catalog.", "shop."))
+    said = "Failed to resolve flow: 'spark_catalog.shop.gold'.\nError: [TABLE_OR_VIEW_NOT_FOUND] No view `nope`."
+    assert story.hear(said + "\nSearch path: []", 1.0) == ("gold", "FAILED")
+    assert story.flows({}, {})[0].seconds == 0
+    failure = RunReport(story.flows({}, {}), 1.0).failure
+    assert failure == "flow gold failed: [TABLE_OR_VIEW_NOT_FOUND] No view `nope`."
+
+
 def test_reasons_are_one_line() -> None:
     assert reason("") == ""
     assert reason("[A] what\nis wrong") == "[A] what"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 _EVENT: Final = re.compile(r"Flow '?(?P<name>\S+?)'? (?:is |has )?(?P<state>[A-Z]{4,})\b")
+_UNRESOLVED: Final = re.compile(r"Failed to resolve flow: '(?P<name>\S+?)'")
 _RUN: Final = re.compile(r"Run (?:is|has) (?P<state>[A-Z]+)\b")
 _STREAM: Final = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
 FAILED: Final = "FAILED"
@@ -18,7 +19,7 @@ _OVER: Final = ("COMPLETED", FAILED)
 class FlowReport(NamedTuple):
     """One flow in one run.
 
-    state     Spark's word: QUEUED, RUNNING, COMPLETED, FAILED, SKIPPED (something above it failed), ...
+    state     Spark's word: QUEUED, RUNNING, COMPLETED, FAILED, SKIPPED (something above it failed), ...; CHECKED in a dry run
     rows_in   rows read; None for a materialized view, which is computed anew
     rows_out  rows written; None where nobody counted
     lag       offsets that were there and are not read; None where no source tells
@@ -75,10 +76,11 @@ class Storyline:
     def hear(self, message: str, seconds: float) -> tuple[str, str] | None:
         """Take an event of the time `seconds`; the flow and its new state, or None if it is about something else."""
         head, _, rest = message.partition("\n")
-        found = _EVENT.match(head)
+        unresolved = _UNRESOLVED.match(head)
+        found = unresolved or _EVENT.match(head)
         if found is None:
             return None
-        name, state = self.short(found["name"]), found["state"]
+        name, state = self.short(found["name"]), FAILED if unresolved else found["state"]
         self._states[name] = state
         if state == "STARTING":
             self._began.setdefault(name, seconds)
@@ -112,7 +114,8 @@ class Storyline:
             batches, rows_in, rows_out, lag = figures.get(name, (0, None, None, None))
             if rows_out is None:
                 rows_out = written.get(name)
-            took = self._ended.get(name, 0.0) - self._began.get(name, 0.0)
+            ended = self._ended.get(name, 0.0)
+            took = ended - self._began.get(name, ended)
             why = self._why.get(name) if state == FAILED else None
             found.append(FlowReport(name, state, rows_in, rows_out, lag, batches, max(took, 0.0), why))
         return tuple(found)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from ottla.spark.monitoring import QueryFigure, QueryFigures
 from ottla.spark.pipelines.definitions import Definitions, register
 from ottla.spark.pipelines.project import InvalidProject, Project
-from ottla.spark.pipelines.report import RunReport, Storyline, growth, reason
+from ottla.spark.pipelines.report import FlowReport, RunReport, Storyline, growth, reason
 from ottla.spark.pipelines.server import connected
 
 # Figures come a little later than the event that a flow is over.
@@ -85,10 +85,10 @@ def _run(
     nothing = (0, 0, None, None)
     # A query without news has no batch, and says nothing.
     heard = {name: known.get(name, nothing) for name in queries} | known
-    written = {}
-    if not refresh.dry:
-        anew = defined.tables() if refresh.full_all else [*refresh.full, *defined.views()]
-        written = growth(before, _count(spark, project, defined.tables()), anew)
+    if refresh.dry and not story.states:
+        return RunReport(tuple(FlowReport(name, "CHECKED") for name in defined.flows), time.monotonic() - begun)
+    anew = defined.tables() if refresh.full_all else [*refresh.full, *defined.views()]
+    written = growth(before, _count(spark, project, defined.tables()), anew)
     return RunReport(story.flows(heard, written), time.monotonic() - begun)
 
 
