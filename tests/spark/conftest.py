@@ -17,6 +17,13 @@ from tests.client.conftest import QUICK
 T0 = 1_700_000_000_000
 
 
+@pytest.fixture(scope="session")
+def a_spark_of_its_own(request: pytest.FixtureRequest) -> None:
+    """For tests that start another Spark: half a minute and most of the machine each."""
+    if not request.config.getoption("--interop"):
+        pytest.skip("starts a Spark of its own: with --interop")
+
+
 class Sent(NamedTuple):
     """A record: headers as confluent-kafka takes them, timestamp in ms."""
 

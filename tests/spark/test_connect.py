@@ -48,6 +48,7 @@ with connect_server(Path(folder), "local[2]", quick) as address, connected(addre
 """
 
 
+@pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(120)
 def test_batch_and_stream_through_spark_connect(cluster: Cluster, tmp_path: Path) -> None:
     source, target = cluster.topic([Sent(str(n).encode()) for n in range(100)]), cluster.topic()

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(360)
 def test_the_demo_counts_every_flight_and_leaves_nothing_running(tmp_path: Path) -> None:
     process = subprocess.Popen(

@@ -15,6 +15,7 @@ from tests.spark.test_pipeline_runs import QUICK
 PAGE = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(240)
 def test_commands_as_the_page_says(tmp_path: Path) -> None:
     folder = tmp_path / "bin"

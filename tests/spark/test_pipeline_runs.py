@@ -107,6 +107,7 @@ def test_runs_follow_what_comes_and_count_it(cluster: Cluster, tmp_path: Path) -
     assert sum(cluster.committed("shop", source).values()) == 403
 
 
+@pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(180)
 def test_a_flow_that_fails_is_named_in_one_line(cluster: Cluster, tmp_path: Path) -> None:
     shop = written(cluster, tmp_path, "nobody-made-this-topic")
