@@ -235,3 +235,19 @@ def test_a_group_goes_on_when_its_leader_was_interrupted(
     monkeypatch.setattr(crowd.broker, "answer", break_once)
     crowd.settle()
     assert crowd.world.now < 20_000
+
+
+@pytest.mark.parametrize("protocol", ["sticky", "cooperative-sticky"])
+def test_members_keep_what_they_had_when_another_joins(crowds: list[Crowd], tmp_path: Path, protocol: str) -> None:
+    """Sticky members give up everything before they join; what they had is in what they tell the leader (KIP-54)."""
+    crowd = Crowd(tmp_path, PROTOCOLS[protocol], 1)
+    crowds.append(crowd)
+    crowd.join()
+    crowd.join()
+    crowd.settle()
+    before = [(member, set(member.consumer.assignment)) for member in crowd.members]
+    crowd.join()
+    crowd.settle()
+    for member, had in before:
+        assert set(member.consumer.assignment) <= had
+    assert sorted(len(member.consumer.assignment) for member in crowd.members) == [1, 2, 2]

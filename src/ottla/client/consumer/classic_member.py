@@ -296,18 +296,16 @@ class ClassicMember:
 
     async def _assignments(self, answer: JoinGroupResponse) -> dict[str, bytes]:
         """What the leader shares out."""
+        name = answer.protocol_name or self._assignors[0]
         members = {}
         for member in answer.members:
             said = _subscription_of(member.metadata)
-            owned = tuple(
-                TopicPartition(each.topic, index) for each in said.owned_partitions for index in each.partitions
-            )
+            owned, generation = _previous_of(said.user_data) if name == _STICKY else _owned_of(said)
             members[member.member_id] = Subscriber(
-                tuple(said.topics), owned, said.generation_id, member.group_instance_id, said.rack_id
+                tuple(said.topics), owned, generation, member.group_instance_id, said.rack_id
             )
         partitions = await self._partitions_of(sorted({name for each in members.values() for name in each.topics}))
         self._seen.update(self._noted(partitions))
-        name = answer.protocol_name or self._assignors[0]
         assigned = ASSIGNORS[name](members, partitions)
         return {member: _encoded(partitions) for member, partitions in assigned.items()}
 
@@ -382,8 +380,15 @@ def _previous_data(assigned: list[TopicPartition], generation: int) -> bytes:
     return codec.encode(said, 1)
 
 
+def _owned_of(said: ConsumerProtocolSubscription) -> tuple[tuple[TopicPartition, ...], int]:
+    """What a member still has, and since when."""
+    owned = (TopicPartition(each.topic, index) for each in said.owned_partitions for index in each.partitions)
+    return tuple(owned), said.generation_id
+
+
 def _previous_of(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
-    """What a member had, and since when; nothing when it does not say, or in words that nobody knows."""
+    """What a member of a sticky group had before it gave everything up to join, and since when; nothing when it does not say,
+    or in words that nobody knows."""
     for version in (1, 0):
         with contextlib.suppress(PeerError):
             said, end = codec.decode(StickyAssignorUserData, version, data or b"")
