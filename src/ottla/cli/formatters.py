@@ -77,16 +77,6 @@ def deserializer(name: str) -> Deserializer:
 class DefaultMessageFormatter:
     """Values, each on a line of its own; more of a record by print.* properties."""
 
-    KNOWN: Final = frozenset(
-        {
-            f"print.{part}"
-            for part in ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
-        }
-        | {f"{part}.separator" for part in ("key", "line", "headers")}
-        | {f"{part}.deserializer" for part in ("key", "value", "headers")}
-        | {"null.literal"}
-    )
-
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._parts = {
             part: properties.get(f"print.{part}", "true" if part == "value" else "false").strip().lower() == "true"
@@ -135,8 +125,6 @@ class DefaultMessageFormatter:
 class LoggingMessageFormatter:
     """As the default one, and every record goes to the log as well."""
 
-    KNOWN: Final = DefaultMessageFormatter.KNOWN
-
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._default = DefaultMessageFormatter(properties)
 
@@ -152,8 +140,6 @@ class LoggingMessageFormatter:
 
 class NoOpMessageFormatter:
     """Writes nothing."""
-
-    KNOWN: Final[frozenset[str]] = frozenset()
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         del properties

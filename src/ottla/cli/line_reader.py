@@ -4,7 +4,7 @@ parse.headers=true, parse.key=true:   h1:v1,h2:v2 <tab> key <tab> value
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ottla.records.record import Header
 
@@ -19,17 +19,6 @@ class Parsed(NamedTuple):
 
 class LineReader:
     """Reads lines by properties. Raises ValueError for a line that has no separator where one must be."""
-
-    KNOWN: Final = (
-        "parse.key",
-        "parse.headers",
-        "ignore.error",
-        "key.separator",
-        "headers.delimiter",
-        "headers.separator",
-        "headers.key.separator",
-        "null.marker",
-    )
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._keys = _flag(properties, "parse.key")

@@ -98,7 +98,6 @@ class LoopSurroundings:
         self.random = SystemRandom()
         self.timers = self
         self.transport = self
-        self._buffers: tuple[int, int] = (-1, -1)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
         """As `Timers`."""

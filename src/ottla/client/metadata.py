@@ -328,13 +328,6 @@ class Metadata:
         racks = (self.racks.get(node) for node in info.replicas.get(partition, ()))
         return frozenset(rack for rack in racks if rack)
 
-    async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions of each leader."""
-        groups: dict[int, list[TopicPartition]] = {}
-        for partition in partitions:
-            groups.setdefault(await self.leader(partition), []).append(partition)
-        return groups
-
     # -- coordinators --
 
     async def coordinator(self, kind: int, key: str) -> int:

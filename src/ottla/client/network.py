@@ -100,8 +100,6 @@ class Link:
         self.lost_because: BaseException | None = None
         self.used_ms = network.scheduler.clock.now_ms()
         self.muted_until = 0
-        self.round_trip_ms = 0
-        """Of the answer that came last."""
         self._network = network
         self._scheduler = network.scheduler
         self._config = network.config
@@ -425,10 +423,6 @@ class Network:
         link = self._links.get((address, purpose))
         if link is not None and not link.ready.done:
             link.lost("no connection in time")
-
-    def forget_failures(self) -> None:
-        """Every address may be tried again at once."""
-        self._not_before.clear()
 
     def close(self) -> None:
         """End every link."""

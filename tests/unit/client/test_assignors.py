@@ -19,8 +19,11 @@ from ottla.client.consumer.assignors import (
     assign_sticky,
     assignor_names,
 )
+from ottla.client.consumer.classic_member import _owned_of
 from ottla.client.topics import TopicPartition
 from ottla.protocol import codec
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.messages.consumer_protocol import TopicPartition as OwnedTopic
 from ottla.protocol.messages.sticky_assignor_user_data import PreviousTopic, StickyAssignorUserData
 
 TOPICS = ("a", "b", "c")
@@ -211,3 +214,13 @@ def test_what_sticky_notes_is_what_others_read() -> None:
     theirs = Theirs.decode(codec.encode(said, 1), version=1, header=False)
     assert [(each.topic, list(each.partitions)) for each in theirs.previous_assignment] == [("a", [0, 2]), ("b", [1])]
     assert theirs.generation == 7
+
+
+@pytest.mark.parametrize(("user_data", "generation"), [("00000007", 7), ("", -1), ("0007", -1)])
+def test_clients_before_kip_792_say_the_generation_in_their_assignors_words(user_data: str, generation: int) -> None:
+    """What CooperativeStickyAssignor.subscriptionUserData of Apache Kafka 4.4 writes for generation 7."""
+    owned = [OwnedTopic(topic="a", partitions=[0, 2])]
+    old = ConsumerProtocolSubscription(topics=["a"], user_data=bytes.fromhex(user_data), owned_partitions=owned)
+    assert _owned_of(old) == ((TopicPartition("a", 0), TopicPartition("a", 2)), generation)
+    newer = ConsumerProtocolSubscription(topics=["a"], user_data=old.user_data, owned_partitions=owned, generation_id=9)
+    assert _owned_of(newer)[1] == 9

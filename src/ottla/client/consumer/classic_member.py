@@ -381,9 +381,13 @@ def _previous_data(assigned: list[TopicPartition], generation: int) -> bytes:
 
 
 def _owned_of(said: ConsumerProtocolSubscription) -> tuple[tuple[TopicPartition, ...], int]:
-    """What a member still has, and since when."""
+    """What a member still has, and since when. Before version 2 (KIP-792) cooperative members say the generation in their
+    assignor's own words: four bytes."""
     owned = (TopicPartition(each.topic, index) for each in said.owned_partitions for index in each.partitions)
-    return tuple(owned), said.generation_id
+    generation = said.generation_id
+    if generation < 0 and said.user_data is not None and len(said.user_data) == 4:
+        generation = int.from_bytes(said.user_data, "big", signed=True)
+    return tuple(owned), generation
 
 
 def _previous_of(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:

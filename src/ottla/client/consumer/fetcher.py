@@ -41,7 +41,6 @@ _PURPOSE: Final = "fetch"
 _NEWEST_WITHOUT_IDS: Final = 12
 _OLDEST_WITH_LAST_EPOCH: Final = 12
 _FULL: Final = 0
-_SESSIONLESS: Final = -1
 _SESSION_CODES: Final = frozenset(
     {
         table.FETCH_SESSION_ID_NOT_FOUND,
