@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from ottla.client.blocking import ShareConsumer
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, RequestTimedOut
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, TopicPartition
 from ottla.records.record import Record
@@ -64,18 +64,24 @@ class Batch:
                 try:
                     self._say(AcknowledgeType.RENEW)
                 except KafkaError as error:
-                    logger.warning("share group: locks are not renewed: %s", error)
+                    logger.warning("share group: locks are renewed no more: %s", error)
                     return
 
     def _say(self, kind: AcknowledgeType) -> None:
+        """Tell the group. What it does not hear it hands out again, which at least once allows. Raises IllegalState."""
         for record in self._records:
             self._member.acknowledge(record, kind)
-        for partition, error in self._member.commit().items():
+        try:
+            answers = self._member.commit()
+        except RequestTimedOut as late:
+            logger.warning("share group: %s: %s; the records may come again", kind.name, late)
+            return
+        for partition, error in answers.items():
             if error is not None:
                 logger.warning("share group: %s of %s: %s; they may come again", kind.name, partition, error)
 
     def settle(self, kind: AcknowledgeType) -> None:
-        """Say what becomes of all of them, and renew no more."""
+        """Say what becomes of all of them, and renew no more. Raises IllegalState."""
         self._settled.set()
         with self._guard:
             self._say(kind)
