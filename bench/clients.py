@@ -1,6 +1,6 @@
 """Ottla's Python client beside confluent-kafka, kafka-python and aiokafka, on one Ottla broker in a process of its own.
 
-    python bench/clients.py [--only produce consume latency idle import] [--records 200000] [--rounds 5]
+    python bench/clients.py [--only produce consume latency idle import list] [--records 200000] [--rounds 5]
 
 produce  records/s, record by record, until all are acknowledged (acks=all), of 100 bytes and of 1 KB; besides produce_many
          and produce_arrow
@@ -8,6 +8,7 @@ consume  records/s, record by record; besides poll_arrow against confluent-kafka
 latency  p50 and p99 from produce to consume, one record at a time, linger 0
 idle     CPU of a consumer that waits for records, in per cent of a core
 import   milliseconds that `import ottla` adds to a bare interpreter
+list     milliseconds of a process of `ottla topics --list`
 
 Every side writes to a topic of one partition with its own defaults but for what is named here. Each is run until two rounds
 agree within 10 %, then the median of the rounds counts. All in this process, one after the other.
@@ -330,9 +331,21 @@ def import_ms() -> float:
     return statistics.median(times)
 
 
+def listing_ms(broker: Running) -> float:
+    """A process of `ottla topics --list` from its start to its end, median of twenty."""
+    command = [sys.executable, "-m", "ottla", "topics", "--bootstrap-server", broker.bootstrap_servers, "--list"]
+    times = []
+    for _ in range(20):
+        begun = time.perf_counter()
+        subprocess.check_output(command, env=os.environ)
+        times.append((time.perf_counter() - begun) * 1000)
+    print(f"  ottla topics --list: {statistics.median(times):.0f} ms")
+    return statistics.median(times)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=["produce", "consume", "latency", "idle", "import"])
+    parser.add_argument("--only", nargs="*", default=["produce", "consume", "latency", "idle", "import", "list"])
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
@@ -346,6 +359,8 @@ def main() -> None:
             figures["latency"] = latencies(broker)
         if "idle" in given.only:
             figures["idle"] = idle(broker)
+        if "list" in given.only:
+            figures["list ms"] = listing_ms(broker)
     if "import" in given.only:
         figures["import ms"] = import_ms()
     record(figures)

@@ -5,6 +5,7 @@ A failure is one line on standard error and exit code 1 (2 for wrong usage); a t
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 
 import click
 
@@ -13,9 +14,8 @@ from ottla import __version__
 
 def form() -> str:
     """Whether the hot modules run compiled or interpreted."""
-    from ottla.records import validation
-
-    return "interpreted" if validation.__file__.endswith(".py") else "compiled"
+    found = find_spec("ottla.records.validation")  # looked for, not loaded
+    return "interpreted" if found is None or str(found.origin).endswith(".py") else "compiled"
 
 
 class Commands(click.Group):
