@@ -4,6 +4,7 @@ What Spark does is short: it runs the tasks of a batch, gives their messages to 
 that it has not noted as committed. So a run is an object here, and to kill it is to forget it.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -13,16 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.blocking import Producer
+from ottla.client.topics import LATEST, TopicPartition
 from ottla.spark import exactly_once
 from ottla.spark.cluster import Cluster as Brokers
 from ottla.spark.exactly_once import TaskWriting, Written, end_all, give_up, prepare, publish, transactional_id
 from ottla.spark.options import SinkOptions, sink_options
 from ottla.spark.publication import Decision, PublicationError
-from tests.spark.conftest import Cluster
+from tests.spark.conftest import Cluster, Sent
 
 
 class Killed(BaseException):
     """The process is gone."""
+
+
+def rows(values: list[str]) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(values, pa.string())})
 
 
 class Sink(NamedTuple):
@@ -36,10 +42,13 @@ class Sink(NamedTuple):
 
     def task(self, batch: int, number: int, values: list[str]) -> Written:
         """Run a task."""
+        return self.writing(batch, number).write(iter([rows(values)]))
+
+    def writing(self, batch: int, number: int) -> TaskWriting:
+        """A task that is to run."""
         config = self.options.transactional(transactional_id(self.sink, number))
         named = self.options.sink_id is not None
-        writing = TaskWriting(self.brokers, config, self.options.topic, self.sink, batch, number, named=named)
-        return writing.write(iter([pa.record_batch({"value": pa.array(values, pa.string())})]))
+        return TaskWriting(self.brokers, config, self.options.topic, self.sink, batch, number, named=named)
 
     def commit(self, batch: int, written: list[Written]) -> None:
         """What the driver does when the tasks are done."""
@@ -94,6 +103,25 @@ def test_a_task_that_is_repeated_writes_once(sink: Sink) -> None:
     sink.task(0, 0, ["a"])
     sink.commit(0, [sink.task(0, 0, ["a"]), sink.task(0, 1, ["b"])])
     assert sink.published() == ["a", "b"]
+
+
+def test_a_task_that_fails_keeps_no_reader_waiting(sink: Sink) -> None:
+    topic = sink.options.topic
+    assert topic is not None
+    places = {TopicPartition(topic, number): LATEST for number in range(2)}
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows(["a"])
+        while not any(end.offset for end in sink.brokers.list_offsets(places, committed=False).values()):
+            time.sleep(0.01)  # until the row is in the log
+        raise Killed
+
+    with pytest.raises(Killed):
+        sink.writing(0, 0).write(failing())
+    sink.cluster.send(topic, [Sent(b"after", partition=place.partition) for place in places])
+    assert sink.published() == ["after", "after"]
+    sink.batch(0, ["a"])
+    assert sink.published() == ["a", "after", "after"]
 
 
 def test_a_batch_that_failed_leaves_nothing(sink: Sink) -> None:

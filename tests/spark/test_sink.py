@@ -171,6 +171,20 @@ def test_a_batch_write_is_all_or_nothing_of_each_task(spark: SparkSession, clust
     assert len(cluster.records(topic, committed=True)) == 100
 
 
+def test_a_batch_write_of_a_stream_s_batch_is_one_like_any_other(
+    reading: Reading, cluster: Cluster, tmp_path: Path
+) -> None:
+    source, target = cluster.topic([Sent(b"v%d" % i) for i in range(6)]), cluster.topic()
+
+    def hand_on(frame: DataFrame, number: int) -> None:
+        write(frame, cluster.servers, topic=target, exactlyOnce="true", sinkId=target)
+
+    frame = reading.stream(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=2).select("value")
+    writer = frame.writeStream.foreachBatch(hand_on).option("checkpointLocation", str(tmp_path))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert [record.value for record in cluster.records(target, committed=True)] == [b"v%d" % i for i in range(6)]
+
+
 def test_a_stream_s_rows_name_their_topic_and_partition(reading: Reading, cluster: Cluster, tmp_path: Path) -> None:
     one, two = cluster.topic(partitions=2), cluster.topic(partitions=2)
     source = cluster.topic([Sent(b"a", one.encode()), Sent(b"b", two.encode()), Sent(b"c", one.encode())])

@@ -12,6 +12,7 @@ are in one compacted topic, keyed by sink; the last one of a sink is found by re
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -50,6 +51,8 @@ _TAIL: Final = 32
 _READ_MS: Final = 30_000
 # A transaction that was ended shows within it.
 _STABLE_MS: Final = 5_000
+# What a task that fails waits to abort its transaction.
+_ABORT_S: Final = 10.0
 _NOTHING: Final = Marker(-1)
 # Answers to ending a transaction that was ended, or taken over, by somebody else.
 _ENDED: Final = frozenset({table.INVALID_TXN_STATE, table.INVALID_PRODUCER_ID_MAPPING})
@@ -62,8 +65,7 @@ class Written(WriterCommitMessage):
     sink  the sink's id, "" for one without transactions
     """
 
-    def __init__(self, records: int, part: Part | None = None, sink: str = "") -> None:
-        self.records = records
+    def __init__(self, part: Part | None = None, sink: str = "") -> None:
         self.part = part
         self.sink = sink
 
@@ -148,19 +150,24 @@ class TaskWriting:
             for _ in self._counted(batches):
                 pass
             check_same(sink, batch, task, markers[task], self._seen)
-        rows = markers[task].rows if task in markers else 0
-        return Written(rows, Part(task, -1, -1), sink)
+        return Written(Part(task, -1, -1), sink)
 
     def _published(self, producer: _TaskProducer, batches: Iterator[pa.RecordBatch]) -> Written:
         producer.begin_transaction()
-        report = producer.produce_arrow(batches, self._topic)
-        producer.flush()
-        records = report.result().records
-        if self._batch is not None:
-            marker = OffsetAndMetadata(self._batch, self._seen.text())
-            group = GroupMetadata(group_of(self._sink))
-            producer.send_offsets_to_transaction({_marker_of(self._task): marker}, group)
-        return Written(records, Part(self._task, *producer.identity), self._sink)
+        try:
+            report = producer.produce_arrow(batches, self._topic)
+            producer.flush()
+            report.result()
+            if self._batch is not None:
+                marker = OffsetAndMetadata(self._batch, self._seen.text())
+                group = GroupMetadata(group_of(self._sink))
+                producer.send_offsets_to_transaction({_marker_of(self._task): marker}, group)
+        except BaseException:
+            # Nobody may come again to this transaction, and readers would wait for it until it times out.
+            with suppress(KafkaError):
+                producer.abort_transaction(_ABORT_S)
+            raise
+        return Written(Part(self._task, *producer.identity), self._sink)
 
     def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted."""

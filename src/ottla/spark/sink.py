@@ -59,13 +59,15 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 class _Sink:
     """What batch and stream share.
 
-    sink  id of an exactly-once sink; "" for the id of the query
+    sink    id of an exactly-once sink; "" for the id of the query
+    stream  batches have numbers, and come again after a crash
     """
 
-    def __init__(self, options: SinkOptions, schema: StructType, sink: str) -> None:
+    def __init__(self, options: SinkOptions, schema: StructType, sink: str, *, stream: bool) -> None:
         check_schema(schema, options.topic)
         self.options = options
         self.sink = sink
+        self._stream = stream
         cluster = cluster_of(options.config)
         if options.topic is not None:
             # While planning: brokers that cannot be reached and topics that cannot be made are told from here.
@@ -90,7 +92,8 @@ class _Sink:
         try:
             report = producer.produce_arrow(batches, options.topic)
             producer.flush()
-            return Written(report.result().records)
+            report.result()
+            return Written()
         except BaseException:
             # What it has taken and not sent is not to come later.
             forget_producer(options.config)
@@ -98,11 +101,17 @@ class _Sink:
 
     def _transaction(self) -> TaskWriting:
         context = TaskContext.get()
-        batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
-        task = 0 if context is None else context.partitionId()
-        sink = self.sink
-        if context is not None and batch is not None:
-            sink = sink or context.getLocalProperty("sql.streaming.queryId") or ""
+        assert context is not None, "rows are written in tasks"
+        options, sink, task = self.options, self.sink, context.partitionId()
+        batch = None
+        if self._stream:
+            # Within foreachBatch a batch write's tasks have these as well; they are not about its sink.
+            number, query = (
+                context.getLocalProperty("streaming.sql.batchId"),
+                context.getLocalProperty("sql.streaming.queryId"),
+            )
+            assert number is not None and query, "Spark tells the tasks of a stream their batch and their query"
+            batch, sink = int(number), sink or query
             if "false" not in (
                 context.getLocalProperty(_ADAPTIVE),
                 context.getLocalProperty("spark.sql.adaptive.enabled"),
@@ -111,11 +120,9 @@ class _Sink:
                     f"exactlyOnce=true needs {_ADAPTIVE}=false: adaptive execution may cut a batch that is run again into "
                     "other tasks. ottla.spark.SESSION_CONFS has it"
                 )
-        options = self.options
         config = options.transactional(transactional_id(sink, task))
-        number = None if batch is None else int(batch)
         named = bool(options.sink_id)
-        return TaskWriting(cluster_of(options.config), config, options.topic, sink, number, task, named=named)
+        return TaskWriting(cluster_of(options.config), config, options.topic, sink, batch, task, named=named)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         """All tasks are done."""
@@ -142,7 +149,7 @@ class OttlaWriter(_Sink, DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        super().__init__(options, schema, options.sink_id or uuid.uuid4().hex)
+        super().__init__(options, schema, options.sink_id or uuid.uuid4().hex, stream=False)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.write_all(iterator)
@@ -160,7 +167,7 @@ class OttlaStreamWriter(_Sink, DataSourceStreamArrowWriter):
     """A stream's write: rows of a batch are in the topic, acknowledged, before Spark commits the batch."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        super().__init__(options, schema, options.sink_id or "")
+        super().__init__(options, schema, options.sink_id or "", stream=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self.write_all(iterator)
