@@ -1,9 +1,11 @@
 """`ottla console-producer` and `ottla console-consumer`, on both brokers."""
 
+import json
+
 import pytest
 from click.testing import CliRunner, Result
 
-from ottla import Consumer, TopicPartition
+from ottla import Consumer, Producer, TopicPartition
 from ottla.cli.main import main
 
 from .conftest import Produce, fresh
@@ -49,6 +51,29 @@ def test_keys_and_headers(bootstrap_servers: str, topic: str) -> None:
     shown = everything("print.key=true", "print.headers=true", "key.separator=|", "null.literal=-")
     result = consume(bootstrap_servers, "--topic", topic, "--from-beginning", "--max-messages", "2", *shown)
     assert sorted(result.stdout.splitlines()) == ["NO_HEADERS|-|-", "h1:v1,h2:v2|key|value"]
+
+
+def test_records_as_json(bootstrap_servers: str, topic: str) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        producer.produce(topic, b"\xff\xc3\xb6", "k", headers=[("h", b"1"), ("none", None)], timestamp=1000)
+        producer.produce(topic, None, b"\0\0\0\7", timestamp=2000)
+    result = consume(bootstrap_servers, "--topic", topic, "--from-beginning", "--max-messages", "2", "--json")
+    first, second = sorted(map(json.loads, result.stdout.splitlines()), key=lambda record: record["timestamp"])
+    assert first == {
+        "topic": topic,
+        "partition": first["partition"],
+        "offset": first["offset"],
+        "timestamp": 1000,
+        "timestamp_type": "CreateTime",
+        "leader_epoch": first["leader_epoch"],
+        "headers": [["h", "1"], ["none", None]],
+        "key": "k",
+        "value": "\ufffd\u00f6",
+    }
+    assert (second["key"], second["value"], second["headers"]) == ("\0\0\0\7", None, [])
+    words = ["--key-deserializer", "IntegerDeserializer", "--skip-message-on-error"]
+    again = consume(bootstrap_servers, "--topic", topic, "--from-beginning", "--max-messages", "2", "--json", *words)
+    assert [json.loads(line)["key"] for line in again.stdout.splitlines()] == ["7"]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +164,10 @@ def test_old_names_of_options(bootstrap_servers: str, topic: str) -> None:
         (["--topic", "t", "--partition", "0", "--offset", "1", "--from-beginning"], "exclude each other"),
         (["--topic", "t", "--partition", "0", "--group", "g"], "--group and --partition exclude each other"),
         (["--topic", "t", "--isolation-level", "odd"], "'odd' is not one of"),
+        (
+            ["--topic", "t", "--json", "--formatter", "NoOpMessageFormatter"],
+            "--json and --formatter exclude each other",
+        ),
     ],
 )
 def test_wrong_usage(bootstrap_servers: str, words: list[str], why: str) -> None:

@@ -1,5 +1,7 @@
 """`ottla console-share-consumer`: what it writes, and what it does with records."""
 
+import json
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -32,6 +34,13 @@ def test_everything_of_a_record(bootstrap_servers: str, topic: str, share_group:
     stamp, rest = result.stdout.split("|", 1)
     assert stamp.startswith("CreateTime:1")
     assert rest == "Partition:0|Offset:0|Delivery:1|Epoch:NOT_PRESENT|NO_HEADERS|k0|v0\n"
+
+
+def test_a_record_as_json(bootstrap_servers: str, topic: str, share_group: str, produce: Produce) -> None:
+    produce(topic, 1)
+    result = run(bootstrap_servers, topic, share_group, "--max-messages", "1", "--json")
+    record = json.loads(result.stdout)
+    assert (record["offset"], record["key"], record["value"], record["delivery_count"]) == (0, "k0", "v0", 1)
 
 
 @pytest.mark.parametrize(("flag", "left"), [("--release", "v0\n"), ("--reject", "")])

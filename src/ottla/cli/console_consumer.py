@@ -50,6 +50,7 @@ _POLL_S = 1.0
 @click.option("--consumer-config", "--consumer.config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
 @click.option("--enable-systest-events", is_flag=True, help="Say when the consumer has shut down.")
+@click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object, with all there is of it.")
 def console_consumer(bootstrap_server: str, **given: Any) -> None:
     """Write the records of a topic. Apache Kafka's tool of this name, with its flags and its output."""
     _check(given)

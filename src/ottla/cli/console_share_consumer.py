@@ -39,6 +39,7 @@ _POLL_S = 1.0
 @click.option("--consumer-config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
 @click.option("--enable-systest-events", is_flag=True, help="Say when the consumer has shut down.")
+@click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object, with all there is of it.")
 def console_share_consumer(bootstrap_server: str, topic: str, group: str, **given: Any) -> None:
     """Write the records of a topic that a share group hands out. Each is accepted once it is written.
 

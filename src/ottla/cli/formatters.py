@@ -4,6 +4,7 @@ A formatter is named by its class, in full or without its package, and set up by
 likewise: StringDeserializer unless told otherwise.
 """
 
+import json
 import logging
 import struct
 import uuid
@@ -138,6 +139,39 @@ class LoggingMessageFormatter:
         _logger.info("%skey:%s, value:%s", stamp, key, value)
 
 
+class JsonFormatter:
+    """Ours: all of a record as a JSON object, one a line.
+
+    Keys, values and headers are text as their deserializers write it; what is not UTF-8 in it is replaced.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._key = deserializer(properties.get("key.deserializer", "StringDeserializer"))
+        self._value = deserializer(properties.get("value.deserializer", "StringDeserializer"))
+        self._header = deserializer(properties.get("headers.deserializer", "StringDeserializer"))
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        """As `Formatter`."""
+        document: dict[str, Any] = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp if record.timestamp >= 0 else None,
+            "timestamp_type": "LogAppendTime" if record.timestamp_type else "CreateTime",
+            "leader_epoch": record.leader_epoch if record.leader_epoch >= 0 else None,
+            "headers": [[name, _text(value, self._header)] for name, value in record.headers],
+            "key": _text(record.key, self._key),
+            "value": _text(record.value, self._value),
+        }
+        if record.delivery_count:
+            document["delivery_count"] = record.delivery_count
+        out.write(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+
+
+def _text(data: bytes | None, read: Deserializer) -> str | None:
+    return None if data is None else read(data).decode("utf-8", "replace")
+
+
 class NoOpMessageFormatter:
     """Writes nothing."""
 
@@ -190,9 +224,11 @@ def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
 
 def formatter_of(given: Mapping[str, Any]) -> Formatter:
     """What the options of a console consumer ask for. Raises BadParameter, UsageError, CommandFailed."""
+    if given["as_json"] and given["formatter_name"] != DEFAULT_FORMATTER:
+        raise click.UsageError("--json and --formatter exclude each other")
     texts = [*given["old_property"], *given["formatter_property"]]
     wanted = properties(given["formatter_config"], texts, "--formatter-property")
     for part in ("key", "value"):
         if given[f"{part}_deserializer"]:
             wanted[f"{part}.deserializer"] = given[f"{part}_deserializer"]
-    return formatter(given["formatter_name"], wanted)
+    return JsonFormatter(wanted) if given["as_json"] else formatter(given["formatter_name"], wanted)
