@@ -1,6 +1,7 @@
 """A stream that a share group feeds."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ class Taking:
     def __init__(self, folder: Path) -> None:
         self.batches: list[list[str]] = []
         self.tasks: list[int] = []
+        self.meanwhile: Callable[[], None] | None = None  # done once, within the first batch
         self._folder = folder
         self._fails = False
 
@@ -61,6 +63,9 @@ class Taking:
             raise RuntimeError("the sink is broken")
         rows = [row[0] for row in frame.selectExpr("cast(value AS string)").collect()]
         if rows:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            if meanwhile is not None:
+                meanwhile()
             self.batches.append(rows)
             self.tasks.append(frame.rdd.getNumPartitions())
 
@@ -108,6 +113,16 @@ def test_a_batch_that_was_planned_is_read_again(
     assert planned["#acquired"] == {topic: {"0": [[0, 9]]}}
     assert set(taking.run(frame)) == {f"v{i:03}" for i in range(10)}  # at least once
     assert taking.run(frame) == []
+
+
+def test_what_comes_during_a_run_is_for_the_next_one(reading: Reading, cluster: Cluster, taking: Taking) -> None:
+    topic = cluster.topic(numbered(0, 10))
+    group = from_the_beginning(cluster)
+    frame = reading.stream(subscribe=topic, shareGroup=group, maxOffsetsPerTrigger=5)
+    taking.meanwhile = lambda: cluster.send(topic, numbered(10, 3))
+    assert taking.run(frame) == [f"v{i:03}" for i in range(10)]
+    assert [len(batch) for batch in taking.batches] == [5, 5]
+    assert left_for_others(cluster, group, topic) == [f"v{i:03}" for i in range(10, 13)]
 
 
 def test_locks_are_kept_while_a_batch_takes_its_time(reading: Reading, cluster: Cluster, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from ottla.client.blocking import ShareConsumer
 from ottla.client.errors import KafkaError, RequestTimedOut
@@ -118,15 +118,11 @@ class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailable
         self.found_partitions()  # a topic that is not there is told now
         return StreamOffset({}, {}, is_start=True).json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        most = self.options.max_offsets
-        return ReadMaxRows(most) if most else ReadAllAvailable()
-
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self.ends(self.found_partitions())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        del limit
+        del limit  # the member's max.poll.records is maxOffsetsPerTrigger
         known = stream_offset(start)
         self._done(known)
         self._member_id = self._member_id or known.member
@@ -160,10 +156,9 @@ class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailable
             records = member.poll(_WAIT_S)
         if records and all(record.offset >= self._target.get(_home(record), 0) for record in records):
             # All of it came after this run began: it is for the next one.
-            Batch(member, records, 0).settle(AcknowledgeType.RELEASE)
             records = []
         if not records:
-            self.stop()  # nobody says that the query has ended
+            self.stop()  # nobody says that the query has ended; what is not acknowledged goes back to the group
         return records
 
     def _reached(self, target: Positions) -> bool:
