@@ -1,9 +1,9 @@
 """A consumer: what `ottla.Consumer` and `ottla.aio.Consumer` show.
 
 Strategy. Three things go on by themselves on the core's thread: the membership (classic_member.py, consumer_member.py), the
-search for positions (committed offsets, auto.offset.reset), and the fetches (fetcher.py). The application's thread takes
-records from chunks that are there (`take`), which touches the core only once a chunk; when there is none, or when something
-wants its attention, it waits in `wait`. A listener runs in the application's thread: `wait` hands it out.
+search for positions (search.py), and the fetches (fetcher.py). The application's thread takes records from chunks that are
+there (`take`), which touches the core only once a chunk; when there is none, or when something wants its attention, it waits
+in `wait`. A listener runs in the application's thread: `wait` hands it out.
 
     take() --> a record of the chunk at hand ---------------------------------------------> application
                  | none left, or `attention`
@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.client.config import duration_ms
 from ottla.client.consumer.chunks import Chunk
 from ottla.client.consumer.classic_member import ClassicMember
 from ottla.client.consumer.commits import Commits, lost_membership
@@ -26,13 +25,14 @@ from ottla.client.consumer.consumer_member import ConsumerMember
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
 from ottla.client.consumer.rebalance import Change, Handover, Listeners, Membership
+from ottla.client.consumer.search import PositionSearch
 from ottla.client.consumer.validation import EpochEnd
 from ottla.client.core import Core, logger
 from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffset, OffsetOutOfRange
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
-from ottla.client.scheduler import Promise, Signal, Task
-from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
+from ottla.client.scheduler import Promise, Signal
+from ottla.client.topics import FoundOffset, TopicPartition
 from ottla.environment import Cancellable
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
 from ottla.records.record import Record
@@ -66,7 +66,14 @@ class ConsumerCore:
         self._chunk: Chunk | None = None
         self._records: list[Record] = []
         self._next = 0
-        self._finding: Task[None] | None = None
+        self._search = PositionSearch(
+            core,
+            self._positions,
+            self._commits,
+            lambda: self.group_metadata,
+            found=self._fetcher.pump,
+            failed=self._not_found,
+        )
         self._committed_ms = core.clock.now_ms()
         self._committing = False
         self._closed = False
@@ -130,7 +137,7 @@ class ConsumerCore:
         self._fetcher.drop_stale()
         if self._chunk is not None and self._positions.states.get(self._chunk.state.partition) is not self._chunk.state:
             self._drop_chunk()
-        self._find_positions()
+        self._search.begin()
         self._fetcher.pump()
 
     # -- what a membership says --
@@ -294,7 +301,7 @@ class ConsumerCore:
                 return True
             if left <= 0:
                 return False
-            self._find_positions()
+            self._search.begin()
             self._fetcher.pump()
             await self.core.scheduler.within(stirred, left, arrived)
 
@@ -314,84 +321,20 @@ class ConsumerCore:
 
     # -- positions --
 
-    def _find_positions(self) -> None:
-        """Look for positions that are missing, unless that is under way."""
-        if self._finding is None and (self._positions.lacking() or self._positions.resetting()):
-            self._finding = self.core.scheduler.background(self._find(), "positions")
-            if self._finding.done:
-                self._finding = None
-
-    async def _find(self) -> None:
-        try:
-            lacking = self._positions.lacking()
-            if lacking and self._group_id:
-                await self._find_committed(lacking)
-            for state in self._positions.lacking():
-                self._reset_by_policy(state, None)
-            await self._reset(self._positions.resetting())
-        except KafkaError as error:
-            if error.retriable:
-                await self.core.scheduler.sleep(self.core.metadata.backoff_ms(1))
-            else:
-                self._fetcher.trouble = error
-                self._stir()
-                return
-        finally:
-            self._finding = None
-        self._fetcher.pump()
-        self._find_positions()  # somebody may have moved on meanwhile
-
-    async def _find_committed(self, states: list[PartitionState]) -> None:
-        member = self.group_metadata
-        try:
-            found = await self._commits.fetch([state.partition for state in states], member)
-        except KafkaError as error:
-            if not lost_membership(error):
-                raise
-            return
-        for state in states:
-            offset = found.get(state.partition)
-            if offset is not None and state.position == UNKNOWN and state.reset is None:
-                state.seek(offset.offset, offset.leader_epoch)
-
-    def _reset_by_policy(self, state: PartitionState, cause: OffsetOutOfRange | None) -> None:
-        policy: str = self.core.config["auto.offset.reset"]
-        if policy == "none":
-            if cause is not None:
-                raise cause
-            raise NoOffset(
-                f"group {self._group_id!r} has committed no offset of {state.partition}, and auto.offset.reset is none"
-            )
-        if policy == "earliest":
-            state.look_up(EARLIEST)
-        elif policy == "latest":
-            state.look_up(LATEST)
-        else:
-            state.look_up(self.core.clock.wall_ms() - duration_ms(policy.removeprefix("by_duration:")))
-
-    async def _reset(self, states: list[PartitionState]) -> None:
-        wanted = {state.partition: state.reset for state in states if state.reset is not None}
-        versions = {state.partition: state.version for state in states}
-        if not wanted:
-            return
-        found = await list_offsets(self.core, wanted)
-        late = [part for part in wanted if found[part].offset < 0]
-        ends = await list_offsets(self.core, dict.fromkeys(late, LATEST)) if late else {}
-        for state in states:
-            if state.version == versions[state.partition] and state.partition in found:
-                where = ends.get(state.partition, found[state.partition])
-                state.seek(where.offset, where.leader_epoch)
+    def _not_found(self, error: KafkaError) -> None:
+        self._fetcher.trouble = error
+        self._stir()
 
     def _lost(self, state: PartitionState, error: OffsetOutOfRange) -> None:
         """The log has no such offset."""
         try:
-            self._reset_by_policy(state, error)
+            self._search.reset_by_policy(state, error)
         except KafkaError as refused:
             self._fetcher.trouble = refused
             state.fetch_position = UNKNOWN
         else:
             logger.info("%s: going on by auto.offset.reset", error)
-            self._find_positions()
+            self._search.begin()
 
     def _truncated(self, state: PartitionState, end: EpochEnd) -> None:
         """What was fetched is not in the log any more. The application hears of it, or is moved, when it comes by."""
@@ -424,7 +367,7 @@ class ConsumerCore:
             self._moved(state.partition).seek(end.offset, end.epoch)
         else:
             logger.warning("%s: the log was truncated: going on by auto.offset.reset", state.partition)
-            self._reset_by_policy(self._moved(state.partition), None)
+            self._search.reset_by_policy(self._moved(state.partition), None)
         self._fetcher.drop_stale()
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
@@ -439,7 +382,7 @@ class ConsumerCore:
         for partition in list(partitions) or self.assignment:
             self._moved(partition).look_up(moment)
         self._fetcher.drop_stale()
-        self._find_positions()
+        self._search.begin()
 
     def _moved(self, partition: TopicPartition) -> PartitionState:
         state = self._state(partition)
@@ -481,7 +424,7 @@ class ConsumerCore:
         async def attempt() -> int:
             self._note_positions()
             while state.position == UNKNOWN:
-                self._find_positions()
+                self._search.begin()
                 self._raise_trouble()
                 await self.core.scheduler.sleep(5)
             return state.position

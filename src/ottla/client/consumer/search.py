@@ -1,0 +1,116 @@
+"""The search for positions that a consumer lacks: what the group has committed, else what auto.offset.reset says.
+
+no position --> committed? --yes---------------------------------------------------------> position
+                    | no, or no group
+                    v
+            auto.offset.reset --earliest, latest, by_duration:...--> asked for by time --> position
+                              --none--> NoOffset
+"""
+
+from collections.abc import Callable
+
+from ottla.client.config import duration_ms
+from ottla.client.consumer.commits import Commits, lost_membership
+from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
+from ottla.client.core import Core
+from ottla.client.errors import KafkaError, NoOffset, OffsetOutOfRange
+from ottla.client.groups import GroupMetadata
+from ottla.client.offsets import list_offsets
+from ottla.client.scheduler import Task
+from ottla.client.topics import EARLIEST, LATEST
+
+
+class PositionSearch:
+    """One search at a time, over all partitions of a consumer.
+
+    member  as whom the group is asked what it has committed; never called without a group
+    found   called when a search is over
+    failed  called in place of it with what does not mend itself
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        positions: Positions,
+        commits: Commits,
+        member: Callable[[], GroupMetadata],
+        *,
+        found: Callable[[], None],
+        failed: Callable[[KafkaError], None],
+    ) -> None:
+        self._core = core
+        self._group_id: str = core.config["group.id"]
+        self._positions = positions
+        self._commits = commits
+        self._member = member
+        self._found = found
+        self._failed = failed
+        self._task: Task[None] | None = None
+
+    def begin(self) -> None:
+        """Look for positions that are missing, unless that is under way."""
+        if self._task is None and (self._positions.lacking() or self._positions.resetting()):
+            self._task = self._core.scheduler.background(self._find(), "positions")
+            if self._task.done:
+                self._task = None
+
+    async def _find(self) -> None:
+        try:
+            lacking = self._positions.lacking()
+            if lacking and self._group_id:
+                await self._find_committed(lacking)
+            for state in self._positions.lacking():
+                self.reset_by_policy(state, None)
+            await self._look_up(self._positions.resetting())
+        except KafkaError as error:
+            if error.retriable:
+                await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
+            else:
+                self._failed(error)
+                return
+        finally:
+            self._task = None
+        self._found()
+        self.begin()  # somebody may have moved on meanwhile
+
+    async def _find_committed(self, states: list[PartitionState]) -> None:
+        member = self._member()
+        try:
+            found = await self._commits.fetch([state.partition for state in states], member)
+        except KafkaError as error:
+            if not lost_membership(error):
+                raise
+            return
+        for state in states:
+            offset = found.get(state.partition)
+            if offset is not None and state.position == UNKNOWN and state.reset is None:
+                state.seek(offset.offset, offset.leader_epoch)
+
+    def reset_by_policy(self, state: PartitionState, cause: OffsetOutOfRange | None) -> None:
+        """Have a position looked up as auto.offset.reset says. With none raises `cause`, NoOffset where there is none."""
+        policy: str = self._core.config["auto.offset.reset"]
+        if policy == "none":
+            if cause is not None:
+                raise cause
+            raise NoOffset(
+                f"group {self._group_id!r} has committed no offset of {state.partition}, and auto.offset.reset is none"
+            )
+        if policy == "earliest":
+            state.look_up(EARLIEST)
+        elif policy == "latest":
+            state.look_up(LATEST)
+        else:
+            state.look_up(self._core.clock.wall_ms() - duration_ms(policy.removeprefix("by_duration:")))
+
+    async def _look_up(self, states: list[PartitionState]) -> None:
+        wanted = {state.partition: state.reset for state in states if state.reset is not None}
+        versions = {state.partition: state.version for state in states}
+        if not wanted:
+            return
+        found = await list_offsets(self._core, wanted)
+        late = [part for part in wanted if found[part].offset < 0]
+        ends = await list_offsets(self._core, dict.fromkeys(late, LATEST)) if late else {}
+        for state in states:
+            if state.version == versions[state.partition] and state.partition in found:
+                where = ends.get(state.partition, found[state.partition])
+                state.seek(where.offset, where.leader_epoch)
