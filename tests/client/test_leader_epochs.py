@@ -11,6 +11,12 @@ from ottla.testing import Kafka
 from .conftest import QUICK, Produce, fresh
 
 
+def next_offset(consumer: Consumer) -> int:
+    record = consumer.poll(10)
+    assert record is not None
+    return record.offset
+
+
 @pytest.fixture
 def kafka() -> Iterator[Kafka]:
     """A broker of one's own, whose requests fail when they are told to."""
@@ -65,13 +71,9 @@ def test_committed_epochs_are_those_of_the_records_before(
         assert consumer.committed([partition])[partition] == OffsetAndMetadata(1, "", record.leader_epoch)
     with Consumer(**configs) as again:
         again.assign([partition])  # what is committed is validated
-        following = again.poll(10)
-        assert following is not None
-        assert following.offset == 1
+        assert next_offset(again) == 1
         again.seek(partition, OffsetAndMetadata(2, "", record.leader_epoch))
-        last = again.poll(10)
-        assert last is not None
-        assert last.offset == 2
+        assert next_offset(again) == 2
 
 
 def test_an_epoch_that_the_log_never_had(bootstrap_servers: str, topic: str, produce: Produce) -> None:
@@ -81,9 +83,7 @@ def test_an_epoch_that_the_log_never_had(bootstrap_servers: str, topic: str, pro
     with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([partition])
         consumer.seek(partition, OffsetAndMetadata(2, "", 1000))
-        record = consumer.poll(10)
-        assert record is not None
-        assert record.offset == 0
+        assert next_offset(consumer) == 0
 
 
 def test_a_seek_comes_before_the_missing_policy(bootstrap_servers: str, topic: str, produce: Produce) -> None:
@@ -94,9 +94,7 @@ def test_a_seek_comes_before_the_missing_policy(bootstrap_servers: str, topic: s
         with pytest.raises(NoOffset):
             consumer.poll(1)
         consumer.seek(partition, 1)
-        record = consumer.poll(10)
-        assert record is not None
-        assert record.offset == 1
+        assert next_offset(consumer) == 1
 
 
 def test_a_topic_made_anew_has_epochs_of_its_own(bootstrap_servers: str, admin: Admin, produce: Produce) -> None:

@@ -104,7 +104,7 @@ def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Ans
         return handler(request, broker)
     except PeerError:
         raise
-    except Exception:
+    except Exception:  # a bug of one handler must not take the connection, or the broker, with it
         _logger.exception("cannot serve %r", envelope)
         return failure(envelope.api.key)
 

@@ -13,7 +13,7 @@ from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import Consumer
 from ottla.client.topics import TopicPartition
 
-_MEGABYTE = 1 << 20
+MEGABYTE = 1 << 20
 _COLUMNS = (
     "start.time", "end.time", "data.consumed.in.MB", "MB.sec", "data.consumed.in.nMsg", "nMsg.sec",
     "rebalance.time.ms", "fetch.time.ms", "fetch.MB.sec", "fetch.nMsg.sec",
@@ -50,13 +50,8 @@ def consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
     """Measure how fast records come from a topic. Apache Kafka's tool of this name, with its flags and its output."""
     if (given["topic"] is None) == (given["include"] is None):
         raise click.UsageError("exactly one of --topic and --include says what to read")
-    deprecated("--messages", "--num-records", given["messages"] is not None, WARNING)
-    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]), WARNING)
-    count = given["num_records"] if given["num_records"] is not None else given["messages"]
-    if count is None:
-        raise click.UsageError("--num-records is missing")
+    count = wanted_records(given)
     with told_in_one_line():
-        file = given["command_config"] or given["consumer_config"]
         own: dict[str, Any] = {
             "client.id": "perf-consumer-client",
             "group.id": given["group"] or f"perf-consumer-{random.randrange(100_000)}",
@@ -64,13 +59,29 @@ def consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
             "max.partition.fetch.bytes": given["fetch_size"],
             "auto.offset.reset": "latest" if given["from_latest"] else "earliest",
             "check.crcs": "false",
-            **properties(file, given["command_property"], "--command-property"),
+            **given_properties(given),
         }
         with Consumer(client_configs(bootstrap_server, None, **own)) as consumer:
             reading = Reading(given, count)
             reading.run(consumer)
             metrics = consumer.metrics()
     reading.summary(metrics if given["print_metrics"] else {})
+
+
+def wanted_records(given: dict[str, Any]) -> int:
+    """--num-records, and a word about options under their old names. Raises UsageError."""
+    deprecated("--messages", "--num-records", given["messages"] is not None, WARNING)
+    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]), WARNING)
+    count: int | None = given["num_records"] if given["num_records"] is not None else given["messages"]
+    if count is None:
+        raise click.UsageError("--num-records is missing")
+    return count
+
+
+def given_properties(given: dict[str, Any]) -> dict[str, str]:
+    """What the options say of the consumer. Raises UsageError, CommandFailed."""
+    file = given["command_config"] or given["consumer_config"]
+    return properties(file, given["command_property"], "--command-property")
 
 
 def exiting(timeout_ms: int) -> str:
@@ -143,13 +154,13 @@ class Reading:
         fetching = max(self._ended - self._begun - self._joined_ms / 1000, 1e-9)
         size, records = self._bytes - before[0], self._records - before[1]
         return [
-            f"{self._bytes / _MEGABYTE:.4f}",
-            f"{size / _MEGABYTE / seconds:.4f}",
+            f"{self._bytes / MEGABYTE:.4f}",
+            f"{size / MEGABYTE / seconds:.4f}",
             f"{self._records}",
             f"{records / seconds:.4f}",
             f"{self._joined_ms:.0f}",
             f"{fetching * 1000:.0f}",
-            f"{self._bytes / _MEGABYTE / fetching:.4f}",
+            f"{self._bytes / MEGABYTE / fetching:.4f}",
             f"{self._records / fetching:.4f}",
         ]
 

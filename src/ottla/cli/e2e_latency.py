@@ -7,7 +7,6 @@ import click
 
 from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
 from ottla.cli.latencies import Latencies
-from ottla.cli.properties import properties
 from ottla.cli.table import echo_json
 from ottla.client.admin.topics import NewTopic
 from ottla.client.blocking import Admin, Consumer, Producer
@@ -40,11 +39,8 @@ _PATIENCE_S = 60.0
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 def e2e_latency(bootstrap_server: str, **given: Any) -> None:
     """Measure the time from produce to consume. Apache Kafka's tool of this name, with its flags and its output."""
-    if given["producer_acks"] not in ("1", "all"):
-        raise click.UsageError("--producer-acks is 1 or all")
     with told_in_one_line():
-        own: dict[str, Any] = {**properties(given["command_config"], (), "--command-config")}
-        configs = client_configs(bootstrap_server, None, **own)
+        configs = client_configs(bootstrap_server, given["command_config"])
         partitions = _partitions(configs, given)
         sending = {**configs, "linger.ms": 0, "acks": given["producer_acks"]}
         reading = {**configs, "auto.offset.reset": "latest", "fetch.max.wait.ms": 0, "enable.auto.commit": "false"}

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 import click
 
 from ottla.cli.cluster_access import client_configs, told_in_one_line
-from ottla.cli.consumer_perf_test import exiting, java_time
-from ottla.cli.properties import WARNING, deprecated, properties
+from ottla.cli.consumer_perf_test import MEGABYTE, exiting, given_properties, java_time, wanted_records
 from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import ShareConsumer
 from ottla.client.errors import KafkaError
 
-_MEGABYTE = 1 << 20
 _CLIENT_ID = "perf-share-consumer-client"
 _COLUMNS = (
     "start.time", "end.time", "data.consumed.in.MB", "MB.sec", "nMsg.sec", "data.consumed.in.nMsg", "fetch.time.ms",
@@ -46,19 +44,14 @@ _COLUMNS = (
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
 def share_consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
     """Measure how fast records come through a share group. Apache Kafka's tool of this name, with its flags and its output."""
-    deprecated("--messages", "--num-records", given["messages"] is not None, WARNING)
-    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]), WARNING)
-    count = given["num_records"] if given["num_records"] is not None else given["messages"]
-    if count is None:
-        raise click.UsageError("--num-records is missing")
+    count = wanted_records(given)
     with told_in_one_line():
-        file = given["command_config"] or given["consumer_config"]
         own: dict[str, Any] = {
             "group.id": given["group"],
             "receive.buffer.bytes": given["socket_buffer_size"],
             "fetch.max.bytes": given["fetch_size"],
             "check.crcs": "false",
-            **properties(file, given["command_property"], "--command-property"),
+            **given_properties(given),
         }
         given["client_id_given"] = "client.id" in own
         readers = Readers(client_configs(bootstrap_server, None, **own), given, count)
@@ -166,8 +159,8 @@ class _Told(NamedTuple):
 def _cells(seconds: float, size: int, records: int) -> list[str]:
     seconds = max(seconds, 1e-9)
     return [
-        f"{size / _MEGABYTE:.4f}",
-        f"{size / _MEGABYTE / seconds:.4f}",
+        f"{size / MEGABYTE:.4f}",
+        f"{size / MEGABYTE / seconds:.4f}",
         f"{records / seconds:.4f}",
         f"{records}",
         f"{seconds * 1000:.0f}",

@@ -8,7 +8,6 @@ import click
 
 from ottla.cli.cluster_access import client_configs, told_in_one_line
 from ottla.cli.events import Events, by_partition
-from ottla.cli.properties import properties
 from ottla.cli.stopping import STEP_S, Stop, told_to_stop
 from ottla.client.admin.configs import ConfigChange, ConfigResource, ResourceType
 from ottla.client.blocking import Admin, ShareConsumer
@@ -51,8 +50,7 @@ def verifiable_share_consumer(bootstrap_server: str, **given: Any) -> None:
     SIGTERM or Ctrl-C end it; what was read is acknowledged.
     """
     with told_in_one_line(), told_to_stop() as stop:
-        own: dict[str, Any] = {**properties(given["command_config"], (), "--command-config")}
-        configs = client_configs(bootstrap_server, None, **own)
+        configs = client_configs(bootstrap_server, given["command_config"])
         reading = _Reading(ShareConsumer({**configs, "group.id": given["group_id"]}), given, stop)
         try:
             reading.run(configs)
