@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from brokers import Running, kafka, kafka_is_there, ottla, record
 
@@ -24,11 +24,15 @@ WARM_WITHIN = 0.10
 MOST_WARMING = 10
 
 
-def new_topic(broker: Running) -> str:
+def new_topic(broker: Running, partitions: int = 1) -> str:
+    """A topic whose leaders answer: Apache Kafka says that it is there a moment before they do."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-    time.sleep(0.2)  # Apache Kafka needs a moment before the topic takes records
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    ends = {TopicPartition(name, index): latest for index in range(partitions)}
+    while any(answer.exception(30) for answer in admin.list_offsets(ends).values()):
+        time.sleep(0.01)
     return name
 
 

@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from broker_speed import ROUNDS, compared
+from broker_speed import ROUNDS, compared, new_topic
 from brokers import Running, kafka, kafka_is_there, ottla, record
 from ottla.coordinators.partitions import partition_of
 from ottla.protocol.connection import ClientConnection
@@ -114,7 +113,7 @@ class Answers:
 
 
 def ready(broker: Running) -> Wire:
-    """A connection to a broker that coordinates groups in all partitions."""
+    """A connection to a broker that coordinates groups in all partitions: it is asked until it says so."""
     wire = Wire(broker)
     groups = [f"any-{number}" for number in range(1000)]
     while any(each.error_code for each in wire.ask(FindCoordinatorRequest(coordinator_keys=groups), 4).coordinators):
@@ -123,14 +122,6 @@ def ready(broker: Running) -> Wire:
     while any(each.error_code for each in wire.ask(OffsetFetchRequest(groups=asked), 8).groups):
         time.sleep(0.1)
     return wire
-
-
-def new_topic(broker: Running, partitions: int) -> str:
-    name = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
-    time.sleep(0.5)
-    return name
 
 
 # Commits
@@ -205,7 +196,7 @@ def rebalance_seconds(broker: Running, topic: str, protocol: str) -> float:
         if all(len(each) == share for each in shares):
             break
         assert time.perf_counter() - begun < 60, [len(each) for each in shares]
-        time.sleep(0.002)
+        time.sleep(0.002)  # librdkafka works in threads of its own, and tells of an assignment in poll only
     elapsed = time.perf_counter() - begun
     for each in members:
         each.close()
@@ -386,7 +377,7 @@ def restart_seconds(start: Callable[[Path], AbstractContextManager[Running]]) ->
                 wire = Wire(broker)
                 left = list({partition_of(group, OFFSETS_TOPIC_PARTITIONS): group for group in groups}.values())
                 while left := unloaded(wire, topic, left):
-                    time.sleep(0.1)
+                    time.sleep(0.1)  # a broker that is still loading says so, and when it is done nobody says it
                 elapsed = time.perf_counter() - begun
                 from_answer.append(elapsed)
                 from_start.append(elapsed + broker.started_ms / 1000)

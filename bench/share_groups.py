@@ -21,9 +21,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from broker_speed import new_topic
 from brokers import Running, kafka, kafka_is_there, ottla, record
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -88,15 +87,11 @@ class Group:
 
     def __init__(self, broker: Running, partitions: int) -> None:
         self.broker = broker
-        self.name = f"bench-{uuid.uuid4().hex[:8]}"
+        self.name = new_topic(broker, partitions)
         self.partitions = partitions
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_topics([NewTopic(self.name, partitions, 1)])[self.name].result(30)
         requests = Requests(broker)
         named = MetadataRequest(topics=[MetadataRequestTopic(name=self.name)], allow_auto_topic_creation=False)
-        while (found := requests.ask(named, 12).topics[0]).error_code:
-            time.sleep(0.05)
-        self.topic_id: bytes = found.topic_id
+        self.topic_id: bytes = requests.ask(named, 12).topics[0].topic_id
         text = base64.urlsafe_b64encode(self.topic_id).decode().rstrip("=")
         keys = [f"{self.name}:{text}:{index}" for index in range(partitions)]
         states = [PartitionData(partition=index, state_epoch=0, start_offset=0) for index in range(partitions)]
@@ -108,7 +103,7 @@ class Group:
             answer = requests.ask(begin, 0)
             if not any(each.error_code for topic in answer.results for each in topic.partitions):
                 return
-            time.sleep(0.1)
+            time.sleep(0.1)  # the coordinator is asked until it has loaded its state
 
     def fill(self, records: int, batch_bytes: int = 16_384) -> None:
         """Produce `records` in all, in batches of so many bytes."""
