@@ -70,7 +70,8 @@ class Metadata:
         """topic id -> partition -> the newest leader epoch that anybody told of (KIP-320)"""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
-        self._learned_ms = scheduler.clock.now_ms()
+        self._missed_since_ms: int | None = None
+        """When metadata was asked for that has not come yet, neither then nor since."""
 
     # -- repeating --
 
@@ -246,9 +247,11 @@ class Metadata:
     async def _fetch(self, names: tuple[str, ...] | None, *, create: bool) -> MetadataResponse:
         limit = self.config["metadata.recovery.rebootstrap.trigger.ms"]
         now = self.scheduler.clock.now_ms()
-        if self.config["metadata.recovery.strategy"] == "rebootstrap" and now - self._learned_ms > limit:
+        if self._missed_since_ms is None:
+            self._missed_since_ms = now
+        elif self.config["metadata.recovery.strategy"] == "rebootstrap" and now - self._missed_since_ms > limit:
             self.rebootstrap()
-            self._learned_ms = now
+            self._missed_since_ms = now
         link = await self.any_link()
         version = link.version(MetadataRequest)
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -265,7 +268,7 @@ class Metadata:
 
     def _learn(self, answer: MetadataResponse, *, everything: bool, has_epochs: bool) -> None:
         now = self.scheduler.clock.now_ms()
-        self._learned_ms = now
+        self._missed_since_ms = None
         self.version += 1
         if answer.brokers:
             self.network.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}

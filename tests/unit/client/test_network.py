@@ -8,6 +8,7 @@ from ottla.client.core import Core
 from ottla.client.errors import (
     BrokersUnreachable,
     ConnectionLost,
+    KafkaError,
     RequestTimedOut,
     StaleMetadata,
     UnknownTopic,
@@ -15,11 +16,16 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import GROUP
 from ottla.client.topics import TopicPartition
-from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, REBOOTSTRAP_REQUIRED
+from ottla.protocol.errors import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    NOT_COORDINATOR,
+    REBOOTSTRAP_REQUIRED,
+    UNKNOWN_SERVER_ERROR,
+)
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 from .world import LOST, TOPIC_ID, World
 
@@ -203,6 +209,37 @@ def test_a_cluster_that_moved_is_found_by_the_bootstrap_addresses(world: World) 
     world.broker("new", 8)
     world.run(core, core.metadata.retrying("metadata", lambda: core.metadata.fetch([])))
     assert core.network.brokers == {8: ("new", 9092)}
+
+
+def test_a_client_that_was_idle_knows_its_brokers_still(world: World) -> None:
+    """KIP-1102 is about metadata that does not come, not about what is old: bootstrap addresses may be gone by now."""
+    world.broker("old", 7)
+    world.broker("new", 8)
+    core = world.core(bootstrap_servers="old:9092")
+    world.run(core, core.metadata.fetch([]))
+    world.brokers["old", 9092].lose_all()
+    world.brokers["new", 9092].lose_all()
+    del world.brokers["old", 9092]
+    world.advance(20 * 60_000)
+    world.run(core, core.metadata.fetch([]))
+    assert core.network.brokers == {8: ("new", 9092)}
+
+
+@pytest.mark.parametrize(("strategy", "left"), [("rebootstrap", {}), ("none", {1: ("one", 9092)})])
+def test_metadata_that_does_not_come_begins_anew(world: World, strategy: str, left: dict[int, tuple[str, int]]) -> None:
+    """KIP-1102: after metadata.recovery.rebootstrap.trigger.ms in vain."""
+    broker = world.broker()
+    core = world.core(metadata_recovery_strategy=strategy, metadata_recovery_rebootstrap_trigger_ms=10_000)
+    world.run(core, core.metadata.fetch([]))
+    broker.on(MetadataRequest, MetadataResponse(error_code=UNKNOWN_SERVER_ERROR))
+    for _ in range(3):
+        assert core.network.brokers == {1: ("one", 9092)}
+        with pytest.raises(KafkaError):
+            world.run(core, core.metadata.fetch([]))
+        world.advance(5000)
+    with pytest.raises(KafkaError):
+        world.run(core, core.metadata.fetch([]))
+    assert core.network.brokers == left
 
 
 def test_an_address_that_belongs_to_another_broker_now(world: World) -> None:
