@@ -71,6 +71,22 @@ def test_compression(bootstrap_servers: str, topic: str, read: Read, codec: str)
     assert values == [(f"value {number}" * 5).encode() for number in range(2000)]
 
 
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", 1, 19)])
+def test_levels_of_compression(bootstrap_servers: str, topic: str, read: Read, codec: str, low: int, high: int) -> None:
+    """A higher level makes the same records smaller."""
+    words = [b"%x" % (number * number) for number in range(3000)]
+    sizes = []
+    for level in (low, high):
+        configs = {"compression.type": codec, f"compression.{codec}.level": level, "linger.ms": 1000}
+        with Producer({"bootstrap.servers": bootstrap_servers, "batch.size": 1 << 20, **configs}) as producer:
+            for word in words:
+                producer.produce(topic, word, partition=0, timestamp=0)
+            producer.flush()
+            sizes.append(producer.metrics()["byte-total"])
+    assert sizes[1] < sizes[0]
+    assert [record.value for record in read(topic, 6000)] == words * 2
+
+
 @pytest.mark.parametrize(
     "configs", [{"acks": "0"}, {"acks": "1"}, {"linger_ms": 0}, {"batch_size": 0}, {"linger_ms": 50}]
 )
