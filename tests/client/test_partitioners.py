@@ -1,4 +1,4 @@
-"""Partitioners beside librdkafka's, on ten thousand keys. Java's murmur2 is held against ours in tests/spark/test_sink.py."""
+"""Partitioners beside librdkafka's, on ten thousand keys. Java's are in tests/unit/records/test_partitioner.py."""
 
 import random
 

@@ -1,11 +1,11 @@
-"""Java's murmur2: its own vectors, and the same over a column."""
+"""Java's murmur2: its own vectors, and the partitions of ten thousand keys as Apache Kafka's producer chooses them."""
+
+import hashlib
+import zlib
 
 import pytest
-from hypothesis import settings
 
 from ottla.records.partitioner import murmur2, partition_of
-
-MANY = settings(max_examples=60, deadline=None)
 
 VECTORS = [
     (b"21", -973932308),
@@ -38,3 +38,10 @@ def test_vectors(key: bytes, expected: int) -> None:
 )
 def test_partitions_of_a_thousand(key: bytes, expected: int) -> None:
     assert partition_of(key, 1000) == expected
+
+
+@pytest.mark.parametrize(("partitions", "crc"), [(1, 0x4D3BCA2E), (7, 0xDA0EF7BE), (50, 0xCC2FA713), (100, 0xC459E1A6)])
+def test_ten_thousand_keys_go_where_apache_kafka_sends_them(partitions: int, crc: int) -> None:
+    """What Partitions.java prints with Apache Kafka 4.4."""
+    keys = (hashlib.sha512(b"%d" % number).digest()[: number % 65] for number in range(10_000))
+    assert zlib.crc32(bytes(partition_of(key, partitions) for key in keys)) == crc
