@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ottla.spark.cluster import Cluster as Brokers
+from ottla.spark.options import source_options
+from ottla.spark.schema import COLUMNS, arrow_schema
+from ottla.spark.stream import OttlaStreamReader
 from tests.spark.conftest import Cluster, Reading, Sent
 
 
@@ -147,6 +152,19 @@ def test_a_topic_made_anew_is_read_from_its_beginning_on_request(
     assert target.values() == [f"v{i:03}" for i in range(12)]
 
 
+def test_a_task_may_know_only_the_topic_that_was(cluster: Cluster) -> None:
+    topic = cluster.topic(numbered(0, 5))
+    config = source_options({"kafka.bootstrap.servers": cluster.servers, "subscribe": topic}, stream=True).config
+    with Brokers(config) as worker:
+        assert len(worker.partitions(topic)) == 1
+        cluster.delete(topic)
+        cluster.topic(numbered(5, 7), name=topic)
+        with Brokers(config) as driver:
+            anew = driver.topic(topic).id
+        chunks = worker.read(worker.partitions(topic)[0], 0, 7, topic_id=anew, timeout_ms=20_000)
+        assert [record.value for chunk in chunks for record in chunk.records()] == [b"v%03d" % i for i in range(5, 12)]
+
+
 def test_what_comes_before_the_first_batch_is_committed_is_not_lost(
     reading: Reading, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -249,3 +267,26 @@ def test_a_topic_that_goes_away(reading: Reading, cluster: Cluster, target: Targ
 def test_a_topic_without_records(reading: Reading, cluster: Cluster, target: Target) -> None:
     frame = reading.stream(subscribe=cluster.topic(partitions=2), startingOffsets="earliest", includeHeaders="true")
     assert target.run(frame) == []
+
+
+def test_who_has_nothing_new_waits_unless_the_run_is_over(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(
+        Brokers, "wait_for_records", lambda self, positions, wait_ms: bool(waits.append(len(positions)))
+    )
+    topic = cluster.topic([Sent(b"v")])
+
+    def at_its_end(*, available_now: bool, **chosen: str) -> None:
+        given = {"kafka.bootstrap.servers": cluster.servers, "startingOffsets": "earliest", **chosen}
+        reader = OttlaStreamReader(source_options(given, stream=True), arrow_schema(COLUMNS))
+        if available_now:
+            reader.prepareForTriggerAvailableNow()
+        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+    at_its_end(available_now=True, subscribe=topic)
+    assert waits == []
+    at_its_end(available_now=False, subscribe=topic)
+    assert waits == [1]
+    at_its_end(available_now=False, subscribePattern="no-topic-has-this-name")
+    assert waits == [1, 0]

@@ -40,10 +40,6 @@ class Cluster(Blocking):
         """What is known of topics is stale."""
         self._call(self._core.metadata.forget)
 
-    def backoff_ms(self, failures: int) -> int:
-        """How long to wait after so many failures."""
-        return self._core.metadata.backoff_ms(failures)
-
     def pause(self, milliseconds: int) -> None:
         """Wait."""
         self._run(self._core.scheduler.sleep(milliseconds))
@@ -97,6 +93,9 @@ class Cluster(Blocking):
 
         Raises OffsetOutOfRange, UnknownTopic, TopicRecreated, CorruptBatch, RequestTimedOut, BrokersUnreachable.
         """
+        if topic_id != ZERO_UUID and self.topic(partition.topic).id != topic_id:
+            # A process that has read the topic of that name before may know less than whoever decided to read this one.
+            self._call(lambda: self._core.metadata.forget(partition.topic))
         reading = RangeReading(self._core, partition, start, end, topic_id=topic_id, timeout_ms=timeout_ms)
         try:
             while (chunk := self._run(reading.next())) is not None:

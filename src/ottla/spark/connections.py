@@ -4,6 +4,8 @@ A worker is forked from a daemon and recycled when idle; connections of another 
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.client.config import ClientConfig
@@ -25,19 +27,19 @@ def cluster_of(config: ClientConfig) -> Cluster:
     return found
 
 
-def producer_of(config: ClientConfig) -> "Producer":
-    """The producer of this config in this process."""
+@contextmanager
+def producing(config: ClientConfig) -> Iterator["Producer"]:
+    """The producer of this config in this process. After an error it is none any more: what it has taken and not sent is not
+    to come later, and what broke it is not to break the next one who asks."""
     from ottla.client.blocking import Producer
 
     key = os.getpid(), config
     found = _producers.get(key)
     if found is None:
         found = _producers[key] = Producer(config)
-    return found
-
-
-def forget_producer(config: ClientConfig) -> None:
-    """End the producer of this config: what it has not sent is never sent."""
-    producer = _producers.pop((os.getpid(), config), None)
-    if producer is not None:
-        producer.close(0)
+    try:
+        yield found
+    except BaseException:
+        del _producers[key]
+        found.close(0)
+        raise

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
-from ottla.spark.connections import cluster_of, forget_producer, producer_of
+from ottla.spark.connections import cluster_of, producing
 from ottla.spark.exactly_once import TaskWriting, Written, give_up, prepare, publish, transactional_id
 from ottla.spark.offsets import InvalidOption
 from ottla.spark.options import SinkOptions
@@ -88,16 +88,11 @@ class _Sink:
         options = self.options
         if options.exactly_once:
             return self._transaction().write(batches)
-        producer = producer_of(options.config)
-        try:
+        with producing(options.config) as producer:
             report = producer.produce_arrow(batches, options.topic)
             producer.flush()
             report.result()
-            return Written()
-        except BaseException:
-            # What it has taken and not sent is not to come later.
-            forget_producer(options.config)
-            raise
+        return Written()
 
     def _transaction(self) -> TaskWriting:
         context = TaskContext.get()
@@ -110,7 +105,8 @@ class _Sink:
                 context.getLocalProperty("streaming.sql.batchId"),
                 context.getLocalProperty("sql.streaming.queryId"),
             )
-            assert number is not None and query, "Spark tells the tasks of a stream their batch and their query"
+            assert number, "Spark tells the tasks of a stream their batch"
+            assert query, "Spark tells the tasks of a stream their query"
             batch, sink = int(number), sink or query
             if "false" not in (
                 context.getLocalProperty(_ADAPTIVE),
@@ -130,7 +126,8 @@ class _Sink:
         if parts or (batch is not None and self.options.exactly_once and self.sink):
             sink = sink or self.sink
             config = self.options.config
-            publish(cluster_of(config), producer_of(config), sink, batch, parts)
+            with producing(config) as producer:
+                publish(cluster_of(config), producer, sink, batch, parts)
 
     def give_up(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         """A task has failed, or `publish` has."""

@@ -84,7 +84,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         if not known.is_start:
             self._done(known)
         latest = self._target_or_latest(known)
-        if not known.is_start and latest == known.positions and latest and self._something_came(latest):
+        if self._target is None and not known.is_start and latest == known.positions and self._something_came(latest):
             latest = self._target_or_latest(known)
         self._highest = latest
         ids = self.topic_ids(latest)
