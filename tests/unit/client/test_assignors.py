@@ -19,7 +19,7 @@ from ottla.client.consumer.assignors import (
     assign_sticky,
     assignor_names,
 )
-from ottla.client.consumer.classic_member import _owned_of
+from ottla.client.consumer.classic_member import _owned_of, _previous_of
 from ottla.client.topics import TopicPartition
 from ottla.protocol import codec
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -224,3 +224,18 @@ def test_clients_before_kip_792_say_the_generation_in_their_assignors_words(user
     assert _owned_of(old) == ((TopicPartition("a", 0), TopicPartition("a", 2)), generation)
     newer = ConsumerProtocolSubscription(topics=["a"], user_data=old.user_data, owned_partitions=owned, generation_id=9)
     assert _owned_of(newer)[1] == 9
+
+
+@pytest.mark.parametrize(
+    ("user_data", "expected"),
+    [
+        ("00000001000161000000010000000000000007", ((TopicPartition("a", 0),), 7)),
+        ("000000010001610000000100000000", ((TopicPartition("a", 0),), -1)),
+        ("00000007", ((), -1)),
+        ("", ((), -1)),
+    ],
+)
+def test_what_sticky_members_had(user_data: str, expected: tuple[tuple[TopicPartition, ...], int]) -> None:
+    """The first is what StickyAssignor.subscriptionUserData of Apache Kafka 4.4 writes, the second what it wrote before
+    generations (KIP-341)."""
+    assert _previous_of(bytes.fromhex(user_data)) == expected
