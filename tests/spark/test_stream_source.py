@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.spark.cluster import Cluster as Brokers
+from ottla.spark.offsets import Positions
 from ottla.spark.options import source_options
 from ottla.spark.schema import COLUMNS, arrow_schema
 from ottla.spark.stream import OttlaStreamReader
@@ -271,9 +272,12 @@ def test_a_topic_without_records(reading: Reading, cluster: Cluster, target: Tar
 
 def test_who_has_nothing_new_waits_unless_the_run_is_over(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[int] = []
-    monkeypatch.setattr(
-        Brokers, "wait_for_records", lambda self, positions, wait_ms: bool(waits.append(len(positions)))
-    )
+
+    def waited(_: Brokers, positions: Positions, wait_ms: int) -> bool:
+        waits.append(len(positions))
+        return False
+
+    monkeypatch.setattr(Brokers, "wait_for_records", waited)
     topic = cluster.topic([Sent(b"v")])
 
     def at_its_end(*, available_now: bool, **chosen: str) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -14,7 +14,9 @@ from ottla.cli.stopping import Stop, told_to_stop
 from ottla.cli.table import Column, echo_table
 
 if TYPE_CHECKING:
-    from ottla.spark.monitoring import QueryFigures
+    from collections.abc import Callable
+
+    from ottla.spark.monitoring import QueryFigure, QueryFigures
     from ottla.spark.pipelines.project import Project
     from ottla.spark.pipelines.report import RunReport
     from ottla.spark.pipelines.run import Refresh
@@ -152,7 +154,7 @@ class _Show:
         self._flows[name] = state
         self._tell()
 
-    def progress(self, figure: Any) -> None:
+    def progress(self, figure: "QueryFigure") -> None:
         """A query has done a batch."""
         self._rows[figure.name.rpartition(".")[2]] = figure.rows_in
         self._tell()
@@ -211,7 +213,7 @@ def _pairs(texts: tuple[str, ...], flag: str) -> dict[str, str]:
     return found
 
 
-def _serve(address: str, figures: "QueryFigures") -> Any:
+def _serve(address: str, figures: "QueryFigures") -> "Callable[[], None]":
     """Serve figures at HOST:PORT; returns what stops it. Raises UsageError."""
     from ottla.spark.monitoring import serve_figures
 
@@ -242,6 +244,6 @@ def _needs_spark() -> None:
         _fail(f"pipelines need PySpark with Spark Connect ({missing}): pip install 'ottla[pipelines]'")
 
 
-def _fail(why: str) -> Any:
+def _fail(why: str) -> NoReturn:
     click.echo(f"ottla: {why}", err=True)
     sys.exit(1)
