@@ -32,7 +32,7 @@ from ottla.protocol.answer import Pending
 from ottla.protocol.api import API_VERSIONS
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
-from ottla.protocol.frames import FrameReader
+from ottla.protocol.frames import FrameReader, Rooms
 from ottla.protocol.schema import Peer, RequestContext, Response
 from ottla.protocol.wire import PeerError
 
@@ -87,7 +87,7 @@ class ServerConnection:
         self._server = server
         self._sock = sock
         self._fd = sock.fileno()
-        self._frames = FrameReader(server.max_request_bytes)
+        self._frames = FrameReader(server.max_request_bytes, server.rooms)
         self._backlog: deque[bytes] = deque()
         self._out: deque[Any] = deque()
         self._waiting = False  # an answer is pending
@@ -332,6 +332,7 @@ class Server:
         self.max_request_bytes = max_request_bytes
         self.answer = dispatch.answer
         self.shared = bytearray(_SHARED_BYTES)
+        self.rooms = Rooms()
         self.connections: set[ServerConnection] = set()
         self.tick = 0
         self.connection_quota: ConnectionQuota | None = None

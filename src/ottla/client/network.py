@@ -27,7 +27,7 @@ from ottla.protocol.api import API_VERSIONS, APIS
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.errors import NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
-from ottla.protocol.frames import FrameReader
+from ottla.protocol.frames import FrameReader, Rooms
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Request
 from ottla.protocol.wire import PeerError
@@ -104,7 +104,7 @@ class Link:
         self._scheduler = network.scheduler
         self._config = network.config
         self._wire = ClientConnection(network.config["client.id"])
-        self._frames = FrameReader(_LARGEST)
+        self._frames = FrameReader(_LARGEST, network.rooms)
         self._shared = shared
         self._stream: Stream | None = None
         self._open: deque[_Open] = deque()
@@ -310,6 +310,7 @@ class Network:
     brokers     node -> address, as the metadata last said
     cluster_id  as the metadata last said, None before
     changed     happens when a link opens or ends
+    rooms       for the unfinished frames of all links
     """
 
     def __init__(self, config: ClientConfig, scheduler: Scheduler, transport: Transport, random: Random) -> None:
@@ -319,6 +320,7 @@ class Network:
         self.brokers: dict[int, Address] = {}
         self.cluster_id: str | None = None
         self.changed = Signal()
+        self.rooms = Rooms()
         self.opened_total = 0
         self.troubles: dict[Address, str] = {}
         """Why addresses could not be reached, as long as they cannot."""

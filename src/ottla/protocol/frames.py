@@ -7,9 +7,10 @@
 
 Strategy. All connections of a broker receive into one shared buffer, so an idle connection costs next to nothing; a whole
 frame in it is copied out once, into `bytes` (the readers behind are sixty times faster on bytes). Only a frame that has not
-arrived whole keeps memory of its own: it is collected in `partial`, into which the rest is received directly, and copied
+arrived whole has memory of its own: it is collected in `partial`, into which the rest is received directly, and copied
 out once when it is complete. A frame announces its size before it is there, so the buffer grows with what really arrives:
-a peer that lies about a size costs what it sends, not what it says.
+a peer that lies about a size costs what it sends, not what it says. What frames have left is kept for the next ones
+(`Rooms`): new memory is cleared by Python and brought in page by page by the kernel, which costs more than receiving.
 
 Compiled with mypyc where there is a compiler.
 """
@@ -21,14 +22,48 @@ from mypy_extensions import i64
 from ottla.protocol.wire import PeerError
 
 _FIRST_ROOM: Final = 1 << 20
+_KEPT_ROOM: Final = 8 << 20
+_SMALLEST_KEPT: Final = 1 << 16
+
+
+@final
+class Rooms:
+    """What finished frames have left, at most `_KEPT_ROOM` bytes, for all connections of a loop."""
+
+    def __init__(self) -> None:
+        self.free: list[bytearray] = []
+        self.size: int = 0
+
+    def take(self, size: int) -> bytearray:
+        """Memory of at least so many bytes."""
+        free = self.free
+        if free and len(free[-1]) >= size:
+            room = free.pop()
+            self.size -= len(room)
+            return room
+        return bytearray(size)
+
+    def give(self, room: bytearray) -> None:
+        """Take memory back; the largest one is taken first."""
+        free = self.free
+        if len(room) < _SMALLEST_KEPT or self.size + len(room) > _KEPT_ROOM:
+            return
+        self.size += len(room)
+        free.append(room)
+        if len(free) > 1 and len(free[-2]) > len(room):
+            free.sort(key=len)
 
 
 @final
 class FrameReader:
-    """Cuts what arrives on one connection into frames of at most `limit` bytes. Raises PeerError for a size beyond it."""
+    """Cuts what arrives on one connection into frames of at most `limit` bytes. Raises PeerError for a size beyond it.
 
-    def __init__(self, limit: int) -> None:
+    rooms  shared with the other connections of the loop
+    """
+
+    def __init__(self, limit: int, rooms: Rooms | None = None) -> None:
         self.limit: int = limit
+        self.rooms: Rooms = rooms or Rooms()
         self.partial: bytearray | None = None
         self.have: int = 0
         self.need: int = 0  # size of the unfinished frame with its four bytes; 4 while even the size is not there
@@ -70,12 +105,8 @@ class FrameReader:
             if size > self.limit:
                 raise self._oversized(size)
             self.need = 4 + size
-            if size:
-                self._grow(partial)
         if self.have == self.need:
-            frames.append(bytes(memoryview(partial)[4 : self.need]))
-            self.partial = None
-            self.have = 0
+            frames.append(self._finished(partial))
         elif self.have == len(partial):
             self._grow(partial)
         if length > fitted:
@@ -86,9 +117,7 @@ class FrameReader:
                 self._extend(shared, taken)
                 shared_start = taken
                 if self.have == self.need:
-                    frames.append(bytes(memoryview(self.partial)[4 : self.need]))
-                    self.partial = None
-                    self.have = 0
+                    frames.append(self._finished(self.partial))
                 shared[: over - shared_start] = shared[shared_start:over]
                 over -= shared_start
             if over:
@@ -102,9 +131,16 @@ class FrameReader:
             self.need = 4
         else:
             self.need = 4 + int.from_bytes(shared[start : start + 4], "big")
-        self.partial = bytearray(min(self.need, max(_FIRST_ROOM, 2 * have)))
-        self.partial[:have] = memoryview(shared)[start:end]
+        self.partial = partial = self.rooms.take(min(self.need, max(_FIRST_ROOM, 2 * have)))
+        partial[:have] = memoryview(shared)[start:end]
         self.have = have
+
+    def _finished(self, partial: bytearray) -> bytes:
+        frame = bytes(memoryview(partial)[4 : self.need])
+        self.partial = None
+        self.have = 0
+        self.rooms.give(partial)
+        return frame
 
     def _extend(self, shared: bytearray, taken: int) -> None:
         partial = self.partial

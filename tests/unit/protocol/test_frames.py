@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.frames import FrameReader
+from ottla.protocol.frames import FrameReader, Rooms
 from ottla.protocol.wire import PeerError
 
 
@@ -47,6 +47,31 @@ def test_a_lying_size_costs_no_memory() -> None:
     reader.feed(bytearray((90 << 20).to_bytes(4, "big") + b"x"), 5)
     assert reader.partial is not None
     assert len(reader.partial) <= 1 << 20
+
+
+def test_the_next_large_frame_is_received_into_what_the_last_one_left() -> None:
+    rooms = Rooms()
+    readers = [FrameReader(1 << 30, rooms) for _ in range(2)]
+    bodies = [bytes([number]) * size for number, size in enumerate((3 << 20, 2 << 20, 500_000, 3 << 20))]
+    seen = set()
+    for number, body in enumerate(bodies):
+        reader = readers[number % 2]
+        stream = len(body).to_bytes(4, "big") + body
+        frames = receive(reader, stream[:100], [])
+        assert frames == []
+        seen.add(id(reader.partial))
+        assert receive(reader, stream[100:], [200_000, 1]) == [body]
+    assert len(seen) == 1
+    assert [len(room) for room in rooms.free] == [4 + (3 << 20)]
+
+
+def test_what_frames_leave_is_kept_up_to_a_bound() -> None:
+    rooms = Rooms()
+    for size in (100, 5 << 20, 1 << 20, 4 << 20, 2 << 20):
+        rooms.give(bytearray(size))
+    assert [len(room) for room in rooms.free] == [1 << 20, 2 << 20, 5 << 20]
+    assert [len(rooms.take(size)) for size in (3 << 20, 3 << 20, 1000)] == [5 << 20, 3 << 20, 2 << 20]
+    assert rooms.size == 1 << 20
 
 
 @pytest.mark.parametrize("size", [1001, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])

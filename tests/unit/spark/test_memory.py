@@ -1,0 +1,35 @@
+"""What a process frees is kept: the next chunks do not come from the kernel again."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+ROUNDS = 20
+CHUNKS = """
+import resource, sys
+if sys.argv[1] == "kept":
+    from ottla.spark.memory import keep_freed_memory
+    keep_freed_memory()
+def chunks():
+    return [b"x" * (6 << 20) for _ in range(4)]
+chunks()
+chunks()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(int(sys.argv[2])):
+    chunks()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def page_faults(how: str) -> int:
+    return int(subprocess.check_output([sys.executable, "-c", CHUNKS, how, str(ROUNDS)], text=True))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
+def test_chunks_are_not_brought_in_page_by_page_again() -> None:
+    pages = ROUNDS * 4 * (6 << 20) // 4096
+    kept = page_faults("kept")
+    assert kept < pages // 100
+    assert page_faults("given back") > 10 * max(1, kept)
