@@ -12,11 +12,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from ottla.spark.session import session_builder, stop_session
-from ottla.testing import EmbeddedBroker
-from tests.client.conftest import QUICK
 from tests.interop.apache_kafka import CACHE, lacking
-from tests.spark.conftest import T0, Cluster, Sent
+from tests.spark.conftest import T0, Cluster, Sent, broker_under_test, started_session
 
 
 @pytest.fixture(scope="module")
@@ -24,32 +21,15 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     why = lacking("spark-connector") if request.config.getoption("--interop") else "with --interop"
     if why:
         pytest.skip(why)
-    given = request.config.getoption("--broker")
-    if given:
-        yield Cluster(given)
-        return
-    with EmbeddedBroker(QUICK) as embedded:
-        yield Cluster(embedded.bootstrap_servers)
+    with broker_under_test(request) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
 def spark(cluster: Cluster) -> Iterator[SparkSession]:
     jars = sorted((CACHE / "spark-connector").glob("*.jar"))
-    session = (
-        session_builder("connector")
-        .master("local[2]")
-        .config("spark.jars", ",".join(map(str, jars)))
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    stop_session(session)
+    with started_session("connector", spark_jars=",".join(map(str, jars))) as session:
+        yield session
 
 
 FORMATS = ("kafka", "ottla")
