@@ -20,7 +20,7 @@ Both directions stand in one file because they share the column classes, and eac
 from typing import Final, final
 
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header, unpacked, wrapped
 from ottla.records.errors import CorruptRecords
@@ -140,7 +140,7 @@ def _bitmap(nulls: bytes, rows: i64) -> bytes | None:
                 null = following
             else:
                 null = rows + 8
-        out.append(bits)
+        out.append(u8(bits))
         row += 8
     return out.getvalue()
 

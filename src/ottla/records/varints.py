@@ -12,7 +12,7 @@ As in Java, bits beyond the type are dropped: the fifth byte of a varint gives 4
 from typing import Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 CUT: Final = -1
 TOO_LONG: Final = -2
@@ -68,7 +68,7 @@ def read_varlong(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
 def write_varint(out: BytesWriter, value: i64) -> None:
     """Append `value` (int32 or int64: the encoding is the same)."""
     if 0 <= value < 64:
-        out.append(value << 1)
+        out.append(u8(value << 1))  # of a u8 this is a C call, of any other number a Python one
         return
     # Zig-zag without the 64th bit: the lowest seven bits first, then the rest of the magnitude is shifted by six.
     sign: i64 = 1 if value < 0 else 0
@@ -76,10 +76,10 @@ def write_varint(out: BytesWriter, value: i64) -> None:
     low: i64 = ((rest & 0x3F) << 1) | sign
     rest >>= 6
     while rest:
-        out.append(low | 0x80)
+        out.append(u8(low | 0x80))
         low = rest & 0x7F
         rest >>= 7
-    out.append(low)
+    out.append(u8(low))
 
 
 def varint_size(value: i64) -> i64:
