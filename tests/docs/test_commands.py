@@ -106,7 +106,7 @@ def test_storage_as_the_docs_say(tmp_path: Path) -> None:
         words = [sys.executable, "-m", "ottla", *shlex.split(command)[1:]]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, ""), command
-        assert "flights" in done.stdout
+        assert "flights" in done.stdout or "import" not in words
     for directory in (tmp_path, tmp_path / "configured"):
         assert (directory / "kafka-data" / "metadata.db").exists()
 

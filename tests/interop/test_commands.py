@@ -245,6 +245,76 @@ def test_dumps(scene: Scene, files: str, words: str) -> None:
     assert normal(ottla(["dump-log", *asked])) == normal(theirs)
 
 
+# -- Directories without a broker: each side has a folder of its own, with the same server.properties. --
+
+STORAGE = "kafka.tools.StorageTool"
+FORMAT = ["format", "-c", "server.properties", "-t", "MkU3OEVBNTcwNTJENDM2Qg"]
+
+
+def stored(command: list[str], folder: Path) -> tuple[int, list[str]]:
+    """The exit code, and what is said without stack traces, the records that Kafka's tool writes, and random ids."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    lines = [line for line in [*done.stdout.splitlines(), *done.stderr.splitlines()] if line]
+    kept = [line for line in lines if not re.match(r"SLF4J|\s+at |Bootstrap metadata", line)]
+    said = r"^ottla: |^Exception in thread \S+ [\w.]+: |directory\.id=[\w-]+, "
+    return done.returncode, [re.sub(said, "", line) for line in kept]
+
+
+def test_storage(scene: Scene) -> None:
+    """From nothing to two formatted directories; then one that is lost, of another node, and of another cluster."""
+    config = (
+        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:9093\n"
+        "listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\nlog.dirs=z,a\n"
+    )
+    sides = {
+        scene.folder / "theirs": [str(SCRIPT.resolve()), "tool", STORAGE],
+        scene.folder / "ours": [sys.executable, "-m", "ottla", "storage"],
+    }
+    for folder in sides:
+        folder.mkdir()
+        (folder / "server.properties").write_text(config, encoding="utf-8")
+
+    def same(*words: str) -> tuple[int, list[str]]:
+        theirs, ours = (stored([*command, *words], folder) for folder, command in sides.items())
+        assert ours == theirs
+        return ours
+
+    def each(name: str) -> Iterator[Path]:
+        return (folder / name for folder in sides)
+
+    info = ["info", "-c", "server.properties"]
+    assert same(*info)[0] == 1
+    assert same(*FORMAT, "-r", "4.0", "-f", "metadata.version=25")[0] == 1
+    assert same(*FORMAT, "-r", "4.0", "-f", "group.version=0", "--no-initial-controllers")[0] == 0
+    assert same(*info)[0] == 0
+    assert same(*FORMAT)[0] == 1
+    assert same(*FORMAT, "-g") == (0, ["All of the log directories are already formatted."])
+    assert same(*FORMAT[:-1], "odd", "-g")[0] == 1
+    for directory in each("a"):
+        (directory / "meta.properties").unlink()
+    assert same(*info)[0] == 1
+    assert same(*FORMAT, "--ignore-formatted", "--release-version", "4.0-IV3")[0] == 0
+    for file in each("a/meta.properties"):
+        file.write_text(file.read_text(encoding="utf-8").replace("node.id=1", "node.id=2"), encoding="utf-8")
+    assert same(*info)[0] == same(*FORMAT, "-g")[0] == 1
+    for file in each("a/meta.properties"):
+        file.write_text(file.read_text(encoding="utf-8").replace("cluster.id=M", "cluster.id=N"), encoding="utf-8")
+    assert same(*info)[0] == same(*FORMAT, "-g")[0] == 1
+    for directory in each("a"):
+        (directory / "meta.properties").unlink()
+        for left in directory.iterdir():
+            left.unlink()
+        directory.rmdir()
+        directory.touch()
+    assert same(*info)[0] == 1
+    assert same(*FORMAT, "-g")[0] == 0
+    assert same("version-mapping", "-r", "4.2-IV1")[0] == 0
+    assert same("feature-dependencies", "-f", "eligible.leader.replicas.version=1", "-f", "group.version=1")[0] == 0
+    assert same("feature-dependencies", "-f", "odd=1") == (1, ["Unknown feature: odd"])
+
+
 # -- Tools that write and read: numbers, times and the order of partitions aside. --
 
 CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"

@@ -37,7 +37,7 @@ def release_of(level: int) -> str:
     return _RELEASES[index] if 0 <= index < len(_RELEASES) else f"UNKNOWN {level}"
 
 
-def _level_of(text: str) -> int:
+def level_of_release(text: str) -> int:
     """ "4.0-IV3", "4.0" (its last one) or a number. Raises UsageError."""
     named = [index for index, name in enumerate(_RELEASES) if name == text or name.startswith(f"{text}-")]
     if named:
@@ -94,8 +94,8 @@ def _epoch(epoch: int | None) -> str:
     return "-" if epoch is None else str(epoch)
 
 
-_feature_option = click.option(
-    "--feature", "named", metavar="NAME=LEVEL", multiple=True, help="A feature; may be repeated."
+feature_option = click.option(
+    "--feature", "-f", "named", metavar="NAME=LEVEL", multiple=True, help="A feature; may be repeated."
 )
 _release_option = click.option("--release-version", metavar="RELEASE", help="All features as in this release: 4.0-IV3.")
 _metadata_option = click.option("--metadata", metavar="RELEASE", help="Old way to name metadata.version.")
@@ -103,7 +103,7 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only look whethe
 _unsafe_option = click.option("--unsafe", is_flag=True, help="Even if metadata may be lost.")
 
 
-def _levels(named: Iterable[str]) -> dict[str, int]:
+def given_levels(named: Iterable[str]) -> dict[str, int]:
     """ "group.version=1" as a level. Raises UsageError."""
     levels = {}
     for text in named:
@@ -118,20 +118,20 @@ def _levels(named: Iterable[str]) -> dict[str, int]:
 
 def _wanted(named: Iterable[str], release: str | None, metadata: str | None) -> dict[str, int]:
     deprecated("--metadata", "--release-version", metadata is not None)
-    levels = _levels(named)
+    levels = given_levels(named)
     if release is not None:
         if levels or metadata is not None:
             raise click.UsageError("--release-version goes without --feature and --metadata")
-        return dict(_mapping(_level_of(release)))
+        return dict(levels_with(level_of_release(release)))
     if metadata is not None:
-        levels[_METADATA] = _level_of(metadata)
+        levels[_METADATA] = level_of_release(metadata)
     if not levels:
         raise click.UsageError("at least one --feature, or --release-version")
     return levels
 
 
 @features.command("upgrade")
-@_feature_option
+@feature_option
 @_release_option
 @_metadata_option
 @_dry_run_option
@@ -144,7 +144,7 @@ def upgrade(ctx: click.Context, /, **given: Any) -> None:
 
 
 @features.command("downgrade")
-@_feature_option
+@feature_option
 @_release_option
 @_metadata_option
 @_unsafe_option
@@ -194,7 +194,7 @@ def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb:
         raise CommandFailed(f"{len(results.errors)} out of {len(levels)} operation(s) failed.")
 
 
-def _mapping(level: int) -> list[tuple[str, int]]:
+def levels_with(level: int) -> list[tuple[str, int]]:
     """The level of every feature in a cluster whose metadata.version is this."""
     found = [(_METADATA, level)]
     for name, steps in _COMES_WITH:
@@ -203,11 +203,13 @@ def _mapping(level: int) -> list[tuple[str, int]]:
 
 
 @features.command("version-mapping")
-@click.option("--release-version", metavar="RELEASE", default=_RELEASES[-1], show_default=True, help="The release.")
+@click.option(
+    "--release-version", "-r", metavar="RELEASE", default=_RELEASES[-1], show_default=True, help="The release."
+)
 @json_option
 def version_mapping(release_version: str, *, as_json: bool) -> None:
     """Show which levels a release has."""
-    mapping = _mapping(_level_of(release_version))
+    mapping = levels_with(level_of_release(release_version))
     if as_json:
         echo_json(dict(mapping))
         return
@@ -216,11 +218,11 @@ def version_mapping(release_version: str, *, as_json: bool) -> None:
 
 
 @features.command("feature-dependencies")
-@_feature_option
+@feature_option
 @json_option
 def feature_dependencies(named: tuple[str, ...], *, as_json: bool) -> None:
     """Show what features need of others."""
-    levels = _levels(named)
+    levels = given_levels(named)
     if not levels:
         raise click.UsageError("at least one --feature")
     known = {_METADATA: _FIRST + len(_RELEASES) - 1} | {name: max(steps.values()) for name, steps in _COMES_WITH}

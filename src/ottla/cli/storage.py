@@ -1,21 +1,39 @@
-"""`ottla storage`: what is done with data directories while no broker runs on them."""
+"""`ottla storage`: Kafka's kafka-storage, and the import of Apache Kafka's directories, while no broker runs on them."""
 
 import json
 import os
+import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import click
 
 from ottla.broker.config import BrokerConfig, broker_config, read_file
+from ottla.cli.cluster_access import CommandFailed
+from ottla.cli.features import (
+    feature_dependencies,
+    feature_option,
+    given_levels,
+    level_of_release,
+    levels_with,
+    release_of,
+    version_mapping,
+)
+from ottla.cli.table import echo_json
 from ottla.environment import SystemRandom
 from ottla.metadata.adoption import Adoption, AlreadyAdopted, CannotAdopt, adopt
 from ottla.metadata.configs import InvalidConfig
+from ottla.metadata.features import FEATURES, UnsupportedLevel, finalized, initial
+from ottla.metadata.formatting import CannotFormat, Formatted, Found, format_directories, look_at
 from ottla.metadata.store.sqlite import DamagedStore
 from ottla.protocol.uuids import uuid_text
+
+F = TypeVar("F", bound=Callable[..., Any])
+_METADATA: Final = "metadata.version"
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @click.group()
@@ -23,12 +41,177 @@ def storage() -> None:
     """Data directories of stopped brokers."""
 
 
+storage.add_command(version_mapping)
+storage.add_command(feature_dependencies)
+
+
+def _where(function: F) -> F:
+    """[DIR]..., --config, -o: which directories are meant."""
+    for option in reversed(
+        (
+            click.argument("directories", metavar="[DIR]...", nargs=-1),
+            click.option(
+                "--config", "-c", "file", metavar="FILE", help="A server.properties with Kafka's config names."
+            ),
+            click.option(
+                "-o",
+                "options",
+                metavar="NAME=VALUE",
+                multiple=True,
+                help="One config by its Kafka name; may be repeated.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+
+
+@storage.command("random-uuid")
+def random_uuid() -> None:
+    """Print a random uuid, such as the id of a cluster."""
+    random = SystemRandom()
+    text = "-"
+    while text.startswith("-"):  # a shell would take it for an option
+        text = uuid_text(random.bytes16())
+    click.echo(text)
+
+
+@storage.command("info")
+@_where
+@_json_option
+def info(directories: tuple[str, ...], *, file: str | None, options: tuple[str, ...], as_json: bool) -> None:
+    """Say whose the data directories are, and what keeps a broker from starting on them.
+
+    DIR is log.dirs; several directories are given one after another, or by --config or -o log.dirs=A,B. With a problem the
+    exit code is 1.
+    """
+    config = _config_or_fail(directories, file, options)
+    found = look_at(Path(config.metadata_log_dir), [Path(path) for path in config.log_dirs])
+    if as_json:
+        documents: dict[str, Any] = {"directories": [str(path) for path in found.directories]}
+        echo_json({**documents, "metadata": _metadata(found), "problems": list(found.problems)})
+    else:
+        _echo_found(found)
+    if found.problems:
+        sys.exit(1)
+
+
+def _metadata(found: Found) -> dict[str, Any] | None:
+    if found.identity is None:
+        return None
+    node_id, cluster_id, directory_id = found.identity
+    return {"cluster.id": cluster_id, "directory.id": uuid_text(directory_id), "node.id": node_id, "version": 1}
+
+
+def _echo_found(found: Found) -> None:
+    """In Kafka's words, with an empty line behind each part."""
+    if found.directories:
+        click.echo("Found log directory:" if len(found.directories) == 1 else "Found log directories:")
+        for path in found.directories:
+            click.echo(f"  {path}")
+        click.echo()
+    metadata = _metadata(found)
+    if metadata is not None:
+        click.echo(f"Found metadata: {{{', '.join(f'{name}={value}' for name, value in metadata.items())}}}")
+        click.echo()
+    if found.problems:
+        click.echo("Found problem:" if len(found.problems) == 1 else "Found problems:")
+        for problem in found.problems:
+            click.echo(f"  {problem}")
+        click.echo()
+
+
+@storage.command("format")
+@_where
+@click.option("--cluster-id", "-t", metavar="ID", required=True, help="The cluster's id: ottla storage random-uuid.")
+@click.option("--release-version", "-r", metavar="RELEASE", help="All features as in this release: 4.0-IV3.")
+@feature_option
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Leave out what is formatted, rather than refuse.")
+@click.option("--standalone", "-s", is_flag=True, help="One node is its own controller: here it always is.")
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="No controllers are named: here none ever are.")
+@click.option("--initial-controllers", "-I", metavar="LIST", hidden=True)
+@click.option("--add-scram", "-S", metavar="CREDENTIAL", multiple=True, hidden=True)
+@_json_option
+def format_(**given: Any) -> None:
+    """Make new data directories those of a cluster with this id: `ottla serve` then starts on them.
+
+    DIR is log.dirs; several directories are given one after another, or by --config or -o log.dirs=A,B.
+    """
+    _refuse_what_is_for_many(given)
+    cluster_id = given["cluster_id"]
+    if not _CLUSTER_ID.fullmatch(cluster_id):
+        raise CommandFailed(f"cluster id {cluster_id!r}: letters, digits, _, - and . make an id")
+    config = _config_or_fail(given["directories"], given["file"], given["options"])
+    features = _features(given["release_version"], given["named"])
+    home, log_dirs = Path(config.metadata_log_dir), [Path(path) for path in config.log_dirs]
+    owner = config.node_id, cluster_id
+    try:
+        done = format_directories(
+            home, log_dirs, owner, features, SystemRandom(), ignore_formatted=given["ignore_formatted"]
+        )
+    except CannotFormat as error:
+        raise CommandFailed(str(error)) from None
+    levels = dict(finalized(features))
+    if given["as_json"]:
+        document = {name: list(map(str, paths)) for name, paths in zip(_DONE, done, strict=True)}
+        stored = levels if home in done.new else None
+        echo_json({"cluster_id": cluster_id, "node_id": config.node_id, **document, "features": stored})
+    else:
+        _echo_formatted(done, home, release_of(levels[_METADATA]))
+
+
+_DONE: Final = ("formatted", "already_formatted", "unreadable")
+
+
+def _refuse_what_is_for_many(given: dict[str, Any]) -> None:
+    if given["initial_controllers"] is not None:
+        raise CommandFailed(
+            "--initial-controllers is for several controllers; Ottla is one node and its own controller"
+        )
+    if given["add_scram"]:
+        raise CommandFailed("--add-scram: give users credentials with `ottla configs` once the broker runs")
+    if given["standalone"] and given["no_initial_controllers"]:
+        raise click.UsageError("--no-initial-controllers goes without --standalone")
+
+
+def _features(release: str | None, named: tuple[str, ...]) -> dict[str, int]:
+    """The levels that are stored; none unless some are named, as if the broker made the directory. Raises CommandFailed."""
+    chosen = given_levels(named)
+    if release is None and not chosen:
+        return {}
+    if release is not None and _METADATA in chosen:
+        raise CommandFailed("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
+    known = {each.name: each.level for each in FEATURES}
+    level = level_of_release(release) if release is not None else chosen.get(_METADATA, known[_METADATA])
+    brought = {name: level for name, level in levels_with(level) if name in known}
+    try:
+        return initial(brought | chosen)
+    except UnsupportedLevel as error:
+        raise CommandFailed(str(error)) from None
+
+
+def _echo_formatted(done: Formatted, home: Path, release: str) -> None:
+    """In Kafka's words."""
+    for path in done.unreadable:
+        click.echo(f"I/O error trying to read log directory {path}. Ignoring...")
+    for path in done.new:
+        click.echo(f"Formatting {'metadata' if path == home else 'data'} directory {path} with {_METADATA} {release}.")
+    if not done.new:
+        click.echo("All of the log directories are already formatted.")
+
+
+def _config_or_fail(directories: Sequence[str], file: str | None, options: Sequence[str]) -> BrokerConfig:
+    try:
+        return _config(directories, file, options)[0]
+    except InvalidConfig as error:
+        raise CommandFailed(str(error)) from None
+
+
 @storage.command("import")
-@click.argument("directories", metavar="[DIR]...", nargs=-1)
-@click.option("--config", "file", metavar="FILE", help="The server.properties of that Apache Kafka.")
-@click.option(
-    "-o", "options", metavar="NAME=VALUE", multiple=True, help="One config by its Kafka name; may be repeated."
-)
+@_where
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def import_(
@@ -69,7 +252,8 @@ def _config(directories: Sequence[str], file: str | None, options: Sequence[str]
     config = broker_config(given, os.environ, flags)
     named = {"log.dirs", "log.dir"} & set(config.static)
     if not named:
-        raise click.UsageError("name the directory: ottla storage import DIR")
+        command = click.get_current_context().info_name
+        raise click.UsageError(f"name the directory: ottla storage {command} DIR")
     return config, config.node_id if {"node.id", "broker.id"} & set(config.static) else None
 
 

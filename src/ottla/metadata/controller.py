@@ -336,9 +336,10 @@ class Controller:
                 return first
 
 
-def found_cluster(store: MetadataStore, cluster_id: str) -> None:
-    """Give a new store its cluster id; one that has an id keeps it."""
-    store.change(expect={keys.CLUSTER_ID: 0}, put={keys.CLUSTER_ID: cluster_id.encode()})
+def found_cluster(store: MetadataStore, cluster_id: str, features: Mapping[str, int] | None = None) -> None:
+    """Give a new store its cluster id, and levels of features other than this release's; one that has an id keeps what it has."""
+    put = {keys.FEATURES + name: str(level).encode() for name, level in (features or {}).items()}
+    store.change(expect={keys.CLUSTER_ID: 0}, put={keys.CLUSTER_ID: cluster_id.encode(), **put})
 
 
 def stored_cluster_id(store: MetadataStore) -> str | None:

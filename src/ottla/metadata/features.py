@@ -43,6 +43,10 @@ _NO_DOWNGRADE: Final = (
 )
 
 
+class UnsupportedLevel(Exception):
+    """A feature, or a level of it, that this release does not know."""
+
+
 class Update(NamedTuple):
     """A level that a feature is to be finalized at; 0 turns it off."""
 
@@ -63,6 +67,21 @@ def finalized(stored: Mapping[str, int]) -> Iterator[tuple[str, int]]:
 def feature_level(stored: Mapping[str, int], name: str) -> int:
     """The level of a feature, 0 when it is off; `stored` as for `finalized`."""
     return dict(finalized(stored)).get(name, 0)
+
+
+def initial(levels: Mapping[str, int]) -> dict[str, int]:
+    """What a new cluster stores so that its features begin at `levels`: all of them, so that a newer release raises none.
+    A feature that `levels` lacks begins where this release has it. Raises UnsupportedLevel."""
+    known = {each.name: each for each in FEATURES}
+    for name, level in levels.items():
+        feature = known.get(name)
+        if feature is None:
+            raise UnsupportedLevel(f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(known))}")
+        if not feature.lowest <= level <= feature.highest:
+            raise UnsupportedLevel(
+                f"{name} has no level {level}: there are levels from {feature.lowest} to {feature.highest}"
+            )
+    return {name: levels.get(name, feature.level) for name, feature in known.items()}
 
 
 def updated(stored: Mapping[str, int], updates: Sequence[Update], node_id: int) -> dict[str, int]:

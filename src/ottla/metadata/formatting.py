@@ -1,0 +1,199 @@
+"""Makes data directories those of a node and a cluster before a broker starts on them, and says whose they are.
+
+What is written is what a broker writes into new directories itself: the cluster's id and levels of features into metadata.db,
+then a meta.properties into each log directory. In this order, so that formatting again, or a start, finishes what was cut off.
+Everything is read, checked and locked before the first write.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.environment import Random
+from ottla.log.directory import (
+    FailedDirectory,
+    Identity,
+    LogDirectory,
+    UnusableDirectory,
+    read_identity,
+)
+from ottla.log.store import DiskStore
+from ottla.metadata.adoption import DATABASE
+from ottla.metadata.controller import found_cluster, stored_cluster_id
+from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
+
+
+class CannotFormat(Exception):
+    """Why directories cannot be formatted, in one line."""
+
+
+class Formatted(NamedTuple):
+    """What was done, each in the order of names.
+
+    new         directories that are the node's now
+    before      directories that were so already
+    unreadable  directories that the disk does not give, and that were left out
+    """
+
+    new: Sequence[Path]
+    before: Sequence[Path]
+    unreadable: Sequence[Path]
+
+
+class Found(NamedTuple):
+    """What directories say of themselves; problems are one sentence each."""
+
+    directories: Sequence[Path]
+    identity: Identity | None
+    problems: Sequence[str]
+
+
+def look_at(home: Path, log_dirs: Sequence[Path]) -> Found:
+    """Whose directories these are, and what keeps a broker from starting on them. Nothing is written, nothing locked.
+
+    home  where metadata.db lies: metadata.log.dir, or the first of the log directories
+    """
+    store = DiskStore()
+    found: list[Path] = []
+    problems = []
+    first: Identity | None = None
+    for path in sorted({home, *log_dirs}):
+        if not path.is_dir():
+            problems.append(f"{path} is not a directory" if path.exists() else f"{path} does not exist")
+            continue
+        found.append(path)
+        try:
+            identity = read_identity(store, path)
+        except (UnusableDirectory, OSError) as cause:
+            problems.append(str(cause))
+            continue
+        if identity is None:
+            if path in log_dirs or not (home / DATABASE).exists():
+                problems.append(f"{path} is not formatted.")
+            continue
+        if path == home and not (home / DATABASE).exists():
+            problems.append(_lacks_database(home))
+        first = first or identity
+        if identity.cluster_id != first.cluster_id:
+            problems.append("Mismatched cluster IDs between storage directories.")
+        elif identity.node_id != first.node_id:
+            problems.append("Mismatched node IDs between storage directories.")
+    return Found(found, first, problems)
+
+
+def format_directories(
+    home: Path,
+    log_dirs: Sequence[Path],
+    owner: tuple[int, str],
+    features: Mapping[str, int],
+    random: Random,
+    *,
+    ignore_formatted: bool = False,
+) -> Formatted:
+    """Give directories to a node of a cluster.
+
+    home              where metadata.db lies: metadata.log.dir, or the first of the log directories
+    owner             the node's id and the cluster's
+    features          the levels that are stored, if metadata.db is new
+    ignore_formatted  leave out directories that are the node's already, rather than refuse
+
+    Raises CannotFormat.
+    """
+    before, new, unreadable = _sorted_out(home, log_dirs, owner)
+    if before and not ignore_formatted:
+        raise CannotFormat(
+            f"Log directory {before[0]} is already formatted. Use --ignore-formatted to ignore this directory and format "
+            "the others."
+        )
+    if home in before and not (home / DATABASE).exists():
+        raise CannotFormat(_lacks_database(home))
+    if new:
+        with ExitStack() as held:
+            directories = _opened([path for path in new if path in log_dirs], held)
+            _write_metadata(home, owner[1], features)
+            for directory in directories:
+                try:
+                    directory.claim(Identity(*owner, random.bytes16()))
+                except OSError as cause:
+                    raise CannotFormat(f"cannot write {directory.path}/meta.properties: {cause.strerror}") from None
+    return Formatted(new, before, unreadable)
+
+
+def _sorted_out(
+    home: Path, log_dirs: Sequence[Path], owner: tuple[int, str]
+) -> tuple[list[Path], list[Path], list[Path]]:
+    """Directories that are formatted, that are not, and that cannot be read. Raises CannotFormat."""
+    store = DiskStore()
+    before: list[Path] = []
+    new: list[Path] = []
+    unreadable: list[Path] = []
+    for path in sorted({home, *log_dirs}):
+        try:
+            identity = read_identity(store, path)
+        except UnusableDirectory as cause:
+            raise CannotFormat(str(cause)) from None
+        except OSError as cause:
+            if path == home:
+                raise CannotFormat(f"cannot use {home} as a data directory: {cause.strerror}") from None
+            unreadable.append(path)
+            continue
+        if identity is not None:
+            _check_owner(path, identity, owner)
+        is_formatted = identity is not None or (path not in log_dirs and (path / DATABASE).exists())
+        (before if is_formatted else new).append(path)
+    return before, new, unreadable
+
+
+def _check_owner(path: Path, found: Identity, owner: tuple[int, str]) -> None:
+    node_id, cluster_id = owner
+    if found.cluster_id != cluster_id:
+        raise CannotFormat(
+            f"Invalid cluster.id in: {path}/meta.properties. Expected {cluster_id}, but read {found.cluster_id}"
+        )
+    if found.node_id != node_id:
+        raise CannotFormat(
+            f"Stored node id {found.node_id} doesn't match previous node id {node_id} in {path}/meta.properties. If you moved "
+            "your data, make sure your configured node id matches. If you intend to create a new node, you should remove all "
+            "data in your data directories."
+        )
+
+
+def _opened(paths: Sequence[Path], held: ExitStack) -> list[LogDirectory]:
+    """Directories that are there now, are locked, and belong to nobody. Raises CannotFormat."""
+    opened = []
+    for path in paths:
+        try:
+            directory = LogDirectory(DiskStore(), path)
+            held.callback(directory.release)
+            if directory.identity() is not None:
+                raise CannotFormat(f"{path} was formatted by somebody else just now")
+        except (FailedDirectory, UnusableDirectory) as cause:
+            raise CannotFormat(str(cause)) from None
+        opened.append(directory)
+    return opened
+
+
+def _write_metadata(home: Path, cluster_id: str, features: Mapping[str, int]) -> None:
+    """The cluster's id and its features, unless metadata.db has them. Raises CannotFormat."""
+    path = home / DATABASE
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        store = SqliteStore(path)
+        try:
+            found_cluster(store, cluster_id, features)
+            found = stored_cluster_id(store)
+        finally:
+            store.close()
+    except (OSError, sqlite3.Error, DamagedStore) as cause:
+        raise CannotFormat(f"cannot write {path}: {cause}") from None
+    if found != cluster_id:
+        raise CannotFormat(f"Invalid cluster.id in: {path}. Expected {cluster_id}, but read {found}")
+
+
+def _lacks_database(home: Path) -> str:
+    return (
+        f"{home} has a meta.properties but no {DATABASE}: if it is Apache Kafka's, adopt it with "
+        f"`ottla storage import {home}`"
+    )
