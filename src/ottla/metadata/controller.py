@@ -337,7 +337,7 @@ class Controller:
 
 
 def found_cluster(store: MetadataStore, cluster_id: str, features: Mapping[str, int] | None = None) -> None:
-    """Give a new store its cluster id, and levels of features other than this release's; one that has an id keeps what it has."""
+    """Give a new store its cluster id, and the levels of features if some are chosen; one that has an id stays as it is."""
     put = {keys.FEATURES + name: str(level).encode() for name, level in (features or {}).items()}
     store.change(expect={keys.CLUSTER_ID: 0}, put={keys.CLUSTER_ID: cluster_id.encode(), **put})
 
