@@ -15,9 +15,9 @@ from ottla.records.arrow import column_flags, record_batch
 from ottla.records.columns import ColumnReader
 from ottla.spark.cluster import Cluster
 from ottla.spark.connections import cluster_of
-from ottla.spark.memory import keep_freed_memory
 from ottla.spark.offsets import Boundary, DataLoss, Positions, Range, questions, resolved, split
 from ottla.spark.options import SourceOptions
+from ottla.spark.worker import begin_task
 
 # Rows of one Arrow batch at most: beyond some ten thousand Spark gains nothing, and memory grows.
 _ROWS: Final = 50_000
@@ -97,7 +97,7 @@ class Reading:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task. Of no tasks Spark makes an empty one."""
-        keep_freed_memory()
+        begin_task()
         return self.read_range(partition.range, partition.topic_id) if isinstance(partition, OffsetRange) else iter(())
 
     def read_range(self, piece: Range, topic_id: bytes) -> Iterator[pa.RecordBatch]:

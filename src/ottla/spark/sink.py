@@ -25,10 +25,10 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, Str
 
 from ottla.spark.connections import cluster_of, producing
 from ottla.spark.exactly_once import TaskWriting, Written, give_up, prepare, publish, transactional_id
-from ottla.spark.memory import keep_freed_memory
 from ottla.spark.offsets import InvalidOption
 from ottla.spark.options import SinkOptions
 from ottla.spark.publication import Part
+from ottla.spark.worker import begin_task
 
 _TEXT: Final = (StringType, BinaryType)
 _KINDS: Final[dict[str, tuple[type[DataType], ...]]] = {
@@ -78,7 +78,7 @@ class _Sink:
 
     def write_all(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of a task and wait for acknowledgement. Raises InvalidOption for rows that cannot be records."""
-        keep_freed_memory()
+        begin_task()
         try:
             return self._write(batches)
         except InvalidOption:

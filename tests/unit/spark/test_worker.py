@@ -1,4 +1,4 @@
-"""What a process frees is kept: the next chunks do not come from the kernel again."""
+"""A worker of Spark's: the next chunks do not come from the kernel again, collections do not walk over what was imported."""
 
 import platform
 import subprocess
@@ -10,7 +10,7 @@ ROUNDS = 20
 CHUNKS = """
 import resource, sys
 if sys.argv[1] == "kept":
-    from ottla.spark.memory import keep_freed_memory
+    from ottla.spark.worker import keep_freed_memory
     keep_freed_memory()
 def chunks():
     return [b"x" * (6 << 20) for _ in range(4)]
@@ -33,3 +33,12 @@ def test_chunks_are_not_brought_in_page_by_page_again() -> None:
     kept = page_faults("kept")
     assert kept < pages // 100
     assert page_faults("given back") > 10 * max(1, kept)
+
+
+def test_what_the_first_task_left_is_not_collected_again() -> None:
+    code = "import gc; from ottla.spark.worker import begin_task\n"
+    code += "for _ in range(3):\n begin_task()\n print(gc.get_freeze_count())\n"
+    frozen = [int(line) for line in subprocess.check_output([sys.executable, "-c", code], text=True).split()]
+    assert frozen[0] == 0
+    assert frozen[1] > 1000
+    assert frozen[2] == frozen[1]
