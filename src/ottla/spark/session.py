@@ -2,11 +2,17 @@
 
 import os
 import sys
+import sysconfig
+from pathlib import Path
+from typing import Final
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from ottla.spark import SESSION_CONFS
 from ottla.spark.java import ensure_java
+
+_QUICK: Final = "ottla-spark-python"
 
 
 def session_builder(name: str) -> "SparkSession.Builder":
@@ -15,12 +21,27 @@ def session_builder(name: str) -> "SparkSession.Builder":
     Raises JavaMissing.
     """
     ensure_java()
-    # Spark would start "python3" from the PATH, which is another one where the environment is not activated.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", str(_interpreter()))
     builder = SparkSession.builder.appName(name)
     for key, value in SESSION_CONFS.items():
         builder = builder.config(key, value)
     return builder
+
+
+def _interpreter() -> Path:
+    """What Spark's Python processes should run. Spark itself would start "python3" from the PATH, which is another one where
+    the environment is not activated.
+
+    It is this interpreter, by way of `ottla-spark-python` where both were installed side by side and PySpark with them:
+    that is the same on every host that has the same environment.
+    """
+    here = Path(sys.executable)
+    quick = here.with_name(_QUICK)
+    beside = here.with_name("python3")
+    installed = Path(pyspark.__file__).is_relative_to(sysconfig.get_path("purelib"))
+    if installed and os.access(quick, os.X_OK) and beside.exists() and beside.samefile(here):
+        return quick
+    return here
 
 
 def stop_session(spark: SparkSession) -> None:
