@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from tests.interop.apache_kafka import CACHE, lacking
 from tests.spark.conftest import T0, Cluster, Sent, broker_under_test, started_session
@@ -99,6 +100,32 @@ def test_offsets_and_times(both: Both, cluster: Cluster) -> None:
     ]
     for options, rows in cases:
         assert len(both.same(subscribe=topic, **options)) == rows, options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"minPartitions": 4},
+        {"minPartitions": 5},
+        {"minPartitions": 11},
+        {"minPartitions": 200},
+        {"maxRecordsPerPartition": 30, "minPartitions": 9},
+        {"maxRecordsPerPartition": 1000, "minPartitions": 6},
+    ],
+)
+def test_tasks_are_cut_alike(options: dict[str, int], both: Both, cluster: Cluster) -> None:
+    """Without minPartitions the connector's batches pass over maxRecordsPerPartition, which its documentation does not mean."""
+    sizes = {0: 97, 1: 31, 2: 3}
+    records = [Sent(b"v", None, [], T0, partition) for partition, size in sizes.items() for _ in range(size)]
+    topic = cluster.topic(records, partitions=3)
+
+    def tasks(kind: str) -> list[tuple[Any, ...]]:
+        rows = both.batch(kind, subscribe=topic, **options)
+        task = rows.groupBy(F.spark_partition_id(), "partition").agg(F.min("offset"), F.max("offset"))
+        return sorted(tuple(row)[1:] for row in task.collect())
+
+    assert tasks("ottla") == tasks("kafka")
 
 
 def test_read_committed(both: Both, cluster: Cluster) -> None:

@@ -5,6 +5,7 @@ exclusive and -2 and -1 stand for the earliest and the latest.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -268,16 +269,39 @@ def limited_by_bytes(start: Positions, end: Positions, sizes: Mapping[TopicParti
 
 
 def split(found: list[Range], least: int, most: int | None = None) -> list[Range]:
-    """Ranges cut into at least about `least` pieces, the larger ones into more (minPartitions), none of them of more than
-    `most` offsets (maxRecordsPerPartition)."""
-    total = sum(piece.end - piece.start for piece in found)
-    enough = len(found) >= least
-    pieces: list[Range] = []
-    for whole in found:
-        size = whole.end - whole.start
-        count = 1 if enough else min(max(round(size * least / total), 1), size)
-        if most is not None:
-            count = max(count, -(-size // most))
-        cuts = [whole.start + size * number // count for number in range(count + 1)]
-        pieces += [Range(whole.partition, low, high) for low, high in pairwise(cuts)]
-    return pieces
+    """Ranges as tasks read them, cut where Spark's own connector cuts (its KafkaOffsetRangeCalculator).
+
+    First into pieces of at most `most` offsets (maxRecordsPerPartition). If these are fewer than `least` (minPartitions), the
+    larger ones are cut further, in proportion to their sizes; those that stay whole do not count in that proportion.
+    """
+    pieces = found
+    if most is not None:
+        pieces = [cut for piece in found for cut in _cut(piece, -(-_size(piece) // most))]
+    if len(pieces) >= least:
+        return pieces
+    total = sum(map(_size, pieces))
+    whole = [piece for piece in pieces if _share(_size(piece), total, least) == 1]
+    kept = {piece.partition for piece in whole}
+    total -= sum(map(_size, whole))
+    left = max(least - len(whole), 1)
+    return [
+        cut
+        for piece in pieces
+        for cut in _cut(piece, 1 if piece.partition in kept else _share(_size(piece), total, left))
+    ]
+
+
+def _size(piece: Range) -> int:
+    return piece.end - piece.start
+
+
+def _share(size: int, total: int, least: int) -> int:
+    return max(math.floor(size / total * least + 0.5), 1)
+
+
+def _cut(piece: Range, count: int) -> list[Range]:
+    """A range in so many pieces, the earlier ones smaller by one offset where it does not come out even; none is empty."""
+    cuts = [piece.start]
+    for number in range(count):
+        cuts.append(cuts[-1] + (piece.end - cuts[-1]) // (count - number))
+    return [Range(piece.partition, low, high) for low, high in pairwise(cuts) if high > low]

@@ -169,6 +169,11 @@ def test_pieces_have_a_largest_size() -> None:
     assert len(split([Range(A, 0, 100)], 50, 10)) == 50
 
 
+def test_what_stays_whole_does_not_count_for_the_others() -> None:
+    pieces = split([Range(A, 0, 1000), Range(B, 0, 10), Range(C, 0, 10)], 4)
+    assert [(piece.partition, piece.end - piece.start) for piece in pieces] == [(A, 500), (A, 500), (B, 10), (C, 10)]
+
+
 def test_splitting_gives_the_larger_more() -> None:
     pieces = split([Range(A, 0, 300), Range(B, 0, 100)], 4)
     assert [piece.partition for piece in pieces] == [A, A, A, B]
