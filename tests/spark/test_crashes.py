@@ -62,7 +62,7 @@ def test_every_record_is_published_once(
     if step.startswith("broker") and request.config.getoption("--broker"):
         pytest.skip("the broker is not ours to kill")
     command = [sys.executable, "-m", "tests.spark.dying", cluster.servers, source, target, str(tmp_path / "checkpoint")]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
     log = (tmp_path / "log").open("w+")
     process = subprocess.Popen(
         [*command, step, str(flag)], env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
