@@ -64,7 +64,7 @@ def wait_for_answer(port: int, pid: int, begun: float) -> float:
                 if sock.recv(4):
                     return (time.perf_counter() - begun) * 1000
         except OSError:
-            time.sleep(0.001)
+            time.sleep(0.001)  # a port that nobody listens on yet gives nothing to wait for
     raise SystemExit(f"the broker on port {port} did not answer within 60 s")
 
 

@@ -117,10 +117,10 @@ def ready(broker: Running) -> Wire:
     wire = Wire(broker)
     groups = [f"any-{number}" for number in range(1000)]
     while any(each.error_code for each in wire.ask(FindCoordinatorRequest(coordinator_keys=groups), 4).coordinators):
-        time.sleep(0.1)
+        time.sleep(0.1)  # a coordinator that loads says no more than that: it is asked again
     asked = [OffsetFetchRequestGroup(group_id=group, topics=[]) for group in groups]
     while any(each.error_code for each in wire.ask(OffsetFetchRequest(groups=asked), 8).groups):
-        time.sleep(0.1)
+        time.sleep(0.1)  # as above
     return wire
 
 

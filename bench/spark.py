@@ -160,7 +160,9 @@ class Side:
                         return float(statistics.median(took[-LATENCY_BATCHES // 2 :])) / 1000
                     if query.exception() is not None:
                         raise SystemExit(str(query.exception()))
-                    time.sleep(0.2)
+                    time.sleep(
+                        0.2
+                    )  # Spark keeps the progress of batches to be looked up, and calls nobody in this process
             finally:
                 query.stop()
 

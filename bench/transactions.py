@@ -63,7 +63,7 @@ class Requests:
     def until_it_can(self, request: Request, version: int) -> Any:
         """Ask until the answer is no error."""
         while (answer := self.ask(request, version)).error_code:
-            time.sleep(0.01)
+            time.sleep(0.01)  # a coordinator that loads says no more than that: it is asked again
         return answer
 
 

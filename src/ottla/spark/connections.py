@@ -40,6 +40,6 @@ def producing(config: ClientConfig) -> Iterator["Producer"]:
     try:
         yield found
     except BaseException:
-        del _producers[key]
+        _producers.pop(key, None)
         found.close(0)
         raise

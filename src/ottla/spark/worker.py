@@ -11,6 +11,8 @@ import ctypes
 import gc
 from typing import Final
 
+from pyspark import TaskContext
+
 # <malloc.h>
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -24,8 +26,13 @@ _tasks = 0
 
 def begin_task() -> None:
     """A task begins in this process. In its first one memory is seen to; in its second one what the first has left behind,
-    which is what was imported and the connections, is taken out of collections for good (`gc.freeze`)."""
+    which is what was imported and the connections, is taken out of collections for good (`gc.freeze`).
+
+    A process that reads without being a worker of Spark's is left alone: it is somebody's own.
+    """
     global _tasks
+    if TaskContext.get() is None:
+        return
     _tasks += 1
     if _tasks == 1:
         keep_freed_memory()

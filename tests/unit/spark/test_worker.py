@@ -36,9 +36,17 @@ def test_chunks_are_not_brought_in_page_by_page_again() -> None:
 
 
 def test_what_the_first_task_left_is_not_collected_again() -> None:
-    code = "import gc; from ottla.spark.worker import begin_task\n"
-    code += "for _ in range(3):\n begin_task()\n print(gc.get_freeze_count())\n"
-    frozen = [int(line) for line in subprocess.check_output([sys.executable, "-c", code], text=True).split()]
+    frozen = freeze_counts("TaskContext._setTaskContext(TaskContext())")
     assert frozen[0] == 0
     assert frozen[1] > 1000
     assert frozen[2] == frozen[1]
+
+
+def test_a_process_that_is_no_worker_is_left_alone() -> None:
+    assert freeze_counts("pass") == [0, 0, 0]
+
+
+def freeze_counts(before: str) -> list[int]:
+    code = f"import gc; from pyspark import TaskContext; from ottla.spark.worker import begin_task\n{before}\n"
+    code += "for _ in range(3):\n begin_task()\n print(gc.get_freeze_count())\n"
+    return [int(line) for line in subprocess.check_output([sys.executable, "-c", code], text=True).split()]
