@@ -5,7 +5,8 @@ who subscribed to the metadata acts on it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.metadata.alteration import (
@@ -24,8 +25,9 @@ from ottla.metadata.alteration import (
 )
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.controller import check_name
-from ottla.metadata.refusal import Refused
+from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.observability import logs
+from ottla.protocol.answer import Answer, after, in_sequence
 from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
 
 if TYPE_CHECKING:
@@ -52,25 +54,28 @@ class Outcome(NamedTuple):
     error_message: str | None
 
 
-def alter(wanted: Sequence[Alteration], broker: "Broker", *, validate_only: bool) -> Iterable[Outcome]:
-    """Alter each resource on its own: one that is refused does not hold up the others."""
+def alter(wanted: Sequence[Alteration], broker: "Broker", *, validate_only: bool) -> Answer[list[Outcome]]:
+    """Alter each resource on its own, one after the other: one that is refused does not hold up the others."""
     times = Counter((each.kind, each.name) for each in wanted)
-    for each in wanted:
-        code, message = NONE, None
+
+    def outcome(alteration: Alteration) -> Answer[Outcome]:
+        kind, name = alteration.kind, alteration.name
         try:
-            if times[each.kind, each.name] > 1:
+            if times[kind, name] > 1:
                 raise Refused(INVALID_REQUEST, "Each resource must appear at most once.")
-            check_edits(each.edits, replaces=each.replaces)
-            if each.kind == BROKER_LOGGER and not each.replaces:
-                _alter_loggers(each, broker, validate_only=validate_only)
-            else:
-                _alter(each, broker, validate_only=validate_only)
+            check_edits(alteration.edits, replaces=alteration.replaces)
+            if kind == BROKER_LOGGER and not alteration.replaces:
+                _alter_loggers(alteration, broker, validate_only=validate_only)
+                return Outcome(kind, name, NONE, None)
+            change = _alter(alteration, broker, validate_only=validate_only)
         except Refused as refused:
-            code, message = refused.code, refused.message
-        yield Outcome(each.kind, each.name, code, message)
+            return Outcome(kind, name, refused.code, refused.message)
+        return after(change, lambda result: Outcome(kind, name, *result))
+
+    return in_sequence(partial(outcome, alteration) for alteration in wanted)
 
 
-def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> None:
+def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> Answer[ChangeResult]:
     try:
         current = _current(wanted, broker)
     except Refused:
@@ -82,11 +87,10 @@ def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> None
     if wanted.kind == BROKER:
         _check_together(wanted.name, texts, broker)
     if validate_only or texts == dict(current):
-        return
+        return CHANGED
     if wanted.kind == TOPIC:
-        broker.controller.change(broker.image.topics[wanted.name]._replace(configs=texts))
-    else:
-        broker.controller.configure(wanted.kind, wanted.name, texts)
+        return broker.controller.change(broker.image.topics[wanted.name]._replace(configs=texts))
+    return broker.controller.configure(wanted.kind, wanted.name, texts)
 
 
 def _check_together(name: str, texts: Mapping[str, str], broker: "Broker") -> None:

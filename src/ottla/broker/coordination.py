@@ -58,7 +58,7 @@ class Coordination:
         replicas: Replicas,
         transaction_version: Callable[[], int],
         new_producer_id: Callable[[], int],
-        provide_topic: Callable[[str], object],
+        provide_topic: Callable[[str], Answer[bool]],
     ) -> None:
         self._node_id = node_id
         self._clock = clock

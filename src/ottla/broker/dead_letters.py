@@ -25,9 +25,9 @@ from ottla.log.log import OffsetOutOfRange, StorageError
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
 from ottla.metadata.controller import NewTopic
-from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Pending
-from ottla.protocol.errors import NONE, name_of
+from ottla.metadata.refusal import ChangeResult
+from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, name_of
 from ottla.records.batch import build, records_of
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Header, Record
@@ -47,6 +47,10 @@ _READ_BYTES: Final = 1 << 20
 _LONGEST_WAIT_MS: Final = 30_000
 _ROOM_FOR_A_HEADER: Final = 200
 """Bytes of a batch's header, and of what a record needs beside key, value and headers."""
+
+
+class _Missing(Exception):
+    """The dead-letter topic does not exist; its name."""
 
 
 class _Impossible(Exception):
@@ -71,10 +75,40 @@ class Undertaker:
             if target is not None and self._write(group_id, source, target, letters, done):
                 return
             why = "its partition is not here"
-        except (_Impossible, Refused) as cause:
+        except _Missing as missing:
+            created = partial(self._created, group_id, source, letters, done, attempt)
+            after(self._create(str(missing)), created)
+            return
+        except _Impossible as cause:
             why, attempt = str(cause), _ATTEMPTS
         except (StorageError, OSError) as cause:
             why = str(cause)
+        self._failed(group_id, source, letters, done, attempt, why)
+
+    def _created(
+        self,
+        group_id: str,
+        source: "Partition",
+        letters: DeadLetters,
+        done: Callable[[], None],
+        attempt: int,
+        change: ChangeResult,
+    ) -> None:
+        if change.error_code in (NONE, TOPIC_ALREADY_EXISTS):
+            self._try(group_id, source, letters, done, attempt + 1)
+        else:
+            self._failed(group_id, source, letters, done, _ATTEMPTS, change.error_message or name_of(change.error_code))
+
+    def _failed(
+        self,
+        group_id: str,
+        source: "Partition",
+        letters: DeadLetters,
+        done: Callable[[], None],
+        attempt: int,
+        why: str,
+    ) -> None:
+        """Try again later, or give up after the last attempt."""
         if attempt < _ATTEMPTS:
             again = partial(self._try, group_id, source, letters, done, attempt + 1)
             self._broker.timers.call_later(_RETRY_MS, again)
@@ -90,7 +124,7 @@ class Undertaker:
         done()
 
     def _target(self, group_id: str, index: int) -> "Partition | None":
-        """Where the dead letters of partition `index` go, None while it is offline. Raises _Impossible, Refused."""
+        """Where the dead letters of partition `index` go, None while it is offline. Raises _Impossible, _Missing."""
         broker = self._broker
         image = broker.image
         name = group_configs(image.configs_of(GROUP, group_id), broker.config).text("errors.deadletterqueue.topic.name")
@@ -103,21 +137,19 @@ class Undertaker:
             raise _Impossible(f"the name of a dead-letter topic must begin with {prefix}, unlike {name} ({_PREFIX})")
         topic = image.topics.get(name)
         if topic is None:
-            self._make(name)
-            topic = broker.image.topics[name]
-        elif not topic_configs(topic.configs, broker.config).flag(_ENABLED):
+            raise _Missing(name)
+        if not topic_configs(topic.configs, broker.config).flag(_ENABLED):
             raise _Impossible(f"topic {name} takes no dead letters: set its {_ENABLED}")
         return broker.replicas.find(name, index % len(topic.partitions))
 
-    def _make(self, name: str) -> None:
-        """Create a dead-letter topic. Raises _Impossible, Refused."""
+    def _create(self, name: str) -> Answer[ChangeResult]:
+        """Create a dead-letter topic."""
         broker = self._broker
         if not broker.config.flag(_AUTO_CREATE):
-            raise _Impossible(
-                f"there is no topic {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
-            )
-        wanted = NewTopic(name, -1, -1, {}, {_ENABLED: "true", "message.timestamp.type": "CreateTime"})
-        broker.controller.create([broker.controller.plan(wanted, {})])
+            text = f"there is no topic {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
+            return ChangeResult(UNKNOWN_TOPIC_OR_PARTITION, text)
+        configs = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
+        return broker.create_topic(NewTopic(name, -1, -1, {}, configs))
 
     def _write(
         self, group_id: str, source: "Partition", target: "Partition", letters: DeadLetters, done: Callable[[], None]

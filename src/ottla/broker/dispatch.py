@@ -9,6 +9,7 @@ as (start, end) in the frame.
 import importlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ottla.broker.handlers import SERVED
@@ -40,18 +41,23 @@ class _Registered(NamedTuple):
     request_class: type[Request]
     handler: Handler
     positions: bool
+    in_turn: bool
 
 
 _HANDLERS: Final[dict[int, _Registered]] = {}
 
 
 def handles(
-    request_class: type[R], *, positions: bool = False
+    request_class: type[R], *, positions: bool = False, in_turn: bool = False
 ) -> Callable[[Callable[[Any, "Broker"], Any]], Callable[[Any, "Broker"], Any]]:
-    """Register a function as the handler of `request_class`; which versions is said in handlers/__init__.py."""
+    """Register a function as the handler of `request_class`; its versions stand in handlers/__init__.py.
+
+    positions  hand it `Positions` in place of the request's objects
+    in_turn    it changes metadata: run it once every change before it has taken effect
+    """
 
     def register(handler: Callable[[Any, "Broker"], Any]) -> Callable[[Any, "Broker"], Any]:
-        _HANDLERS[request_class.API] = _Registered(request_class, handler, positions)
+        _HANDLERS[request_class.API] = _Registered(request_class, handler, positions, in_turn)
         return handler
 
     return register
@@ -90,7 +96,7 @@ def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Ans
     place for it; the connection lives on.
     """
     version = envelope.version
-    request_class, handler, positions = _ROUTES.get((envelope.api.key, version)) or _route(envelope, broker)
+    request_class, handler, positions, in_turn = _ROUTES.get((envelope.api.key, version)) or _route(envelope, broker)
     if positions:
         fields, _ = codec.decode_positions(request_class, version, envelope.frame, envelope.body)
         request: Any = Positions(context, envelope.frame, fields)
@@ -100,6 +106,12 @@ def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Ans
     else:
         request, _ = codec.decode(request_class, version, envelope.frame, envelope.body)
         request.context = context
+    if in_turn:
+        return broker.controller.in_turn(partial(_handled_later, handler, request, envelope, broker))
+    return _handled(handler, request, envelope, broker)
+
+
+def _handled(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Response] | None:
     try:
         return handler(request, broker)
     except PeerError:
@@ -107,6 +119,14 @@ def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Ans
     except Exception:  # a bug of one handler must not take the connection, or the broker, with it
         _logger.exception("cannot serve %r", envelope)
         return failure(envelope.api.key)
+
+
+def _handled_later(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Any]:
+    """As `_handled`, for a request that may have waited: a PeerError is the answer, for the connection to close itself."""
+    try:
+        return _handled(handler, request, envelope, broker)
+    except PeerError as error:
+        return error
 
 
 def failure(key: int) -> Response:

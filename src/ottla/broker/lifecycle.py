@@ -12,19 +12,22 @@ import shutil
 import signal
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.background import Background
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.flushing import Flusher
 from ottla.broker.internal_topics import internal_topic
 from ottla.broker.limits import ConnectionLimits
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.moving import Moves
+from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
+from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling, connection_quota
 from ottla.environment import Clock, Random, SystemClock, SystemRandom, Timers
 from ottla.log.checkpoints import DamagedCheckpoint
@@ -34,7 +37,7 @@ from ottla.log.log import StorageError
 from ottla.log.store import DiskStore
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import topic_configs
-from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, NewTopic, found_cluster, stored_cluster_id
+from ottla.metadata.controller import Controller, NewTopic
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import (
     OFFSETS_TOPIC,
@@ -45,8 +48,10 @@ from ottla.metadata.image import (
     Image,
     TopicImage,
 )
+from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
 
@@ -91,8 +96,9 @@ class Broker:
         self._directories: list[LogDirectory] = []
         self._files = files or DiskStore()
         self._store: MetadataStore | None = None
-        self._producer_ids = range(0)
+        self.slices = Slices(self.timers)
         self._flusher = Flusher(loop, self.clock)
+        self._background = Background(loop)
         self.throttling: Throttling | None = None
         self._least_throttle_ms = 0
         self._telemetry: Telemetry | None = None
@@ -113,7 +119,6 @@ class Broker:
         """The coordinators, imported and loaded when they are first needed: a broker without groups starts without them."""
         if self._coordination is None:
             from ottla.broker.coordination import Coordination
-            from ottla.broker.handlers.find_coordinator import provide_internal_topic
 
             self._coordination = Coordination(
                 self.node_id,
@@ -123,8 +128,8 @@ class Broker:
                 self.timers,
                 self.replicas,
                 lambda: feature_level(self.image.features, "transaction.version"),
-                self.new_producer_id,
-                lambda name: provide_internal_topic(name, self),
+                self.producer_ids.take,
+                self.provide_internal_topic,
             )
             self._coordination.load(self.image)
             self.controller.subscribe(self._coordination.apply)
@@ -181,7 +186,9 @@ class Broker:
             me,
             lambda: self.config.integer("num.partitions"),
             lambda: min(self.config.integer("default.replication.factor"), len(self.image.brokers)),
+            self.slices.run,
         )
+        self.producer_ids = ProducerIds(self.controller.producer_id_block)
         self.replicas = Replicas(
             self.node_id, self._directories, self.log_config, self._discard, self._flusher.flush, missing
         )
@@ -241,13 +248,13 @@ class Broker:
             )
         try:
             home.mkdir(parents=True, exist_ok=True)
-            metadata: MetadataStore = SqliteStore(path)
+            metadata = SqliteStore(path, self._background.run if self._files.durable else None)
         except (OSError, sqlite3.Error) as cause:
             raise CannotStart(f"cannot open {path}: {cause}") from None
-        cluster_id = stored_cluster_id(metadata)
+        cluster_id = metadata.cluster_id
         if cluster_id is None:
             cluster_id = uuid_text(self.random.bytes16())
-            found_cluster(metadata, cluster_id)
+            metadata.initialize(cluster_id)
         for directory, identity in identities.items():
             if identity is None:
                 directory.claim(Identity(self.node_id, cluster_id, self.random.bytes16()))
@@ -273,6 +280,7 @@ class Broker:
 
     def _abandon(self) -> None:
         self.server.close()
+        self._background.close()
         if self._store is not None:
             self._store.close()
         for directory in self._directories:
@@ -285,9 +293,11 @@ class Broker:
             self._sharing.close()
         if self._coordination is not None:
             self._coordination.close()
+        self.slices.close()
         self._maintenance.close()
         self.moves.close()
         self._flusher.close()
+        self._background.close()
         for directory in self._directories:
             try:
                 directory.close()
@@ -332,12 +342,13 @@ class Broker:
         self._least_throttle_ms = throttle_ms
         self._take_quotas()
 
-    def _reconfigure(self, delta: Delta) -> None:
+    def _reconfigure(self, delta: Delta) -> Iterator[None] | None:
         if delta.configured in ((BROKER, ""), (BROKER, str(self.node_id))):
             self._take_configs()
-            self.replicas.reconfigure(delta.image)
-        elif delta.settings:
+            return self.replicas.reconfigure(delta.image)
+        if delta.settings:
             self._take_quotas()
+        return None
 
     def log_config(self, topic: TopicImage) -> LogConfig:
         """A topic's configuration as its logs need it."""
@@ -354,20 +365,28 @@ class Broker:
         first = self.config.advertised_listeners[0]
         return first.host, first.port
 
-    def create_internal_topic(self, name: str) -> None:
-        """Make a topic of the brokers' own, with as many replicas as there are brokers at most. Raises Refused."""
-        partitions, factor, configs = internal_topic(name, self.config)
-        wanted = NewTopic(name, partitions, min(factor, len(self.image.brokers)), {}, configs)
-        self.controller.create([self.controller.plan(wanted, {})])
+    def create_topic(self, topic: NewTopic) -> Answer[ChangeResult]:
+        """Create a topic that no client has named in a CreateTopics request: on first use, mostly."""
+        controller = self.controller
+        return controller.decide(lambda: controller.create([controller.plan(topic, {})]))
 
-    def new_producer_id(self) -> int:
-        """A producer id that nobody was ever given. Ids come in blocks, so that most cost nothing."""
-        if not self._producer_ids:
-            first = self.controller.producer_id_block()
-            self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
-        producer_id = self._producer_ids[0]
-        self._producer_ids = self._producer_ids[1:]
-        return producer_id
+    def create_internal_topic(self, name: str) -> Answer[ChangeResult]:
+        """Create a topic of the brokers' own, with at most as many replicas as there are brokers."""
+        partitions, factor, configs = internal_topic(name, self.config)
+        return self.create_topic(NewTopic(name, partitions, min(factor, len(self.image.brokers)), {}, configs))
+
+    def provide_internal_topic(self, name: str) -> Answer[bool]:
+        """Create the topic that a coordinator keeps its state in, unless it exists; False where that cannot be."""
+        if name in self.image.topics:
+            return True
+
+        def exists(change: ChangeResult) -> bool:
+            if name in self.image.topics:
+                return True
+            _logger.warning("cannot create %s: %s", name, change.error_message)
+            return False
+
+        return after(self.create_internal_topic(name), exists)
 
     def _discard(self, home: LogDirectory, path: Path) -> None:
         """Remove a deleted partition's directory once readers have had time to let go of it."""

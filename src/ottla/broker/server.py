@@ -185,7 +185,7 @@ class ServerConnection:
             )
         return context
 
-    def _answered(self, envelope: Envelope, response: Response) -> None:
+    def _answered(self, envelope: Envelope, response: Response | PeerError) -> None:
         """A pending answer has come."""
         if self.closed:
             return
@@ -229,7 +229,10 @@ class ServerConnection:
             self.active_at = self._server.tick
             self._go_on()
 
-    def _send(self, envelope: Envelope, response: Response, *, more: bool = False) -> None:
+    def _send(self, envelope: Envelope, response: Response | PeerError, *, more: bool = False) -> None:
+        if isinstance(response, PeerError):  # of a request that had to wait
+            self.drop(response)
+            return
         throttle_ms = 0
         throttling = self._server.broker.throttling
         if throttling is not None:

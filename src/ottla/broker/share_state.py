@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ottla.coordinators.runtime import Operation, gather
+from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share.coordinator import ShareCoordinator
 from ottla.coordinators.share.state import (
     DeleteState,
@@ -22,7 +22,7 @@ from ottla.coordinators.share.state import (
     summarize_state,
 )
 from ottla.environment import Timers
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, Pending, after, gather
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ class ShareStateKeeper:
     provide_topic  makes __share_group_state if it is not there
     """
 
-    def __init__(self, coordinator: ShareCoordinator, timers: Timers, provide_topic: Callable[[], object]) -> None:
+    def __init__(
+        self, coordinator: ShareCoordinator, timers: Timers, provide_topic: Callable[[], Answer[bool]]
+    ) -> None:
         self._coordinator = coordinator
         self._timers = timers
         self._provide_topic = provide_topic
@@ -101,13 +103,13 @@ class ShareStateKeeper:
         return self._ask(summarize_state, [SummarizeState(group_id, *place) for place in places])
 
     def _ask(self, operation: Operation[Any, Any], requests: Sequence[Any]) -> Answer[dict[Place, Any]]:
-        if requests:
-            self._provide_topic()
-
         def combined(answers: list[Any]) -> dict[Place, Any]:
             return {(each.topic_id, each.partition): answer for each, answer in zip(requests, answers, strict=True)}
 
-        return gather([self._patiently(operation, each, _PATIENCE) for each in requests], combined)
+        def ask(exists: bool) -> Answer[dict[Place, Any]]:  # noqa: ARG001
+            return gather([self._patiently(operation, each, _PATIENCE) for each in requests], combined)
+
+        return after(self._provide_topic(), ask) if requests else combined([])
 
     def _patiently(self, operation: Operation[Any, Any], request: Any, patience: int) -> Answer[Any]:
         key = share_key(request.group_id, request.topic_id, request.partition)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.dead_letters import Undertaker
 from ottla.broker.shared_partition import GroupRules, SharedPartition, Told
-from ottla.coordinators.runtime import gather
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, Rules
 from ottla.coordinators.share.partition import NEVER
 from ottla.coordinators.share.session import Member, Place, ShareSession, ShareSessions
@@ -37,7 +36,7 @@ from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import duration_ms, group_configs
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import SHARE_STATE_TOPIC, Delta
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import (
     INVALID_REQUEST,
     NONE,

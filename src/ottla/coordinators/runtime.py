@@ -28,13 +28,12 @@ One file, because the order of append, replay, timers, answers and messages is o
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.coordinators.partitions import partition_of
 from ottla.environment import Clock
 from ottla.protocol import errors
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, NotReady, Pending
 from ottla.protocol.codec import encode
 from ottla.protocol.schema import Message
 
@@ -201,6 +200,8 @@ _CLIENT_ERRORS: Final = {
     errors.NETWORK_EXCEPTION: errors.COORDINATOR_LOAD_IN_PROGRESS,
 }
 
+_RETRY_MS: Final = 100
+"""Delay of a timer whose decision was not ready."""
 _LOADING: Final = 0
 _ACTIVE: Final = 1
 
@@ -377,7 +378,10 @@ class Runtime(Generic[S]):
         shard = self._shards.get(partition)
         if shard is None or shard.phase != _ACTIVE:
             return operation.refuse(request, self.availability(partition))
-        result = operation.decide(shard.state, request, self._clock.wall_ms())
+        try:
+            result = operation.decide(shard.state, request, self._clock.wall_ms())
+        except NotReady:  # a retriable error: the client asks again soon
+            return operation.refuse(request, errors.COORDINATOR_LOAD_IN_PROGRESS)
         pending: Pending[R]
         if (
             not result.then
@@ -478,7 +482,10 @@ class Runtime(Generic[S]):
                 continue
             del due.timers[timer]
             self._live_timers -= 1
-            result = timer[0](due.state, *timer[1], self._clock.wall_ms())
+            try:
+                result = timer[0](due.state, *timer[1], self._clock.wall_ms())
+            except NotReady:
+                result = Result(timers=[Timer(timer[0], timer[1], _RETRY_MS)])
             self._settle(due, result, {}, now_ms)
 
     # Inside.
@@ -587,28 +594,3 @@ class Runtime(Generic[S]):
                 kept.append(entry)
         heapq.heapify(kept)
         self._heap[:] = kept
-
-
-def gather(answers: Sequence[Answer[R]], combine: Callable[[list[R]], Q]) -> Answer[Q]:
-    """One answer made of several, when a request asks about several keys."""
-    found: list[Any] = [None] * len(answers)
-    missing = 0
-    whole: Pending[Q] | None = None
-
-    def arrived(index: int, response: R) -> None:
-        nonlocal missing
-        found[index] = response
-        missing -= 1
-        if missing == 0 and whole is not None:
-            whole.complete(combine(found))
-
-    for index, answer in enumerate(answers):
-        missing += 1
-        if isinstance(answer, Pending):
-            answer.listen(partial(arrived, index))
-        else:
-            arrived(index, answer)
-    if missing == 0:
-        return combine(found)
-    whole = Pending[Q]()
-    return whole

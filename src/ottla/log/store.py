@@ -202,7 +202,7 @@ class DiskStore:
     """
 
     def __init__(self, most_files: int | None = None, *, durable: bool = True) -> None:
-        self._durable = durable
+        self.durable = durable
         self._most_files = _room_for_files() if most_files is None else most_files
         self._open: dict[DiskFile, None] = {}
         self._mappings: OrderedDict[Path, mmap.mmap] = OrderedDict()
@@ -305,7 +305,7 @@ class DiskStore:
             view = memoryview(data)
             while view:
                 view = view[os.write(fd, view) :]
-            if durable and self._durable:
+            if durable and self.durable:
                 os.fsync(fd)
         finally:
             os.close(fd)
@@ -314,7 +314,7 @@ class DiskStore:
             self.flush(path.parent)
 
     def flush(self, path: Path, sync: Callable[[int], None] = os.fsync) -> None:
-        if not self._durable:
+        if not self.durable:
             return
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -326,7 +326,7 @@ class DiskStore:
             os.close(fd)
 
     def flush_everything(self) -> None:
-        if self._durable:
+        if self.durable:
             os.sync()
 
     def make_directory(self, path: Path) -> None:

@@ -326,8 +326,10 @@ def _write(home: Path, adoption: Adoption) -> None:
     path = home / f"{DATABASE}.importing"
     path.unlink(missing_ok=True)
     store = SqliteStore(path)
-    store.change(put=put)
+    outcome = store.change_now(put=put)
     store.close()
+    if outcome.error is not None:
+        raise CannotAdopt(outcome.error)
     path.rename(home / DATABASE)
     directory = os.open(home, os.O_RDONLY)
     os.fsync(directory)

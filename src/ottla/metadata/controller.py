@@ -1,19 +1,29 @@
-"""Decides about topics, writes the decision to the store, and hands the delta to everyone who subscribed.
+"""Decides about topics and other metadata, writes each decision to the store, and publishes the delta.
+
+A change goes through four steps, each of which may take until later:
+
+    turn      it waits until every change before it has taken effect, so that its plan rests on the newest image
+    store     it is written, compared with the revisions that the plan rests on, and flushed to disk
+    image     the new image replaces the old one
+    delta     the listeners act on it, in pieces where they have much to do; then the change is answered
 
 The wording of refusals is Kafka's: people search for it, and tools print it.
 """
 
 import json
+import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.environment import Random
 from ottla.metadata import keys, placement
 from ottla.metadata.configs import InvalidConfig, validate_topic
 from ottla.metadata.image import BrokerImage, Delta, Image, PartitionImage, TopicImage
-from ottla.metadata.refusal import Refused
-from ottla.metadata.store import MetadataStore
+from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.metadata.store import ChangeOutcome, Entry, MetadataStore
+from ottla.metadata.turns import Turns
+from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
@@ -21,17 +31,24 @@ from ottla.protocol.errors import (
     INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
+    KAFKA_STORAGE_ERROR,
     POLICY_VIOLATION,
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_TOPIC_OR_PARTITION,
+    error,
 )
 from ottla.security.quotas import Entity
 from ottla.security.scram import ScramCredential
 
+_logger = logging.getLogger("ottla.metadata")
 PRODUCER_ID_BLOCK: Final = 1000
 MOST_PARTITIONS_AT_ONCE: Final = 10_000
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 LONGEST_TOPIC_NAME: Final = 249
+R = TypeVar("R")
+Steps = Iterator[None]
+"""Work in pieces of some milliseconds, between which other requests are served."""
+Listener = Callable[[Delta], Steps | None]
 
 
 class NewTopic(NamedTuple):
@@ -74,10 +91,17 @@ def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
             raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
 
 
+def _run_at_once(steps: Steps, done: Callable[[], None]) -> None:
+    for _ in steps:
+        pass
+    done()
+
+
 class Controller:
-    """The one that changes metadata.
+    """Plans and makes changes of the metadata.
 
     default_partitions, default_replicas  num.partitions and default.replication.factor, read when they are needed
+    run_steps                             runs work in pieces, then calls back; at once unless the broker says otherwise
     """
 
     def __init__(
@@ -87,44 +111,65 @@ class Controller:
         broker: BrokerImage,
         default_partitions: Callable[[], int],
         default_replicas: Callable[[], int],
+        run_steps: Callable[[Steps, Callable[[], None]], None] = _run_at_once,
     ) -> None:
         self._store = store
         self._random = random
         self._default_partitions = default_partitions
         self._default_replicas = default_replicas
-        self._listeners: list[Callable[[Delta], None]] = []
-        topics = {
-            entry.key[len(keys.TOPICS) :]: TopicImage.decoded(entry.key[len(keys.TOPICS) :], entry.value)
-            for entry in store.range(keys.TOPICS)
-        }
-        self.image = Image(
-            revision=store.revision,
-            cluster_id=self._cluster_id(),
+        self._run_steps = run_steps
+        self._listeners: list[Listener] = []
+        self._turns = Turns()
+        entries, revision = store.load()
+        self._revisions = {entry.key: entry.revision for entry in entries}
+        self._next_producer_id = 0
+        self.image = self._loaded(entries, revision, broker)
+
+    def _loaded(self, entries: Sequence[Entry], revision: int, broker: BrokerImage) -> Image:
+        def under(prefix: str) -> dict[str, bytes]:
+            return {entry.key: entry.value for entry in entries if entry.key.startswith(prefix)}
+
+        cluster_id = under(keys.CLUSTER_ID).get(keys.CLUSTER_ID)
+        if cluster_id is None:
+            raise LookupError("the metadata store has no cluster id")
+        self._next_producer_id = int(under(keys.PRODUCER_IDS).get(keys.PRODUCER_IDS, b"0"))
+        named = ((key[len(keys.TOPICS) :], value) for key, value in under(keys.TOPICS).items())
+        topics = {name: TopicImage.decoded(name, value) for name, value in named}
+        return Image(
+            revision=revision,
+            cluster_id=cluster_id.decode(),
             controller_id=broker.node_id,
             brokers={broker.node_id: broker},
             topics=topics,
             topics_by_id={topic.id: topic for topic in topics.values()},
-            configs=dict(self._stored_configs()),
-            features={entry.key[len(keys.FEATURES) :]: int(entry.value) for entry in store.range(keys.FEATURES)},
-            quotas={keys.quota_of(entry.key): keys.quota_values(entry.value) for entry in store.range(keys.QUOTAS)},
+            configs={keys.config_of(key): json.loads(value) for key, value in under(keys.CONFIGS).items()},
+            features={key[len(keys.FEATURES) :]: int(value) for key, value in under(keys.FEATURES).items()},
+            quotas={keys.quota_of(key): keys.quota_values(value) for key, value in under(keys.QUOTAS).items()},
             credentials={
-                keys.scram_of(entry.key): ScramCredential.decoded(entry.value) for entry in store.range(keys.SCRAM)
+                keys.scram_of(key): ScramCredential.decoded(value) for key, value in under(keys.SCRAM).items()
             },
         )
 
-    def _stored_configs(self) -> Iterator[tuple[tuple[int, str], Mapping[str, str]]]:
-        for entry in self._store.range(keys.CONFIGS):
-            yield keys.config_of(entry.key), json.loads(entry.value)
-
-    def subscribe(self, listener: Callable[[Delta], None]) -> None:
-        """Call `listener` with every delta from now on."""
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener` with every delta from now on. The steps that it returns are run in pieces; a change is answered when
+        all listeners are through with it.
+        """
         self._listeners.append(listener)
 
-    def _cluster_id(self) -> str:
-        found = self._store.get(keys.CLUSTER_ID)
-        if found is None:
-            raise LookupError("the metadata store has no cluster id")
-        return found.value.decode()
+    def in_turn(self, change: Callable[[], Answer[R]]) -> Answer[R]:
+        """Run `change` once every change before it has taken effect: what it plans rests on their image."""
+        return self._turns.take(change)
+
+    def decide(self, change: Callable[[], Answer[ChangeResult]]) -> Answer[ChangeResult]:
+        """As `in_turn`; a `Refused` that `change` raises becomes its result."""
+
+        def decided() -> Answer[ChangeResult]:
+            try:
+                return change()
+            except Refused as refused:
+                return ChangeResult(refused.code, refused.message)
+
+        return self._turns.take(decided)
 
     def plan(self, wanted: NewTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
         """The topic that CreateTopics would make. Raises Refused.
@@ -218,15 +263,16 @@ class Controller:
             if raw[0] >> 2 != 62:
                 return bytes(raw)
 
-    def create(self, topics: Sequence[TopicImage]) -> None:
-        """Make planned topics, all or none. Raises Refused when another broker was faster."""
-        if not topics:
-            return
+    def create(self, topics: Sequence[TopicImage]) -> Answer[ChangeResult]:
+        """Make planned topics, all or none; TOPIC_ALREADY_EXISTS when another broker was faster."""
         put = {keys.TOPICS + topic.name: topic.encoded() for topic in topics}
-        revision = self._store.change(expect=dict.fromkeys(put, 0), put=put)
-        if revision is None:
-            raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topics[0].name}' already exists.")
-        self._publish(revision, {topic.name: topic for topic in topics}, ())
+        changed = {topic.name: topic for topic in topics}
+
+        def taken(conflicts: Mapping[str, Entry | None]) -> ChangeResult:
+            name = next(iter(conflicts))[len(keys.TOPICS) :]
+            return ChangeResult(TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+        return self._commit(put, [], lambda revision: self._with_topics(revision, changed, ()), taken)
 
     def grow(self, topic: TopicImage, count: int, assignments: Sequence[Sequence[int]] | None) -> TopicImage:
         """`topic` with `count` partitions in all; `assignments` are the replicas of each new one, None leaves it to us.
@@ -257,92 +303,141 @@ class Controller:
             placed = self._assigned(wanted, brokers)
         return topic._replace(partitions=(*topic.partitions, *placed))
 
-    def change(self, topic: TopicImage) -> None:
-        """Put `topic` in the place of the one with its name. Raises Refused when that is gone."""
-        found = self._store.get(keys.TOPICS + topic.name)
-        revision = None
-        if found is not None:
-            key = keys.TOPICS + topic.name
-            revision = self._store.change(expect={key: found.revision}, put={key: topic.encoded()})
-        if revision is None:
-            raise Refused(UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-        self._publish(revision, {topic.name: topic}, ())
+    def change(self, *topics: TopicImage) -> Answer[ChangeResult]:
+        """Put `topics` in the place of those with their names; UNKNOWN_TOPIC_OR_PARTITION when one is gone."""
+        for topic in topics:
+            if topic.name not in self.image.topics:
+                return _unknown_topic()
+        put = {keys.TOPICS + topic.name: topic.encoded() for topic in topics}
+        changed = {topic.name: topic for topic in topics}
+        return self._commit(
+            put,
+            [],
+            lambda revision: self._with_topics(revision, changed, ()),
+            lambda conflicts: _unknown_topic(),  # noqa: ARG005
+        )
 
-    def configure(self, kind: int, name: str, texts: Mapping[str, str]) -> None:
+    def configure(self, kind: int, name: str, texts: Mapping[str, str]) -> Answer[ChangeResult]:
         """Give a broker ("" for all of them), group or client-metrics subscription the configs `texts` and no others."""
         key = keys.config_key(kind, name)
         put = {key: keys.compact(dict(texts))} if texts else {}
-        revision = self._store.change(put=put, delete=[] if texts else [key])
-        assert revision is not None  # nothing was expected that could differ
-        configs = {**self.image.configs, (kind, name): dict(texts)}
-        if not texts:
-            del configs[kind, name]
-        self.image = self.image._replace(revision=revision, configs=configs)
-        self._tell(Delta(self.image, (), (), configured=(kind, name)))
 
-    def set_quotas(self, changed: Mapping[Entity, Mapping[str, float]]) -> None:
+        def configured(revision: int) -> Delta:
+            configs = {**self.image.configs, (kind, name): dict(texts)}
+            if not texts:
+                del configs[kind, name]
+            image = self.image._replace(revision=revision, configs=configs)
+            return Delta(image, (), (), configured=(kind, name))
+
+        return self._commit(put, [] if texts else [key], configured)
+
+    def set_quotas(self, changed: Mapping[Entity, Mapping[str, float]]) -> Answer[ChangeResult]:
         """Give each entity these quotas and no others; an empty mapping takes all of them away."""
         kept = {entity: dict(values) for entity, values in changed.items() if values}
         put = {keys.quota_key(entity): keys.compact(values) for entity, values in kept.items()}
         quotas = {entity: values for entity, values in self.image.quotas.items() if entity not in changed}
         gone = [keys.quota_key(entity) for entity in changed if entity not in kept]
-        self._set(put, gone, quotas={**quotas, **kept})
+        return self._set(put, gone, quotas={**quotas, **kept})
 
-    def set_features(self, levels: Mapping[str, int]) -> None:
+    def set_features(self, levels: Mapping[str, int]) -> Answer[ChangeResult]:
         """Finalize these levels; a feature that is not named stays at its own."""
         put = {keys.FEATURES + name: str(level).encode() for name, level in levels.items()}
-        self._set(put, [], features={**self.image.features, **levels})
+        return self._set(put, [], features={**self.image.features, **levels})
 
-    def set_credentials(self, changed: Mapping[tuple[str, int], ScramCredential | None]) -> None:
+    def set_credentials(self, changed: Mapping[tuple[str, int], ScramCredential | None]) -> Answer[ChangeResult]:
         """Give users these credentials, by user and mechanism; None takes one away."""
         kept = {user: credential for user, credential in changed.items() if credential is not None}
         put = {keys.scram_key(*user): credential.encoded() for user, credential in kept.items()}
         gone = [keys.scram_key(*user) for user in changed if user not in kept]
         others = {user: credential for user, credential in self.image.credentials.items() if user not in changed}
-        self._set(put, gone, credentials={**others, **kept})
+        return self._set(put, gone, credentials={**others, **kept})
 
-    def _set(self, put: Mapping[str, bytes], delete: Sequence[str], **fields: Any) -> None:
-        if not put and not delete:
-            return
-        revision = self._store.change(put=put, delete=delete)
-        assert revision is not None  # nothing was expected that could differ
-        self.image = self.image._replace(revision=revision, **fields)
-        self._tell(Delta(self.image, (), (), settings=True))
+    def _set(self, put: Mapping[str, bytes], delete: Sequence[str], **fields: Any) -> Answer[ChangeResult]:
+        def changed(revision: int) -> Delta:
+            return Delta(self.image._replace(revision=revision, **fields), (), (), settings=True)
 
-    def delete(self, topics: Sequence[TopicImage]) -> None:
+        return self._commit(put, delete, changed)
+
+    def delete(self, topics: Sequence[TopicImage]) -> Answer[ChangeResult]:
         """Delete topics that exist."""
-        if not topics:
-            return
-        revision = self._store.change(delete=[keys.TOPICS + topic.name for topic in topics])
-        assert revision is not None  # nothing was expected that could differ
-        self._publish(revision, {topic.name: None for topic in topics}, topics)
+        gone: dict[str, TopicImage | None] = {topic.name: None for topic in topics}
+        return self._commit(
+            {}, [keys.TOPICS + name for name in gone], lambda revision: self._with_topics(revision, gone, topics)
+        )
 
-    def _publish(self, revision: int, changed: Mapping[str, TopicImage | None], deleted: Sequence[TopicImage]) -> None:
-        self.image = self.image.with_topics(revision, changed)
-        self._tell(Delta(self.image, tuple(topic for topic in changed.values() if topic is not None), tuple(deleted)))
+    def _with_topics(
+        self, revision: int, changed: Mapping[str, TopicImage | None], deleted: Sequence[TopicImage]
+    ) -> Delta:
+        image = self.image.with_topics(revision, changed)
+        return Delta(image, tuple(topic for topic in changed.values() if topic is not None), tuple(deleted))
 
-    def _tell(self, delta: Delta) -> None:
-        for listener in self._listeners:
-            listener(delta)
+    def _commit(
+        self,
+        put: Mapping[str, bytes],
+        delete: Sequence[str],
+        delta: Callable[[int], Delta],
+        refuse: Callable[[Mapping[str, Entry | None]], ChangeResult] = lambda conflicts: _conflict(conflicts),
+    ) -> Answer[ChangeResult]:
+        """Write to the store what a plan on the present image comes to, then publish `delta(revision)`.
 
-    def producer_id_block(self) -> int:
-        """The first of PRODUCER_ID_BLOCK producer ids that nobody else will ever get."""
-        while True:
-            found = self._store.get(keys.PRODUCER_IDS)
-            first = int(found.value) if found else 0
-            expected = {keys.PRODUCER_IDS: found.revision if found else 0}
-            after = str(first + PRODUCER_ID_BLOCK).encode()
-            if self._store.change(expect=expected, put={keys.PRODUCER_IDS: after}) is not None:
-                return first
+        refuse  makes the result when other writers have changed one of the keys since
+        """
+        if not put and not delete:
+            return CHANGED
+        expect = {key: self._revisions.get(key, 0) for key in (*put, *delete)}
+
+        def written(outcome: ChangeOutcome) -> Answer[ChangeResult]:
+            if outcome.error is not None:
+                _logger.error("%s; metadata cannot be changed until this is repaired", outcome.error)
+                return ChangeResult(KAFKA_STORAGE_ERROR, outcome.error)
+            if outcome.conflicts:
+                return refuse(outcome.conflicts)
+            self._revisions.update(dict.fromkeys(put, outcome.revision))
+            for key in delete:
+                self._revisions.pop(key, None)
+            return self._publish(delta(outcome.revision))
+
+        return after(self._store.change(expect=expect, put=put, delete=delete), written)
+
+    def _publish(self, delta: Delta) -> Answer[ChangeResult]:
+        """Make the new image known; answered when all listeners have acted on it."""
+        self.image = delta.image
+        answer = Pending[ChangeResult]()
+        self._run_steps(self._act_on(delta), lambda: answer.complete(CHANGED))
+        return CHANGED if answer.done else answer
+
+    def _act_on(self, delta: Delta) -> Steps:
+        for listener in tuple(self._listeners):
+            steps = listener(delta)
+            if steps is not None:
+                yield from steps
+
+    def producer_id_block(self) -> Answer[int]:
+        """Reserve PRODUCER_ID_BLOCK producer ids and answer the first one; -1 when the store cannot be written."""
+        first = self._next_producer_id
+        key = keys.PRODUCER_IDS
+
+        def written(outcome: ChangeOutcome) -> Answer[int]:
+            if outcome.error is not None:
+                _logger.error("%s; no producer ids can be given out", outcome.error)
+                return -1
+            if outcome.conflicts:
+                entry = outcome.conflicts[key]
+                self._next_producer_id = 0 if entry is None else int(entry.value)
+                self._revisions[key] = 0 if entry is None else entry.revision
+                return self.producer_id_block()
+            self._next_producer_id = first + PRODUCER_ID_BLOCK
+            self._revisions[key] = outcome.revision
+            return first
+
+        expect = {key: self._revisions.get(key, 0)}
+        put = {key: str(first + PRODUCER_ID_BLOCK).encode()}
+        return after(self._store.change(expect=expect, put=put), written)
 
 
-def found_cluster(store: MetadataStore, cluster_id: str, features: Mapping[str, int] | None = None) -> None:
-    """Give a new store its cluster id, and the levels of features if some are chosen; one that has an id stays as it is."""
-    put = {keys.FEATURES + name: str(level).encode() for name, level in (features or {}).items()}
-    store.change(expect={keys.CLUSTER_ID: 0}, put={keys.CLUSTER_ID: cluster_id.encode(), **put})
+def _unknown_topic() -> ChangeResult:
+    return ChangeResult(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
 
 
-def stored_cluster_id(store: MetadataStore) -> str | None:
-    """The cluster id of a store that has one."""
-    found = store.get(keys.CLUSTER_ID)
-    return found.value.decode() if found else None
+def _conflict(conflicts: Mapping[str, Entry | None]) -> ChangeResult:
+    return ChangeResult(KAFKA_STORAGE_ERROR, f"{next(iter(conflicts))} was changed by another process")

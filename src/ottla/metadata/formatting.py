@@ -21,7 +21,6 @@ from ottla.log.directory import (
 )
 from ottla.log.store import DiskStore
 from ottla.metadata.adoption import DATABASE
-from ottla.metadata.controller import found_cluster, stored_cluster_id
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 
 
@@ -182,8 +181,8 @@ def _write_metadata(home: Path, cluster_id: str, features: Mapping[str, int]) ->
         home.mkdir(parents=True, exist_ok=True)
         store = SqliteStore(path)
         try:
-            found_cluster(store, cluster_id, features)
-            found = stored_cluster_id(store)
+            store.initialize(cluster_id, features)
+            found = store.cluster_id
         finally:
             store.close()
     except (OSError, sqlite3.Error, DamagedStore) as cause:

@@ -1,10 +1,24 @@
-"""A request about metadata that cannot be granted."""
+"""Requests about metadata that cannot be granted."""
+
+from typing import Final, NamedTuple
+
+from ottla.protocol.errors import NONE
 
 
 class Refused(Exception):
-    """The error code, and Kafka's sentence; None where it has none."""
+    """A refused request: the error code, and Kafka's sentence; None where it has none."""
 
     def __init__(self, code: int, message: str | None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class ChangeResult(NamedTuple):
+    """Outcome of a change of the metadata: NONE, or an error code and its sentence."""
+
+    error_code: int
+    error_message: str | None
+
+
+CHANGED: Final = ChangeResult(NONE, None)

@@ -5,10 +5,15 @@ arrived, coordinator records that were committed. Nothing is a task or a future 
 object and one call back.
 """
 
-from collections.abc import Callable
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
 
 R = TypeVar("R")
+
+
+class NotReady(Exception):
+    """Something that a decision needs at once is not there yet, and will be soon: the request may be repeated."""
 
 
 class Pending(Generic[R]):
@@ -58,4 +63,50 @@ def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]
         return follow(answer)
     whole = Pending[U]()
     answer.listen(lambda response: whole.follow(follow(response)))
+    return whole
+
+
+def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> "Answer[list[T]]":
+    """Ask one question after the other, each when the one before it is answered; the answers in that order."""
+    remaining = iter(questions)
+    answers: list[T] = []
+    whole = Pending[list[T]]()
+
+    def go_on(response: T | None = None, *, was_pending: bool = False) -> None:
+        if was_pending:
+            answers.append(response)  # type: ignore[arg-type]
+        for question in remaining:
+            answer = question()
+            if isinstance(answer, Pending):
+                answer.listen(lambda response: go_on(response, was_pending=True))
+                return
+            answers.append(answer)
+        whole.complete(answers)
+
+    go_on()
+    return answers if whole.done else whole
+
+
+def gather(answers: Sequence[Answer[T]], combine: Callable[[list[T]], U]) -> Answer[U]:
+    """One answer made of several, when a request asks about several keys."""
+    found: list[Any] = [None] * len(answers)
+    missing = 0
+    whole: Pending[U] | None = None
+
+    def arrived(index: int, response: T) -> None:
+        nonlocal missing
+        found[index] = response
+        missing -= 1
+        if missing == 0 and whole is not None:
+            whole.complete(combine(found))
+
+    for index, answer in enumerate(answers):
+        missing += 1
+        if isinstance(answer, Pending):
+            answer.listen(partial(arrived, index))
+        else:
+            arrived(index, answer)
+    if missing == 0:
+        return combine(found)
+    whole = Pending[U]()
     return whole

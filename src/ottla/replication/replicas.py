@@ -1,7 +1,7 @@
 """The partitions that live on this broker: opened when the metadata says so, discarded when it no longer does."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,6 +14,9 @@ from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.replication")
 NEVER_MS: Final = (1 << 63) - 1
+_PARTITIONS_A_STEP: Final = 16
+"""Logs opened or discarded at once: some milliseconds."""
+_TOPICS_A_STEP: Final = 50
 
 
 class Seen(NamedTuple):
@@ -79,27 +82,32 @@ class Replicas:
         if self.missing:
             self._failed |= known - self._homes.keys()
         for topic in image.topics.values():
-            self._open(topic)
+            for _ in self._open(topic):
+                pass  # nobody is served yet
 
-    def apply(self, delta: Delta) -> None:
-        """Follow a change of the metadata."""
+    def apply(self, delta: Delta) -> Iterator[None]:
+        """Follow a change of the metadata, in steps."""
         for topic in delta.deleted:
-            self._close(topic)
+            yield from self._close(topic)
         if delta.deleted:
             self._checkpoint()
         for topic in delta.changed:
-            self._open(topic)
+            yield from self._open(topic)
 
-    def reconfigure(self, image: Image) -> None:
-        """The broker's own configs have changed: work out every log's anew."""
-        for topic in image.topics.values():
-            self._open(topic)
+    def reconfigure(self, image: Image) -> Iterator[None]:
+        """Work out every log's config again after a change of the broker's own, in steps."""
+        for number, topic in enumerate(image.topics.values(), 1):
+            yield from self._open(topic)
+            if number % _TOPICS_A_STEP == 0:
+                yield
 
-    def _open(self, topic: TopicImage) -> None:
+    def _open(self, topic: TopicImage) -> Iterator[None]:
+        """Open the partitions of a topic that are not open yet, and hand its config to those that are; in steps."""
         config = self._configs(topic)
         self.shortest_flush_ms = min(self.shortest_flush_ms, config.flush_ms)
         partitions = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = partitions
+        opened = 0
         for index, placed in enumerate(topic.partitions):
             if self._node_id not in placed.replicas:
                 continue
@@ -110,6 +118,9 @@ class Replicas:
                 continue
             if (topic.name, index) in self._failed:
                 continue
+            opened += 1
+            if opened % _PARTITIONS_A_STEP == 0:
+                yield
             home = self._homes.get((topic.name, index)) or self._emptiest()
             self._homes[topic.name, index] = home
             try:
@@ -127,12 +138,15 @@ class Replicas:
         working = [directory for directory in self.directories if directory.offline is None]
         return min(working or self.directories, key=lambda directory: len(directory.logs()))
 
-    def _close(self, topic: TopicImage) -> None:
+    def _close(self, topic: TopicImage) -> Iterator[None]:
+        """Discard the partitions of a deleted topic, in steps; none of them can be found from the first step on."""
         self._by_id.pop(topic.id, None)
         partitions = self._by_name.pop(topic.name, {})
         for index in range(len(topic.partitions)):
             self._failed.discard((topic.name, index))
-        for partition in partitions.values():
+        for number, partition in enumerate(partitions.values(), 1):
+            if number % _PARTITIONS_A_STEP == 0:
+                yield
             home = self._homes.pop((topic.name, partition.index))
             try:
                 self._discard(home, home.discard_partition(topic.name, partition.index))

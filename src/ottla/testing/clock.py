@@ -22,12 +22,12 @@ class MovableClock:
 
     def __init__(self) -> None:
         self._system = SystemClock()
-        self._ahead_ms = 0
+        self._wall_ahead_ms = self._ahead_ms = 0
         self._stands_at: tuple[int, int] | None = None
         self.was_moved = False
 
     def wall_ms(self) -> int:
-        return self._system.wall_ms() + self._ahead_ms if self._stands_at is None else self._stands_at[0]
+        return self._system.wall_ms() + self._wall_ahead_ms if self._stands_at is None else self._stands_at[0]
 
     def now_ms(self) -> int:
         return self._system.now_ms() + self._ahead_ms if self._stands_at is None else self._stands_at[1]
@@ -45,6 +45,7 @@ class MovableClock:
     def go_on(self) -> None:
         """Run again from where it stands."""
         if self._stands_at is not None:
+            self._wall_ahead_ms = self._stands_at[0] - self._system.wall_ms()
             self._ahead_ms = self._stands_at[1] - self._system.now_ms()
             self._stands_at = None
 
@@ -52,6 +53,7 @@ class MovableClock:
         """Be `ms` later at once."""
         self.was_moved = True
         if self._stands_at is None:
+            self._wall_ahead_ms += ms
             self._ahead_ms += ms
         else:
             self._stands_at = self._stands_at[0] + ms, self._stands_at[1] + ms

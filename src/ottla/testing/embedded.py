@@ -14,6 +14,7 @@ from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker, EphemeralDirectory
 from ottla.log.store import DiskStore
 from ottla.observability.client_metrics import ClientMetrics
+from ottla.protocol.answer import Answer, Pending
 
 R = TypeVar("R")
 
@@ -117,6 +118,19 @@ class EmbeddedBroker:
 
         async def run() -> R:
             return function()
+
+        return self._await(run)
+
+    def _ask(self, function: Callable[[], Answer[R]]) -> R:
+        """As `_call`, for what the broker answers now or later."""
+
+        async def run() -> R:
+            answer = function()
+            if not isinstance(answer, Pending):
+                return answer
+            response: asyncio.Future[R] = self._loop.create_future()
+            answer.listen(response.set_result)
+            return await response
 
         return self._await(run)
 

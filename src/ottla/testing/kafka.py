@@ -18,7 +18,8 @@ from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Operation, Result
 from ottla.metadata.controller import NewTopic
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicImage
-from ottla.metadata.refusal import Refused
+from ottla.metadata.refusal import ChangeResult
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE, all_errors
 from ottla.protocol.errors import error as error_row
 from ottla.records.batch import build
@@ -68,13 +69,10 @@ class Kafka(EmbeddedBroker):
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
         """Make a topic; `_` may stand for `.` in the names of configs. Raises KafkaError as Kafka would."""
-
-        def create() -> None:
-            controller = self.broker.controller
-            wanted = NewTopic(name, partitions, -1, {}, dict(_texts(configs)))
-            controller.create([controller.plan(wanted, {})])
-
-        self._told(create)
+        topic = NewTopic(name, partitions, -1, {}, dict(_texts(configs)))
+        change = self._ask(lambda: self.broker.create_topic(topic))
+        if change.error_code != NONE:
+            raise KafkaError(change.error_message or error_row(change.error_code).message, change.error_code)
 
     def topics(self) -> list[str]:
         """The names of all topics, without those of the broker's own."""
@@ -98,8 +96,10 @@ class Kafka(EmbeddedBroker):
         time by default. Raises UnknownTopic, and KafkaError for what the broker refuses.
         """
         data, name = as_bytes(value), as_bytes(key)
+        if topic not in self.broker.image.topics and self.broker.config.flag("auto.create.topics.enable"):
+            self.create_topic(topic, -1)
         append = partial(self._append, topic, data, name, partition, header_list(headers), timestamp)
-        return self._told(append)
+        return self._call(append)
 
     def _append(
         self,
@@ -111,8 +111,6 @@ class Kafka(EmbeddedBroker):
         timestamp: int | None,
     ) -> Record:
         broker = self.broker
-        if topic not in broker.image.topics and broker.config.flag("auto.create.topics.enable"):
-            broker.controller.create([broker.controller.plan(NewTopic(topic, -1, -1, {}, {}), {})])
         count = len(self._topic(topic).partitions)
         if index is None:
             index = 0 if key is None else partition_of(key, count)
@@ -178,13 +176,6 @@ class Kafka(EmbeddedBroker):
             raise _unknown(name, self.broker.image.topics)
         return found
 
-    def _told(self, function: Callable[[], R]) -> R:
-        """As `_call`, with what the broker refuses as the client's exception."""
-        try:
-            return self._call(function)
-        except Refused as refused:
-            raise KafkaError(refused.message or error_row(refused.code).message, refused.code) from None
-
     # The broker comes and goes.
 
     def restart(self) -> None:
@@ -215,7 +206,7 @@ class Kafka(EmbeddedBroker):
         """
         if self._runs and not self._clock.was_moved and not self._call(self._is_changed):
             self.heal()
-            self._call(self._delete_all)
+            self._ask(self._delete_all)
             return
         self._end(Broker.kill)
         self._clock = MovableClock()
@@ -232,13 +223,14 @@ class Kafka(EmbeddedBroker):
         image = self.broker.image
         return bool(image.configs or image.quotas or image.credentials or image.features)
 
-    def _delete_all(self) -> None:
+    def _delete_all(self) -> Answer[ChangeResult]:
         """Groups live in topics of the broker's own, and go with them; transactional ids stay."""
         image = self.broker.image
         topics = [topic for topic in image.topics.values() if topic.name != TRANSACTION_STATE_TOPIC]
         own = [topic for topic in topics if topic.name in (OFFSETS_TOPIC, SHARE_STATE_TOPIC)]
-        self.broker.controller.delete([topic for topic in topics if topic not in own])
-        self.broker.controller.delete(own)
+        controller = self.broker.controller
+        others = [topic for topic in topics if topic not in own]
+        return controller.decide(lambda: after(controller.delete(others), lambda _: controller.delete(own)))
 
     # Faults.
 

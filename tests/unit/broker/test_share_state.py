@@ -48,8 +48,9 @@ class Desk:
         )
         self.keeper = ShareStateKeeper(self.runtime, self.later, self.provide)
 
-    def provide(self) -> None:
+    def provide(self) -> bool:
         self.provided += 1
+        return True
 
     def load(self) -> None:
         self.runtime.load(0, MemoryLog())

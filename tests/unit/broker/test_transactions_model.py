@@ -25,6 +25,7 @@ from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker
 from ottla.broker.partition_log import PartitionLog
 from ottla.coordinators.runtime import Appended, Ending
+from ottla.log.store import DiskStore
 from ottla.protocol.answer import Pending
 from ottla.protocol.connection import ClientConnection, open_envelope, response_pieces
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, name_of
@@ -141,8 +142,8 @@ class Cluster:
 
     def start(self) -> None:
         configs = CONFIGS | {"log.dirs": str(self.directory)}
-        self.broker = Broker(broker_config(configs), self.loop, clock=self.world)
-        self.broker.timers = self.world
+        files = DiskStore(durable=False)
+        self.broker = Broker(broker_config(configs), self.loop, clock=self.world, timers=self.world, files=files)
         self.broker.start()
         self.unreliable()
 

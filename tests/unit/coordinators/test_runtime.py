@@ -16,11 +16,10 @@ from ottla.coordinators.runtime import (
     Runtime,
     Timer,
     coordinator_error,
-    gather,
     operation,
 )
 from ottla.protocol import errors
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, Pending, gather
 
 from .world import EPOCH, MemoryLog, VirtualClock
 

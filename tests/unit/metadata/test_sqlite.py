@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.metadata.store import Entry
+from ottla.metadata.store import ChangeOutcome, Entry
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 
 
@@ -18,10 +18,11 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 def test_every_change_gets_the_next_revision(store: SqliteStore) -> None:
     assert store.revision == 0
-    assert store.change(put={"/a": b"1", "/b": b"2"}) == 1
-    assert store.change(put={"/a": b"3"}, delete=["/b"]) == 2
+    assert store.change(put={"/a": b"1", "/b": b"2"}) == ChangeOutcome(1)
+    assert store.change(put={"/a": b"3"}, delete=["/b"]) == ChangeOutcome(2)
     assert (store.get("/a"), store.get("/b")) == (Entry("/a", b"3", 2), None)
-    assert store.change(delete=["/a"]) == store.revision == 3
+    assert store.change(delete=["/a"]) == ChangeOutcome(3)
+    assert store.revision == 3
 
 
 def test_a_range_is_a_prefix_in_order(store: SqliteStore) -> None:
@@ -30,18 +31,19 @@ def test_a_range_is_a_prefix_in_order(store: SqliteStore) -> None:
 
 
 def test_a_change_that_expected_something_else_is_not_made(store: SqliteStore) -> None:
-    assert store.change(expect={"/a": 0}, put={"/a": b"1"}) == 1
-    assert store.change(expect={"/a": 0}, put={"/a": b"2", "/b": b"2"}) is None
-    assert store.change(expect={"/a": 1, "/b": 7}, put={"/a": b"2"}) is None
+    assert store.change(expect={"/a": 0}, put={"/a": b"1"}) == ChangeOutcome(1)
+    differs = ChangeOutcome(0, {"/a": Entry("/a", b"1", 1)})
+    assert store.change(expect={"/a": 0}, put={"/a": b"2", "/b": b"2"}) == differs
+    assert store.change(expect={"/a": 1, "/b": 7}, put={"/a": b"2"}) == ChangeOutcome(0, {"/b": None})
     assert (store.revision, store.get("/a"), store.get("/b")) == (1, Entry("/a", b"1", 1), None)
-    assert store.change(expect={"/a": 1, "/b": 0}, put={"/a": b"2"}) == 2
+    assert store.change(expect={"/a": 1, "/b": 0}, put={"/a": b"2"}) == ChangeOutcome(2)
 
 
 def test_a_failed_change_leaves_nothing(store: SqliteStore) -> None:
     with pytest.raises(Exception, match="NOT NULL"):
         store.change(put={"/a": b"1", "/b": None})  # type: ignore[dict-item]
     assert (store.revision, store.get("/a")) == (0, None)
-    assert store.change(put={"/a": b"1"}) == 1
+    assert store.change(put={"/a": b"1"}) == ChangeOutcome(1)
 
 
 def test_a_file_keeps_entries_and_the_revision(tmp_path: Path) -> None:

@@ -8,14 +8,13 @@ Versions
     4  TRANSACTION_ABORTABLE; clients of transaction.version 2 do without this request (KIP-890)
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.find_coordinator import provide_internal_topic
-from ottla.coordinators.runtime import gather
 from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -27,7 +26,11 @@ _FIRST_WITH_FENCED: Final = 2
 
 @handles(AddOffsetsToTxnRequest)
 def add_offsets_to_txn(request: AddOffsetsToTxnRequest, broker: "Broker") -> Answer[AddOffsetsToTxnResponse]:
-    if not provide_internal_topic(OFFSETS_TOPIC, broker):
+    return after(broker.provide_internal_topic(OFFSETS_TOPIC), partial(_added, request, broker))
+
+
+def _added(request: AddOffsetsToTxnRequest, broker: "Broker", exists: bool) -> Answer[AddOffsetsToTxnResponse]:
+    if not exists:
         return AddOffsetsToTxnResponse(error_code=COORDINATOR_NOT_AVAILABLE)
     place = OFFSETS_TOPIC, broker.groups.partition_of(request.group_id)
     wanted = PartitionsOf(request.transactional_id, request.producer_id, request.producer_epoch, frozenset((place,)))

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.dispatch import handles
-from ottla.coordinators.runtime import gather
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
 from ottla.metadata.image import INTERNAL_TOPICS
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import (
     INVALID_PRODUCER_EPOCH,
     OPERATION_NOT_ATTEMPTED,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
 from ottla.broker.throttling import address_of
-from ottla.protocol.answer import Answer
+from ottla.metadata.refusal import CHANGED, ChangeResult
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import INVALID_REQUEST, NONE
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 
-@handles(AlterClientQuotasRequest)
+@handles(AlterClientQuotasRequest, in_turn=True)
 def alter_client_quotas(request: AlterClientQuotasRequest, broker: "Broker") -> Answer[AlterClientQuotasResponse]:
     wanted = [
         (
@@ -39,7 +40,7 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: "Broker") -> 
         for entry in request.entries
     ]
     times = Counter(entity for entity, _ in wanted)
-    after: dict[Entity, dict[str, float]] = {}
+    altered: dict[Entity, dict[str, float]] = {}
     answers = []
     for entity, changes in dict(wanted).items():
         code, message = NONE, None
@@ -48,14 +49,19 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: "Broker") -> 
                 raise duplicate(entity)
             check_entity(entity)
             _check_address(entity)
-            after[entity] = changed(entity, broker.image.quotas.get(entity, {}), changes)
+            altered[entity] = changed(entity, broker.image.quotas.get(entity, {}), changes)
         except InvalidQuota as cause:
             code, message = INVALID_REQUEST, str(cause)
         parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         answers.append(AlterClientQuotasResponseEntryData(error_code=code, error_message=message, entity=parts))
-    if not request.validate_only:
-        broker.controller.set_quotas(after)
-    return AlterClientQuotasResponse(entries=answers)
+
+    def response(change: ChangeResult) -> AlterClientQuotasResponse:
+        for answer in answers:
+            if answer.error_code == NONE:
+                answer.error_code, answer.error_message = change
+        return AlterClientQuotasResponse(entries=answers)
+
+    return response(CHANGED) if request.validate_only else after(broker.controller.set_quotas(altered), response)
 
 
 def _check_address(entity: Entity) -> None:

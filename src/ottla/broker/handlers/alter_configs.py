@@ -11,10 +11,10 @@ Versions
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.alterations import Alteration, alter
+from ottla.broker.alterations import Alteration, Outcome, alter
 from ottla.broker.dispatch import handles
 from ottla.metadata.alteration import SET, Edit
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 
-@handles(AlterConfigsRequest)
+@handles(AlterConfigsRequest, in_turn=True)
 def alter_configs(request: AlterConfigsRequest, broker: "Broker") -> Answer[AlterConfigsResponse]:
     wanted = [
         Alteration(
@@ -36,9 +36,13 @@ def alter_configs(request: AlterConfigsRequest, broker: "Broker") -> Answer[Alte
         )
         for resource in request.resources
     ]
+    return after(alter(wanted, broker, validate_only=request.validate_only), _response)
+
+
+def _response(outcomes: list[Outcome]) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
-            for kind, name, code, message in alter(wanted, broker, validate_only=request.validate_only)
+            for kind, name, code, message in outcomes
         ]
     )

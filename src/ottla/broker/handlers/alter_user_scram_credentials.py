@@ -15,8 +15,8 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Answer
+from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     DUPLICATE_RESOURCE,
     RESOURCE_NOT_FOUND,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 
-@handles(AlterUserScramCredentialsRequest)
+@handles(AlterUserScramCredentialsRequest, in_turn=True)
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, broker: "Broker"
 ) -> Answer[AlterUserScramCredentialsResponse]:
@@ -59,13 +59,19 @@ def alter_user_scram_credentials(
             changes[wanted.name] = wanted.mechanism, _change(wanted, broker)
         except Refused as cause:
             refused[wanted.name] = cause
-    broker.controller.set_credentials({(user, mechanism): made for user, (mechanism, made) in changes.items()})
-    results = [AlterUserScramCredentialsResult(user=user, error_message=None) for user in changes]
-    results += [
-        AlterUserScramCredentialsResult(user=user, error_code=cause.code, error_message=cause.message)
-        for user, cause in refused.items()
-    ]
-    return AlterUserScramCredentialsResponse(results=results)
+
+    def response(change: ChangeResult) -> AlterUserScramCredentialsResponse:
+        outcomes = [(user, change.error_code, change.error_message) for user in changes]
+        outcomes += [(user, cause.code, cause.message) for user, cause in refused.items()]
+        return AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+                for user, code, message in outcomes
+            ]
+        )
+
+    credentials = {(user, mechanism): made for user, (mechanism, made) in changes.items()}
+    return after(broker.controller.set_credentials(credentials), response)
 
 
 def _change(wanted: ScramCredentialDeletion | ScramCredentialUpsertion, broker: "Broker") -> ScramCredential | None:

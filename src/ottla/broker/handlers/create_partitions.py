@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
 from ottla.broker.throttling import Mutations
-from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Answer
+from ottla.metadata.image import TopicImage
+from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_PARTITIONS
 from ottla.protocol.errors import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.create_partitions import (
@@ -32,31 +33,38 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 
-@handles(CreatePartitionsRequest)
+@handles(CreatePartitionsRequest, in_turn=True)
 def create_partitions(request: CreatePartitionsRequest, broker: "Broker") -> Answer[CreatePartitionsResponse]:
     times = Counter(wanted.name for wanted in request.topics)
-    results = []
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    grown: list[TopicImage] = []
     mutations = Mutations(broker.throttling, CREATE_PARTITIONS, request.context)
     for name, wanted in {wanted.name: wanted for wanted in request.topics}.items():
         code, message = NONE, None
         try:
             if times[name] > 1:
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
-            code = _grow(wanted, broker, mutations, validate_only=request.validate_only)
+            grown.append(_grown(wanted, broker, mutations))
         except Refused as refused:
             code, message = refused.code, refused.message
-        results.append(CreatePartitionsTopicResult(name=name, error_code=code, error_message=message))
-    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
+        results[name] = CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
+
+    def response(change: ChangeResult) -> CreatePartitionsResponse:
+        for topic in grown:
+            results[topic.name].error_code, results[topic.name].error_message = change
+        return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=list(results.values()))
+
+    if request.validate_only:
+        return response(CHANGED)
+    return after(broker.controller.change(*grown), response)
 
 
-def _grow(wanted: CreatePartitionsTopic, broker: "Broker", mutations: Mutations, *, validate_only: bool) -> int:
-    """Make the partitions, unless only asked whether it could. Raises Refused."""
+def _grown(wanted: CreatePartitionsTopic, broker: "Broker", mutations: Mutations) -> TopicImage:
+    """The topic with the partitions that are asked for. Raises Refused."""
     topic = broker.image.topics.get(wanted.name)
     if topic is None:
-        return UNKNOWN_TOPIC_OR_PARTITION
+        raise Refused(UNKNOWN_TOPIC_OR_PARTITION, None)
     assignments = None if wanted.assignments is None else [each.broker_ids for each in wanted.assignments]
     grown = broker.controller.grow(topic, wanted.count, assignments)
     mutations.add(len(grown.partitions) - len(topic.partitions))
-    if not validate_only:
-        broker.controller.change(grown)
-    return NONE
+    return grown

@@ -22,10 +22,10 @@ from ottla.broker.throttling import Mutations
 from ottla.metadata.configs import describe_resource, topic_configs
 from ottla.metadata.controller import NewTopic
 from ottla.metadata.image import TopicImage
-from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Answer
+from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_TOPICS
-from ottla.protocol.errors import INVALID_REQUEST
+from ottla.protocol.errors import INVALID_REQUEST, NONE
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
 
-@handles(CreateTopicsRequest)
+@handles(CreateTopicsRequest, in_turn=True)
 def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[CreateTopicsResponse]:
     times = Counter(wanted.name for wanted in request.topics)
     planned: dict[str, TopicImage] = {}
-    results = []
+    refusals: dict[str, CreatableTopicResult] = {}
     mutations = Mutations(broker.throttling, CREATE_TOPICS, request.context)
     for name, wanted in {wanted.name: wanted for wanted in request.topics}.items():
         try:
@@ -55,15 +55,24 @@ def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[Crea
                 raise Refused(INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
             topic = broker.controller.plan(_new_topic(wanted), planned)
             mutations.add(len(topic.partitions))
-            if not request.validate_only:
-                broker.controller.create([topic])
-            else:
-                planned[name] = topic
+            planned[name] = topic
         except Refused as refused:
-            results.append(_refused(name, refused))
-        else:
-            results.append(_created(topic, broker, validate_only=request.validate_only))
-    return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
+            refusals[name] = _refused(name, refused.code, refused.message)
+
+    def response(change: ChangeResult) -> CreateTopicsResponse:
+        results = []
+        for name in times:
+            if name in refusals:
+                results.append(refusals[name])
+            elif change.error_code != NONE:
+                results.append(_refused(name, change.error_code, change.error_message))
+            else:
+                results.append(_created(planned[name], broker, validate_only=request.validate_only))
+        return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
+
+    if request.validate_only:
+        return response(CHANGED)
+    return after(broker.controller.create(list(planned.values())), response)
 
 
 def _new_topic(wanted: CreatableTopic) -> NewTopic:
@@ -76,9 +85,9 @@ def _new_topic(wanted: CreatableTopic) -> NewTopic:
     )
 
 
-def _refused(name: str, refused: Refused) -> CreatableTopicResult:
+def _refused(name: str, code: int, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, error_code=refused.code, error_message=refused.message, topic_config_error_code=0, configs=[]
+        name=name, error_code=code, error_message=message, topic_config_error_code=0, configs=[]
     )
 
 

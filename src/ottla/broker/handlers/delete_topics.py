@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 from ottla.broker.dispatch import handles
 from ottla.broker.throttling import Mutations
 from ottla.metadata.image import TopicImage
-from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Answer
+from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import DELETE_TOPICS
 from ottla.protocol.errors import (
     INVALID_REQUEST,
+    NONE,
     TOPIC_DELETION_DISABLED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 
-@handles(DeleteTopicsRequest)
+@handles(DeleteTopicsRequest, in_turn=True)
 def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[DeleteTopicsResponse]:
     by_state = request.context.version >= 6
     wanted = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]
@@ -73,8 +74,15 @@ def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[Dele
                 continue
             deleted.append(topic)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
-    broker.controller.delete(deleted)
-    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
+
+    def response(change: ChangeResult) -> DeleteTopicsResponse:
+        if change.error_code != NONE:
+            for result in results:
+                if result.error_code == NONE:
+                    result.error_code, result.error_message = change
+        return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
+
+    return after(broker.controller.delete(deleted), response)
 
 
 def _identity(state: DeleteTopicState) -> tuple[object, ...]:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.coordinators.groups import listing
-from ottla.coordinators.runtime import gather
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 

@@ -21,9 +21,8 @@ from ottla.broker.dispatch import handles
 from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
 from ottla.broker.share_state import Place
 from ottla.coordinators.groups.share_offsets import Known, ShareGroupName, known_partitions
-from ottla.coordinators.runtime import gather
 from ottla.coordinators.share.state import UNKNOWN, StateSummary
-from ottla.protocol.answer import Answer, after
+from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION, error
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.broker.verification import without_fenced
-from ottla.coordinators.runtime import gather
 from ottla.coordinators.transactions.ending import end_transaction
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, gather
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:

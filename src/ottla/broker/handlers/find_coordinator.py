@@ -15,21 +15,18 @@ Versions
 
 import base64
 import binascii
-import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.dispatch import handles
 from ottla.coordinators.partitions import partition_of
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, error
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
-_logger = logging.getLogger("ottla.broker")
 _TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_STATE_TOPIC}
 _SHARE: Final = 2
 _FIRST_WITH_SHARE: Final = 6
@@ -45,6 +42,13 @@ class _Found(NamedTuple):
 
 @handles(FindCoordinatorRequest)
 def find_coordinator(request: FindCoordinatorRequest, broker: "Broker") -> Answer[FindCoordinatorResponse]:
+    name = _TOPICS.get(request.key_type)
+    if name is None or name in broker.image.topics:
+        return _response(request, broker)
+    return after(broker.provide_internal_topic(name), lambda exists: _response(request, broker))  # noqa: ARG005
+
+
+def _response(request: FindCoordinatorRequest, broker: "Broker") -> FindCoordinatorResponse:
     if request.context.version < _FIRST_WITH_SEVERAL:
         found = _find(request.key, request, broker)
         return FindCoordinatorResponse(
@@ -77,26 +81,15 @@ def _find(key: str, request: FindCoordinatorRequest, broker: "Broker") -> _Found
         return _Found(INVALID_REQUEST)
     if request.key_type == _SHARE and not (request.context.version >= _FIRST_WITH_SHARE and _is_share_key(key)):
         return _Found(INVALID_REQUEST)
-    if not provide_internal_topic(name, broker):
+    topic = broker.image.topics.get(name)
+    if topic is None:
         return _Found(COORDINATOR_NOT_AVAILABLE)
-    topic = broker.image.topics[name]
     leader = broker.replicas.seen(topic, partition_of(key, len(topic.partitions))).leader
     node = broker.image.brokers.get(leader)
     if node is None:
         return _Found(COORDINATOR_NOT_AVAILABLE)
     host, port = broker.advertised(request.context.address)
     return _Found(NONE, node.node_id, node.host or host, port if node.port < 0 else node.port)
-
-
-def provide_internal_topic(name: str, broker: "Broker") -> bool:
-    """Create the topic that a coordinator keeps its state in, unless it is there; False where that cannot be."""
-    if name not in broker.image.topics:
-        try:
-            broker.create_internal_topic(name)
-        except Refused as refused:
-            _logger.warning("cannot create %s: %s", name, refused.message)
-            return False
-    return True
 
 
 def _is_share_key(key: str) -> bool:

@@ -11,10 +11,10 @@ Behaviour
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.alterations import Alteration, alter
+from ottla.broker.alterations import Alteration, Outcome, alter
 from ottla.broker.dispatch import handles
 from ottla.metadata.alteration import Edit
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 
-@handles(IncrementalAlterConfigsRequest)
+@handles(IncrementalAlterConfigsRequest, in_turn=True)
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, broker: "Broker"
 ) -> Answer[IncrementalAlterConfigsResponse]:
@@ -38,9 +38,13 @@ def incremental_alter_configs(
         )
         for resource in request.resources
     ]
+    return after(alter(wanted, broker, validate_only=request.validate_only), _response)
+
+
+def _response(outcomes: list[Outcome]) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
-            for kind, name, code, message in alter(wanted, broker, validate_only=request.validate_only)
+            for kind, name, code, message in outcomes
         ]
     )

@@ -4,6 +4,7 @@ Behaviour
     no transactional id    a new id, epoch 0; ids are given out once, even after a crash
     an id and epoch given  without a transactional id the same as none: nothing is known of them; only one of the two:
                            INVALID_REQUEST
+    no id can be reserved  COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: the metadata cannot be written now
     a transactional id     empty: INVALID_REQUEST; else the coordinator's word (`coordinators/transactions/producers.py`)
     a timeout below 1 or above transaction.max.timeout.ms   INVALID_TRANSACTION_TIMEOUT
 
@@ -14,14 +15,14 @@ Versions
     5  TRANSACTION_ABORTABLE (KIP-890)
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.broker.verification import without_fenced
-from ottla.coordinators.runtime import gather
 from ottla.coordinators.transactions.producers import init_producer_id as operation
-from ottla.protocol.answer import Answer
-from ottla.protocol.errors import INVALID_REQUEST
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -34,11 +35,17 @@ _FIRST_WITH_FENCED: Final = 4
 def init_producer_id(request: InitProducerIdRequest, broker: "Broker") -> Answer[InitProducerIdResponse]:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return InitProducerIdResponse(error_code=INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
-    if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=broker.new_producer_id(), producer_epoch=0)
-    if not request.transactional_id:
+    if request.transactional_id == "":
         return InitProducerIdResponse(error_code=INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
+    return after(broker.producer_ids.reserve(), partial(_given, request, broker))
+
+
+def _given(request: InitProducerIdRequest, broker: "Broker", is_reserved: bool) -> Answer[InitProducerIdResponse]:
+    if not is_reserved:
+        return InitProducerIdResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS, producer_id=-1, producer_epoch=-1)
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=broker.producer_ids.take(), producer_epoch=0)
     answer = broker.coordination.transactions.run(request.transactional_id, operation, request)
     if request.context.version >= _FIRST_WITH_FENCED:
         return answer
-    return gather([answer], lambda responses: without_fenced(responses[0]))
+    return after(answer, without_fenced)

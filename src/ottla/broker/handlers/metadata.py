@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.metadata.controller import NewTopic, check_name
-from ottla.metadata.image import INTERNAL_TOPICS, Image, TopicImage
-from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Answer
+from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
+from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import (
     INVALID_TOPIC_EXCEPTION,
     NONE,
+    TOPIC_ALREADY_EXISTS,
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -60,6 +61,7 @@ def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataRespo
     image = broker.image
     version = request.context.version
     everything = request.topics is None or (version == 0 and not request.topics)
+    missing: list[str] = []
     if everything:
         topics = [_described(topic, broker) for topic in image.topics.values()]
     else:
@@ -71,12 +73,12 @@ def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataRespo
             asked = list({wanted.topic_id: wanted for wanted in asked if wanted.topic_id != ZERO_UUID}.values())
         else:
             asked = list({wanted.name: wanted for wanted in asked}.values())
-        topics = [_asked_for(wanted, request, image, broker, by_id=by_id) for wanted in asked]
+        topics = [_asked_for(wanted, request, broker, missing, by_id=by_id) for wanted in asked]
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS if topic.error_code == NONE else NOT_ASKED
     host, port = broker.advertised(request.context.address)
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=node.node_id, host=node.host or host, port=port if node.port < 0 else node.port, rack=node.rack
@@ -90,6 +92,9 @@ def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataRespo
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
     )
+    if not missing:
+        return response
+    return gather([_created(name, broker) for name in missing], lambda changes: response)  # noqa: ARG005
 
 
 def _senseless(asked: list[MetadataRequestTopic]) -> MetadataResponse:
@@ -100,8 +105,10 @@ def _senseless(asked: list[MetadataRequestTopic]) -> MetadataResponse:
 
 
 def _asked_for(
-    wanted: MetadataRequestTopic, request: MetadataRequest, image: Image, broker: "Broker", *, by_id: bool
+    wanted: MetadataRequestTopic, request: MetadataRequest, broker: "Broker", missing: list[str], *, by_id: bool
 ) -> MetadataResponseTopic:
+    """The row for a topic; its name is added to `missing` when it is to be created."""
+    image = broker.image
     if wanted.name is None or by_id:
         topic = image.topics_by_id.get(wanted.topic_id)
         if topic is None:
@@ -117,21 +124,24 @@ def _asked_for(
         error_code = INVALID_TOPIC_EXCEPTION
     else:
         if request.allow_auto_topic_creation and broker.config.flag("auto.create.topics.enable"):
-            _create(wanted.name, broker)
+            missing.append(wanted.name)
     is_internal = wanted.name in INTERNAL_TOPICS
     return MetadataResponseTopic(error_code=error_code, name=wanted.name, topic_id=ZERO_UUID, is_internal=is_internal)
 
 
-def _create(name: str, broker: "Broker") -> None:
-    """Make a topic because somebody asked for it."""
-    try:
-        if name in INTERNAL_TOPICS:
-            broker.create_internal_topic(name)
-        else:
-            controller = broker.controller
-            controller.create([controller.plan(NewTopic(name, -1, -1, {}, {}), {})])
-    except Refused as refused:
-        _logger.info("cannot auto-create topic %s: %s", name, refused.message)
+def _created(name: str, broker: "Broker") -> Answer[ChangeResult]:
+    """Create a topic because a client asked about it."""
+    if name in INTERNAL_TOPICS:
+        answer = broker.create_internal_topic(name)
+    else:
+        answer = broker.create_topic(NewTopic(name, -1, -1, {}, {}))
+
+    def logged(change: ChangeResult) -> ChangeResult:
+        if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
+            _logger.info("cannot auto-create topic %s: %s", name, change.error_message)
+        return change
+
+    return after(answer, logged)
 
 
 def _described(topic: TopicImage, broker: "Broker") -> MetadataResponseTopic:

@@ -25,11 +25,9 @@ Versions
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.find_coordinator import provide_internal_topic
 from ottla.coordinators import offsets
-from ottla.coordinators.runtime import gather
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -50,7 +48,11 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 @handles(OffsetCommitRequest)
 def offset_commit(request: OffsetCommitRequest, broker: "Broker") -> Answer[OffsetCommitResponse]:
     if request.context.version == 0:
-        provide_internal_topic(OFFSETS_TOPIC, broker)
+        return after(broker.provide_internal_topic(OFFSETS_TOPIC), lambda exists: _committed(request, broker))  # noqa: ARG005
+    return _committed(request, broker)
+
+
+def _committed(request: OffsetCommitRequest, broker: "Broker") -> Answer[OffsetCommitResponse]:
     refused = set_aside(request, request.context.version, broker.image)
     if not request.topics:
         return OffsetCommitResponse(topics=list(refused.values()))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
 from ottla.coordinators.offsets import OffsetDeletion, OffsetDeletionOutcome, delete_offsets
-from ottla.coordinators.runtime import gather
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

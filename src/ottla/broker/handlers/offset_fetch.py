@@ -20,11 +20,9 @@ Versions
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.find_coordinator import provide_internal_topic
 from ottla.coordinators import offsets
-from ottla.coordinators.runtime import gather
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_ID
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -49,9 +47,13 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 
 @handles(OffsetFetchRequest)
 def offset_fetch(request: OffsetFetchRequest, broker: "Broker") -> Answer[OffsetFetchResponse]:
+    if request.context.version == 0:
+        return after(broker.provide_internal_topic(OFFSETS_TOPIC), lambda exists: _answer(request, broker))  # noqa: ARG005
+    return _answer(request, broker)
+
+
+def _answer(request: OffsetFetchRequest, broker: "Broker") -> Answer[OffsetFetchResponse]:
     version = request.context.version
-    if version == 0:
-        provide_internal_topic(OFFSETS_TOPIC, broker)
     if version < _FIRST_WITH_GROUPS:
         group = OffsetFetchRequestGroup(group_id=request.group_id, topics=_as_topics(request))
         return gather([_fetched(group, request, broker)], lambda groups: _single(request, groups[0]))

@@ -13,8 +13,7 @@ from ottla.broker.dispatch import handles
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
 from ottla.coordinators.groups import listing
-from ottla.coordinators.runtime import gather
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.share_group_describe import (
     DescribedGroup,

@@ -15,17 +15,16 @@ Versions
     6  topic ids (KIP-1319)
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.find_coordinator import provide_internal_topic
 from ottla.broker.handlers.offset_commit import merged, set_aside
 from ottla.broker.verification import Client, verified
 from ottla.coordinators.offsets import TransactionalCommit, commit_in_transaction, refuse_commit
-from ottla.coordinators.runtime import gather
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, Pending, after, gather
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID, INVALID_PRODUCER_EPOCH, NONE
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -54,7 +53,13 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, broker: "Broker") -> Answ
     commit = _as_offset_commit(request)
     if not request.group_id:
         return _told(refuse_commit(commit, INVALID_GROUP_ID))
-    if not provide_internal_topic(OFFSETS_TOPIC, broker):
+    return after(broker.provide_internal_topic(OFFSETS_TOPIC), partial(_answer, commit, request, broker))
+
+
+def _answer(
+    commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: "Broker", exists: bool
+) -> Answer[TxnOffsetCommitResponse]:
+    if not exists:
         return _told(refuse_commit(commit, COORDINATOR_NOT_AVAILABLE))
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     version = _OFFSET_COMMIT_WITH_TOPIC_IDS if by_id else 0

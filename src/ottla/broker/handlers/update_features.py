@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
 from ottla.metadata.features import UPGRADE, Update, updated
-from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Answer
+from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import NONE
 from ottla.protocol.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 
-@handles(UpdateFeaturesRequest)
+@handles(UpdateFeaturesRequest, in_turn=True)
 def update_features(request: UpdateFeaturesRequest, broker: "Broker") -> Answer[UpdateFeaturesResponse]:
     kinds = request.context.version >= 1
     wanted = [
@@ -39,7 +40,11 @@ def update_features(request: UpdateFeaturesRequest, broker: "Broker") -> Answer[
         levels = updated(broker.image.features, wanted, broker.node_id)
     except Refused as refused:
         return UpdateFeaturesResponse(error_code=refused.code, error_message=refused.message)
-    if not request.validate_only:
-        broker.controller.set_features(levels)
-    results = [UpdatableFeatureResult(feature=each.name, error_message="NONE") for each in wanted]
-    return UpdateFeaturesResponse(error_message=None, results=results)
+
+    def response(change: ChangeResult) -> UpdateFeaturesResponse:
+        if change.error_code != NONE:
+            return UpdateFeaturesResponse(error_code=change.error_code, error_message=change.error_message)
+        results = [UpdatableFeatureResult(feature=each.name, error_message="NONE") for each in wanted]
+        return UpdateFeaturesResponse(error_message=None, results=results)
+
+    return response(CHANGED) if request.validate_only else after(broker.controller.set_features(levels), response)

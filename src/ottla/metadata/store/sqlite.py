@@ -1,20 +1,34 @@
-"""The embedded metadata store: one SQLite file in the data directory, for a broker on its own.
+"""The embedded metadata store: one SQLite file in the data directory, for a single broker.
 
 Each change is one transaction, flushed before it is answered (synchronous=FULL): a topic that was created is there after a
 power cut. The revision is a row of its own, so that it never goes back even when keys are deleted.
+
+The flush may take long on a busy disk, so a broker gives the store a background thread; the connection then belongs to that
+thread, and nothing else may use it until the store is closed. The lock is exclusive: with it SQLite keeps the index of its
+write-ahead log in memory instead of a mapped file, whose loss would end the process with SIGBUS.
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
-from ottla.metadata.store import Entry
+from ottla.metadata import keys
+from ottla.metadata.store import ChangeOutcome, Entry
+from ottla.protocol.answer import Answer, Pending
 
-_SCHEMA = """
+_SCHEMA: Final = """
+PRAGMA locking_mode=EXCLUSIVE;
+PRAGMA journal_mode=WAL;
+PRAGMA synchronous=FULL;
 CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revision (newest INTEGER NOT NULL);
 INSERT INTO revision SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM revision);
 """
+
+Background = Callable[[Callable[[], Any], Callable[[Any], object]], None]
+"""Run the first function on another thread, after those before it; then call the second with its result on the caller's."""
 
 
 class DamagedStore(Exception):
@@ -22,13 +36,24 @@ class DamagedStore(Exception):
 
 
 class SqliteStore:
-    """`MetadataStore` in one file. Raises DamagedStore for a file that is none, OSError when it cannot be opened."""
+    """`MetadataStore` in one file.
 
-    def __init__(self, path: Path) -> None:
+    background  makes changes on another thread; without it a change is made, and answered, at once
+
+    Raises DamagedStore if the file is not a metadata store, OSError when it cannot be opened.
+    """
+
+    def __init__(self, path: Path, background: Background | None = None) -> None:
+        self._path = path
+        self._background = background
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _SCHEMA)
-            (self._revision,) = self._db.execute("SELECT newest FROM revision").fetchone()
+            try:
+                self._db.executescript(_SCHEMA)
+                (self._revision,) = self._db.execute("SELECT newest FROM revision").fetchone()
+            except BaseException:
+                self._db.close()
+                raise
         except sqlite3.OperationalError as cause:
             raise OSError(f"cannot open {path}: {cause}") from None
         except sqlite3.DatabaseError as cause:
@@ -36,13 +61,34 @@ class SqliteStore:
 
     @property
     def revision(self) -> int:
+        """The revision of the newest change, 0 for an empty store."""
         return int(self._revision)
 
+    def initialize(self, cluster_id: str, features: Mapping[str, int] | None = None) -> None:
+        """Give a new store its cluster id, and the levels of features if some are chosen; one that has an id stays as it is.
+        Raises OSError.
+        """
+        put = {keys.FEATURES + name: str(level).encode() for name, level in (features or {}).items()}
+        outcome = self.change_now(expect={keys.CLUSTER_ID: 0}, put={keys.CLUSTER_ID: cluster_id.encode(), **put})
+        if outcome.error is not None:
+            raise OSError(outcome.error)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id; None for a store that was not initialized."""
+        entry = self.get(keys.CLUSTER_ID)
+        return entry.value.decode() if entry else None
+
+    def load(self) -> tuple[Sequence[Entry], int]:
+        return self.range(""), self.revision
+
     def get(self, key: str) -> Entry | None:
+        """The entry of a key; not while a change is under way in the background."""
         row = self._db.execute("SELECT key, value, revision FROM entries WHERE key = ?", (key,)).fetchone()
         return Entry(*row) if row else None
 
     def range(self, prefix: str) -> Sequence[Entry]:
+        """Every entry whose key begins with `prefix`, by key; not while a change is under way in the background."""
         query = "SELECT key, value, revision FROM entries WHERE key >= ? AND key < ? ORDER BY key"
         return [Entry(*row) for row in self._db.execute(query, (prefix, prefix + "\U0010ffff"))]
 
@@ -52,27 +98,47 @@ class SqliteStore:
         expect: Mapping[str, int] | None = None,
         put: Mapping[str, bytes] | None = None,
         delete: Sequence[str] = (),
-    ) -> int | None:
+    ) -> Answer[ChangeOutcome]:
+        write = partial(self.change_now, expect=expect, put=put, delete=delete)
+        if self._background is None:
+            return write()
+        answer = Pending[ChangeOutcome]()
+        self._background(write, answer.complete)
+        return answer
+
+    def change_now(
+        self,
+        *,
+        expect: Mapping[str, int] | None = None,
+        put: Mapping[str, bytes] | None = None,
+        delete: Sequence[str] = (),
+    ) -> ChangeOutcome:
+        """Make a change on this thread; see `change`."""
         revision = self.revision + 1
         db = self._db
-        db.execute("BEGIN IMMEDIATE")
         try:
-            for key, wanted in (expect or {}).items():
-                found = self.get(key)
-                if (found.revision if found else 0) != wanted:
-                    db.execute("ROLLBACK")
-                    return None
+            db.execute("BEGIN IMMEDIATE")
+            conflicts: dict[str, Entry | None] = {}
+            for key, expected in (expect or {}).items():
+                entry = self.get(key)
+                if (entry.revision if entry else 0) != expected:
+                    conflicts[key] = entry
+            if conflicts:
+                db.execute("ROLLBACK")
+                return ChangeOutcome(0, conflicts)
             rows = [(key, value, revision) for key, value in (put or {}).items()]
             db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", rows)
             db.executemany("DELETE FROM entries WHERE key = ?", [(key,) for key in delete])
             db.execute("UPDATE revision SET newest = ?", (revision,))
             db.execute("COMMIT")
-        except sqlite3.Error:
+        except sqlite3.Error as cause:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-            raise
+            if isinstance(cause, (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)):
+                raise  # a bug of the caller, not trouble with the disk
+            return ChangeOutcome(0, error=f"cannot write {self._path}: {cause}")
         self._revision = revision
-        return revision
+        return ChangeOutcome(revision)
 
     def close(self) -> None:
         self._db.close()

@@ -1,0 +1,69 @@
+"""Producer ids, reserved in blocks ahead of their use: a coordinator never waits for the metadata store inside a decision.
+
+The first request for an id has a block reserved; the next block follows when the one in use runs low.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.metadata.controller import PRODUCER_ID_BLOCK
+from ottla.protocol.answer import Answer, NotReady, Pending
+
+_RUNS_LOW: Final = PRODUCER_ID_BLOCK // 2
+
+
+class ProducerIds:
+    """The producer ids of this broker, each given out once.
+
+    reserve_block  reserves PRODUCER_ID_BLOCK ids in the metadata and answers the first one, -1 when that failed
+    """
+
+    def __init__(self, reserve_block: Callable[[], Answer[int]]) -> None:
+        self._reserve_block = reserve_block
+        self._current = range(0)
+        self._following = range(0)
+        self._is_reserving = False
+        self._waiting: list[Pending[bool]] = []
+
+    def take(self) -> int:
+        """A producer id. Raises NotReady while none is at hand."""
+        if not self._current:
+            self._current, self._following = self._following, range(0)
+        if not self._current:
+            self._reserve_more()
+            raise NotReady
+        producer_id = self._current[0]
+        self._current = self._current[1:]
+        if len(self._current) <= _RUNS_LOW and not self._following:
+            self._reserve_more()
+        return producer_id
+
+    def reserve(self) -> Answer[bool]:
+        """Answer once an id is at hand; False when the metadata store cannot be written."""
+        if not self._current and not self._following:
+            self._reserve_more()
+        if self._current or self._following:
+            return True
+        if not self._is_reserving:
+            return False
+        answer = Pending[bool]()
+        self._waiting.append(answer)
+        return answer
+
+    def _reserve_more(self) -> None:
+        if self._is_reserving:
+            return
+        self._is_reserving = True
+        first = self._reserve_block()
+        if isinstance(first, Pending):
+            first.listen(self._reserved)
+        else:
+            self._reserved(first)
+
+    def _reserved(self, first: int) -> None:
+        self._is_reserving = False
+        if first >= 0:
+            self._following = range(first, first + PRODUCER_ID_BLOCK)
+        waiting, self._waiting = self._waiting, []
+        for answer in waiting:
+            answer.complete(first >= 0)

@@ -1,0 +1,39 @@
+"""Long work on the event loop, in slices between which requests are served.
+
+Work is an iterator that stops after each piece of at most some milliseconds. Its first piece is done at once, so that short
+work is over when `run` returns; each further one in a turn of the loop of its own.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from ottla.environment import Timers
+
+_logger = logging.getLogger("ottla.broker")
+
+
+class Slices:
+    """Runs work in slices, each begun by a timer that is due at once."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._closed = False
+
+    def run(self, steps: Iterator[None], done: Callable[[], None]) -> None:
+        """Do all of `steps`, then call `done`; also after a step that failed, which is logged."""
+        if self._closed:
+            return
+        try:
+            next(steps)
+        except StopIteration:
+            done()
+        except Exception:  # who waits for the work must not wait forever because of a bug in it
+            _logger.exception("a piece of work on the event loop failed")
+            done()
+        else:
+            self._timers.call_later(0, partial(self.run, steps, done))
+
+    def close(self) -> None:
+        """Begin no further slice."""
+        self._closed = True

@@ -1,0 +1,58 @@
+"""Work that is done one piece at a time, in the order in which it came."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ottla.protocol.answer import Answer, Pending
+
+R = TypeVar("R")
+
+
+class Turns:
+    """Begins a piece of work when the one before it has been answered: what it reads then is what all earlier ones left.
+
+    Work that has to wait must not raise: nobody is left to catch it.
+    """
+
+    def __init__(self) -> None:
+        self._busy = False
+        self._draining = False
+        self._queue: deque[tuple[Callable[[], Answer[Any]], Pending[Any]]] = deque()
+
+    def take(self, work: Callable[[], Answer[R]]) -> Answer[R]:
+        """Return what `work` answers: at once when nothing is under way and it does not wait itself."""
+        if self._busy:
+            answer = Pending[R]()
+            self._queue.append((work, answer))
+            return answer
+        self._busy = True
+        try:
+            answered = work()
+        except BaseException:
+            self._next()
+            raise
+        if not isinstance(answered, Pending):
+            self._next()
+            return answered
+        whole = Pending[R]()
+        answered.listen(lambda response: self._ended(whole, response))
+        return whole
+
+    def _ended(self, answer: Pending[Any], response: Any) -> None:
+        try:
+            answer.complete(response)
+        finally:
+            self._next()
+
+    def _next(self) -> None:
+        self._busy = False
+        if self._draining:
+            return  # the loop below goes on
+        self._draining = True
+        try:
+            while self._queue and not self._busy:
+                work, answer = self._queue.popleft()
+                answer.follow(self.take(work))
+        finally:
+            self._draining = False
