@@ -118,6 +118,8 @@ def produced(data: bytes) -> None:
     """What a leader accepts is one batch that consumers can read, with as many records as it says."""
     for rules in _RULES:
         prepared = prepare(data, 0, len(data), rules, NOW, "t-0")
+        for _ in prepared.remaining or ():
+            pass
         if prepared.error_code:
             continue
         stored = b"".join(prepared.stamped(1000, 7))
@@ -134,7 +136,7 @@ def message_set(data: bytes) -> None:
             assert found.magic in (0, 1)
     except CorruptRecords:
         pass
-    rebuilt = legacy.rebuild(data, 0, len(data), 1 << 20, LIMIT)
+    rebuilt = legacy.all_at_once(legacy.rebuild(data, 0, len(data), 1 << 20, LIMIT))
     if rebuilt.batch:
         assert rebuilt.error_code == 0
         assert records_of(rebuilt.batch)

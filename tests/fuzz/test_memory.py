@@ -135,7 +135,7 @@ def test_a_batch_that_claims_many_records_costs_nothing(count: int) -> None:
             except CorruptRecords:
                 continue
         prepare(batch, 0, len(batch), ProduceRules(), NOW)
-        legacy.rebuild(batch, 0, len(batch), LIMIT, LIMIT)
+        legacy.all_at_once(legacy.rebuild(batch, 0, len(batch), LIMIT, LIMIT))
         scan(batch)
 
     assert peak(read) < FLOOR

@@ -29,6 +29,7 @@ from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling, connection_quota
+from ottla.broker.watchdog import Watchdog
 from ottla.environment import Clock, Random, SystemClock, SystemRandom, Timers
 from ottla.log.checkpoints import DamagedCheckpoint
 from ottla.log.config import LogConfig
@@ -407,10 +408,15 @@ async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> Non
         loop.add_signal_handler(number, stopped.set)
     broker = Broker(config, loop)
     broker.start()
+    watchdog = Watchdog(loop) if _logger.isEnabledFor(logging.DEBUG) else None
     try:
+        if watchdog is not None:
+            watchdog.start()
         announce(broker)
         await stopped.wait()
     finally:
+        if watchdog is not None:
+            watchdog.stop()
         broker.stop()
 
 

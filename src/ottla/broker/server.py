@@ -185,13 +185,14 @@ class ServerConnection:
             )
         return context
 
-    def _answered(self, envelope: Envelope, response: Response | PeerError) -> None:
+    def _answered(self, envelope: Envelope, response: Response | PeerError | None) -> None:
         """A pending answer has come."""
         if self.closed:
             return
         self._waiting = False
         self.active_at = self._server.tick
-        self._send(envelope, response)
+        if response is not None:  # of Produce with acks=0
+            self._send(envelope, response)
         self._go_on()
 
     def _go_on(self) -> None:

@@ -21,7 +21,7 @@ Records of aborted transactions go at once, and never count as the newest of the
 compacted topic does not take but may have had before, go. A step reads about 256 KiB.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,13 +38,15 @@ from ottla.records.batch import (
     build,
     crc_ok,
     read_header,
+    records_in_parts,
     records_of,
     seal,
+    sections,
 )
 from ottla.records.compression import compress
 from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.records.errors import CorruptRecords
-from ottla.records.keys import Kept, NewestOffsets, newest_of, note_keys
+from ottla.records.keys import Kept, NewestOffsets, Selection, note_keys
 from ottla.records.record import Record
 
 _STEP_BYTES: Final = 256 << 10
@@ -127,7 +129,10 @@ class Pass:
                     transactions.end(header, _records(segment, header, data))
                 elif not transactions.is_aborted(header) and header.count:
                     try:
-                        note_keys(data, header, newest, self._first_dirty)
+                        for part in sections(data, header):
+                            note_keys(*part, header, newest, self._first_dirty)
+                            if part[0] is not data:  # a compressed batch, which may go on for long
+                                yield
                     except CorruptRecords as cause:
                         raise _damage(segment, header, cause) from None
                 self.end = header.next_offset
@@ -166,7 +171,8 @@ class Pass:
                         fresh.transaction_index.append(aborted)
                     kept = data if left else self._marker_kept(header, data, records)
                 else:
-                    kept = self._kept(segment, header, data, aborted=transactions.is_aborted(header))
+                    aborted_batch = transactions.is_aborted(header)
+                    kept = yield from self._kept(segment, header, data, aborted=aborted_batch)
                 if kept is not None:
                     fresh.append(read_header(kept, 0), header.base_offset, (kept,), self._rules.index_interval_bytes)
                 done += len(data)
@@ -174,20 +180,30 @@ class Pass:
                     done = 0
                     yield
 
-    def _kept(self, segment: Segment, header: BatchHeader, data: bytes, *, aborted: bool) -> bytes | None:
+    def _kept(
+        self, segment: Segment, header: BatchHeader, data: bytes, *, aborted: bool
+    ) -> Generator[None, None, bytes | None]:
         """What remains of a batch: all of it as it is, a smaller one, an empty one, or nothing."""
         if aborted or not header.count:
             keeps_place = self._carries_sequence(header)
             return None if not keeps_place else data if not header.count else _emptied(header)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
         over = horizon is not None and self._now_ms >= horizon
+        selection = Selection(header, self._newest, self.end, without_tombstones=over)
         try:
-            kept = newest_of(data, header, self._newest, self.end, without_tombstones=over)
+            for part in sections(data, header):
+                selection.take(*part)
+                if part[0] is not data:
+                    yield
+            if selection.is_too_large:
+                return data
+            kept = selection.kept()
+            if horizon is None and kept.tombstones:
+                parts = records_in_parts(data, header)
+                staying = [record for records in parts for record in records if self._stays(record)]
+                return _rebuilt(header, staying, self._now_ms + self._rules.delete_retention_ms)
         except CorruptRecords as cause:
             raise _damage(segment, header, cause) from None
-        if horizon is None and kept.tombstones:
-            wanted = [record for record in _records(segment, header, data) if self._stays(record)]
-            return _rebuilt(header, wanted, self._now_ms + self._rules.delete_retention_ms)
         if kept.count == header.count:
             return data
         if kept.count:

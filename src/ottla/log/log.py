@@ -18,8 +18,9 @@ One file, because what it does is one thing: keep segments, producers, epochs an
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.log import recovery
 from ottla.log.compaction import Pass, Rules
@@ -39,11 +40,11 @@ from ottla.protocol.errors import (
     RECORD_LIST_TOO_LARGE,
 )
 from ottla.records import legacy
-from ottla.records.batch import BatchHeader, build, read_header, records_of
+from ottla.records.batch import SECTION_BYTES, BatchHeader, build, read_header, records_of
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
-from ottla.records.validation import prepare
+from ottla.records.validation import Prepared, prepare
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -53,10 +54,24 @@ _NOT_THE_DISK: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errn
 """What an operation on a file may fail with although the disk is well."""
 
 
-class Appended:
-    """Where a batch went: `base_offset` is its first offset (-1 when it was refused, with the error's code and text)."""
+class Unfinished(NamedTuple):
+    """An append of a batch that is large when decompressed, and is still being checked.
 
-    __slots__ = ("append_time", "base_offset", "error_code", "error_message", "record_errors")
+    steps   the rest of the checks, in steps of about a millisecond
+    append  to be called when they are through; raises StorageError
+    """
+
+    steps: Iterator[None]
+    append: Callable[[], "Appended"]
+
+
+class Appended:
+    """Where a batch went: `base_offset` is its first offset (-1 when it was refused, with the error's code and text).
+
+    unfinished  the rest of the work, where it takes long; nothing else counts then
+    """
+
+    __slots__ = ("append_time", "base_offset", "error_code", "error_message", "record_errors", "unfinished")
 
     def __init__(
         self,
@@ -71,6 +86,7 @@ class Appended:
         self.error_code = error_code
         self.error_message = error_message
         self.record_errors = record_errors
+        self.unfinished: Unfinished | None = None
 
 
 class OffsetOutOfRange(Exception):
@@ -208,6 +224,18 @@ class Log:
         config = self.config
         rules = config.rules if zstd_allowed else config.rules_without_zstd
         batch = prepare(frame, start, end, rules, now_ms, self.name)
+        if batch.remaining is None:
+            return self._append_prepared(batch, leader_epoch, now_ms, begins_at_zero=begins_at_zero)
+        appended = Appended(-1)
+        appended.unfinished = Unfinished(
+            batch.remaining,
+            partial(self._append_prepared, batch, leader_epoch, now_ms, begins_at_zero=begins_at_zero),
+        )
+        return appended
+
+    def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int, *, begins_at_zero: bool) -> Appended:
+        """Append a batch that was checked. Raises StorageError."""
+        config = self.config
         if batch.error_code != NONE:
             return Appended(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
         header = batch.header
@@ -230,10 +258,29 @@ class Log:
         error: its base offset is -1. Raises StorageError.
         """
         config = self.config
-        rebuilt = legacy.rebuild(frame, start, end, config.max_message_bytes, config.max_decompressed_bytes)
-        if rebuilt.error_code != NONE or not rebuilt.batch:
-            return Appended(-1, -1, rebuilt.error_code)
-        return self.append(rebuilt.batch, 0, len(rebuilt.batch), leader_epoch, now_ms)
+        largest = max(SECTION_BYTES, config.max_message_bytes)
+        limit = min(config.max_decompressed_bytes, largest)
+        rebuilding = legacy.rebuild(frame, start, end, config.max_message_bytes, limit)
+        outcome: list[Appended] = []
+
+        def steps() -> Iterator[None]:
+            rebuilt = yield from rebuilding
+            if rebuilt.error_code != NONE or not rebuilt.batch:
+                outcome.append(Appended(-1, -1, rebuilt.error_code))
+                return
+            appended = self.append(rebuilt.batch, 0, len(rebuilt.batch), leader_epoch, now_ms)
+            unfinished = appended.unfinished
+            if unfinished is not None:
+                yield from unfinished.steps
+                appended = unfinished.append()
+            outcome.append(appended)
+
+        remaining = steps()
+        if next(remaining, self) is not self:
+            appended = Appended(-1)
+            appended.unfinished = Unfinished(remaining, outcome.pop)
+            return appended
+        return outcome.pop()
 
     def append_records(
         self,

@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.log.index import Aborted, OffsetIndex, TimeIndex, TransactionIndex
 from ottla.log.store import LogFile, Region, Store
-from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_of
+from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_in_parts
 from ottla.records.errors import CorruptRecords
 
 CLEANED: Final = ".cleaned"
@@ -210,13 +210,14 @@ class Segment:
         return None
 
     def _record_at(self, header: BatchHeader, timestamp: int) -> tuple[int, int, int] | None:
+        data = self.log.read(header.start, header.end - header.start)
         try:
-            records = records_of(self.log.read(header.start, header.end - header.start))
+            for records in records_in_parts(data, read_header(data, 0)):
+                for record in records:
+                    if record.timestamp >= timestamp:
+                        return record.timestamp, record.offset, header.leader_epoch
         except CorruptRecords as cause:
             raise DamagedLog(f"{self.path} at position {header.start}: {cause}") from None
-        for record in records:
-            if record.timestamp >= timestamp:
-                return record.timestamp, record.offset, header.leader_epoch
         return None
 
     def modified_ms(self) -> int:

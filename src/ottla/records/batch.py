@@ -24,7 +24,7 @@ Strategy: a batch is never an object graph. It stays the bytes it came in; `Batc
 With LogAppendTime every record's timestamp is maxTimestamp, whatever the deltas say.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, final
 
 from crc32c import crc32c
@@ -39,10 +39,10 @@ from librt.strings import (
 )
 from mypy_extensions import i64
 
-from ottla.records.compression import compress, decompress
-from ottla.records.errors import CorruptRecords
+from ottla.records.compression import compress, decompress, pieces
+from ottla.records.errors import BeyondLimit, CorruptRecords, MalformedRecord
 from ottla.records.record import NOWHERE, Header, Origin, Record
-from ottla.records.varints import read_varint, read_varlong, write_varint
+from ottla.records.varints import CUT, read_varint, read_varlong, write_varint
 
 HEADER_SIZE: Final = 61
 MAGIC: Final = 2
@@ -57,6 +57,10 @@ DELETE_HORIZON: Final = 0x40
 
 # Kafka has no bound on what a whole batch may unpack to; this one keeps a decompression bomb from taking the memory.
 UNPACK_LIMIT: Final = 2**31 - 1
+UNPACK_AT_ONCE: Final = 4 << 20
+"""Bytes of a compressed batch that are decompressed in one go: some milliseconds."""
+SECTION_BYTES: Final = 16 << 20
+"""Memory that decompressing a batch of any size may take, unless one record needs more."""
 
 
 @final
@@ -321,6 +325,63 @@ def unpacked(data: bytes, header: BatchHeader, limit: int = UNPACK_LIMIT) -> tup
     return plain, 0, len(plain)
 
 
+def sections(data: bytes, header: BatchHeader, largest: int = SECTION_BYTES) -> Iterator[tuple[bytes, int, int, int]]:
+    """The plain records section of a batch in parts of whole records: a buffer, start and end in it, and their count.
+
+    largest  bytes that one record of a compressed batch may decompress to: bounds the memory, whatever the batch's size
+
+    A batch that is plain, or small when decompressed, is one part. Raises CorruptRecords for bad compressed data,
+    MalformedRecord for what is in it, BeyondLimit for too large a record.
+    """
+    try:
+        section, start, end = unpacked(data, header, UNPACK_AT_ONCE)
+    except BeyondLimit:
+        pass
+    else:
+        yield section, start, end, header.count
+        return
+    packed = memoryview(data)[header.start + HEADER_SIZE : header.end]
+    rest = b""
+    needed = 0
+    left: int = header.count
+    for piece in pieces(header.compression, packed, largest):
+        rest += piece
+        if len(rest) < needed:
+            continue
+        count, stop, needed = _whole_records(rest, left)
+        if needed > largest:
+            raise BeyondLimit(f"a record decompresses to more than {largest} bytes")
+        if count:
+            yield rest, 0, stop, count
+            left -= count
+            rest = rest[stop:]
+            needed -= stop
+        if rest and not left:
+            raise MalformedRecord("bytes remain after the last record")
+    if left:
+        raise MalformedRecord("fewer records than the batch says")
+
+
+def _whole_records(data: bytes, most: i64) -> tuple[int, int, int]:
+    """How many of the `most` records at the start of `data` are whole, where they end, and how many bytes it takes for the next
+    one to be whole.
+    """
+    pos: i64 = 0
+    end: i64 = len(data)
+    count: i64 = 0
+    while count < most and pos < end:
+        length, start = read_varint(data, pos, end)
+        if start == CUT:
+            return count, pos, end + 1
+        if start < 0 or length < 0:
+            raise MalformedRecord("record length beyond its batch")
+        if length > end - start:
+            return count, pos, start + length
+        pos = start + length
+        count += 1
+    return count, pos, pos + 1
+
+
 def records_of(data: bytes, start: int = 0, limit: int = UNPACK_LIMIT) -> list[Record]:
     """Every record of the whole batches in `data` from `start` on, control records included.
 
@@ -335,20 +396,32 @@ def records_of(data: bytes, start: int = 0, limit: int = UNPACK_LIMIT) -> list[R
     records: list[Record] = []
     for header in found.batches:
         section, begin, end = unpacked(data, header, limit)
-        _decode(section, begin, end, header, records, NOWHERE)
+        _decode(section, begin, end, header, header.count, records, NOWHERE)
     return records
+
+
+def records_in_parts(data: bytes, header: BatchHeader) -> Iterator[list[Record]]:
+    """The records of the one batch that `header` is of, some at a time where it is large when decompressed. Raises as
+    `sections`.
+    """
+    for section, begin, end, count in sections(data, header):
+        records: list[Record] = []
+        _decode(section, begin, end, header, count, records, NOWHERE)
+        yield records
 
 
 def read_records(data: bytes, header: BatchHeader, origin: Origin, limit: int = UNPACK_LIMIT) -> list[Record]:
     """The records of the one batch that `header` is of, each with this origin. Raises as `records_of`."""
     section, begin, end = unpacked(data, header, limit)
     records: list[Record] = []
-    _decode(section, begin, end, header, records, origin)
+    _decode(section, begin, end, header, header.count, records, origin)
     return records
 
 
-def _decode(data: bytes, start: i64, end: i64, header: BatchHeader, records: list[Record], origin: Origin) -> None:
-    """Append the records between `start` and `end`.
+def _decode(
+    data: bytes, start: i64, end: i64, header: BatchHeader, count: int, records: list[Record], origin: Origin
+) -> None:
+    """Append the `count` records between `start` and `end`.
 
     One piece of straight-line code: each field's end is the next one's start, and the loop is hot compiled and interpreted.
     Varints of one and two bytes are read in place. A field may reach beyond its record into the next one; that is found at
@@ -361,7 +434,7 @@ def _decode(data: bytes, start: i64, end: i64, header: BatchHeader, records: lis
     delta: i64
     timestamp: i64
     stop: i64
-    left: i64 = header.count
+    left: i64 = count
     append_time = header.attributes & LOG_APPEND_TIME != 0
     max_timestamp: i64 = header.max_timestamp
     base_timestamp: i64 = header.base_timestamp

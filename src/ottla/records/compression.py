@@ -12,11 +12,14 @@ few kilobytes which claim to be, or really are, gigabytes cannot take the broker
             +------------------+------------+-------------+------------------+-----------+----
 
     lz4     one frame of independent blocks (KAFKA-3160), bytes after its end mark ignored
-    zstd    frames; Java leaves the content size out of them, so the buffer grows until it fits
+    zstd    frames; Java leaves the content size out of them
 """
 
+import sys
 import zlib
-from typing import Final
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 import cramjam
 
@@ -36,8 +39,12 @@ _XERIAL_BLOCK: Final = 32 * 1024
 # A snappy copy element takes three bytes and yields at most 64.
 _SNAPPY_MAX_RATIO: Final = 22
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT_BLOCKS: Final = 0x60
+_LZ4_BLOCK_CHECKSUM: Final = 0x10
 _LZ4_BLOCK_SIZES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _ZSTD_DEFAULT_LEVEL: Final = 3
+PIECE: Final = 1 << 20
+"""Bytes of a piece: decompressed in about a millisecond."""
 _SMALLEST_GUESS: Final = 4096
 # cramjam's words for "the output buffer is full", which is the only way to tell that from bad data.
 _FULL: Final = "failed to write whole buffer"
@@ -89,25 +96,35 @@ def _beyond(limit: int) -> BeyondLimit:
 def _read_gzip(data: memoryview, limit: int) -> bytes:
     parts: list[bytes] = []
     left = limit
-    rest: bytes | memoryview = data
-    while True:
-        member = zlib.decompressobj(wbits=31)
-        try:
-            part = member.decompress(rest, left + 1)
-        except zlib.error as error:
-            if parts and bytes(rest[:2]) != b"\x1f\x8b":
-                break  # no further member: Java ignores what follows the last one
-            raise CorruptRecords(f"gzip: {error}") from None
+    for part in _gzip_pieces(data, limit + 1):
         left -= len(part)
         if left < 0:
             raise _beyond(limit)
-        if not member.eof:
-            raise CorruptRecords("gzip: cut short")
         parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _gzip_pieces(data: memoryview, size: int) -> Iterator[bytes]:
+    """The members of `data`, decompressed, in pieces of at most `size` bytes."""
+    rest: bytes | memoryview = data
+    is_first = True
+    while True:
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            try:
+                part = member.decompress(rest, size)
+            except zlib.error as error:
+                if not is_first and bytes(rest[:2]) != b"\x1f\x8b":
+                    return  # no further member: Java ignores what follows the last one
+                raise CorruptRecords(f"gzip: {error}") from None
+            rest = member.unconsumed_tail
+            if not part and not rest and not member.eof:
+                raise CorruptRecords("gzip: cut short")
+            yield part
+        is_first = False
         rest = member.unused_data
         if not rest:
-            break
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+            return
 
 
 def _write_xerial(data: memoryview) -> bytes:
@@ -120,10 +137,21 @@ def _write_xerial(data: memoryview) -> bytes:
 
 
 def _read_snappy(data: memoryview, limit: int) -> bytes:
-    if bytes(data[:8]) != _XERIAL_MAGIC:
-        return _read_snappy_block(data, limit, limit)
     parts: list[bytes] = []
     left = limit
+    for part in _snappy_blocks(data, limit):
+        left -= len(part)
+        if left < 0:
+            raise _beyond(limit)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _snappy_blocks(data: memoryview, largest: int) -> Iterator[bytes]:
+    """The blocks of a xerial stream, or the one bare block, each of at most `largest` bytes."""
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        yield _read_snappy_block(data, largest)
+        return
     pos = 0
     while pos < len(data):
         if bytes(data[pos : pos + 8]) == _XERIAL_MAGIC:  # concatenated streams repeat the header
@@ -134,21 +162,18 @@ def _read_snappy(data: memoryview, limit: int) -> bytes:
         size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
         if size < 0 or size > len(data) - pos - 4:
             raise CorruptRecords("snappy: block length beyond the data")
-        part = _read_snappy_block(data[pos + 4 : pos + 4 + size], left, limit)
-        left -= len(part)
-        parts.append(part)
+        yield _read_snappy_block(data[pos + 4 : pos + 4 + size], largest)
         pos += 4 + size
-    return b"".join(parts)
 
 
-def _read_snappy_block(data: memoryview, left: int, limit: int) -> bytes:
-    """One bare block of at most `left` bytes, what remains of `limit`."""
+def _read_snappy_block(data: memoryview, limit: int) -> bytes:
+    """One bare block of at most `limit` bytes."""
     try:
         size = cramjam.snappy.decompress_raw_len(data)
-        if size > left:
-            raise _beyond(limit)
         if size > len(data) * _SNAPPY_MAX_RATIO:
             raise CorruptRecords("snappy: block claims more than it can hold")
+        if size > limit:
+            raise _beyond(limit)
         block = bytearray(size)
         written = cramjam.snappy.decompress_raw_into(data, block)
     except cramjam.DecompressionError as error:
@@ -158,13 +183,53 @@ def _read_snappy_block(data: memoryview, left: int, limit: int) -> bytes:
     return bytes(block)
 
 
+class _Lz4Frame(NamedTuple):
+    """The first frame of some data: its flags, the byte that says how large blocks are, and that size.
+
+    blocks  (position, end) of each block with its length and checksum
+    end     position after the frame
+    """
+
+    flags: int
+    size_code: int
+    block_size: int
+    blocks: list[tuple[int, int]]
+    end: int
+
+
 def _read_lz4(data: memoryview, limit: int) -> bytes:
-    end, bound = _lz4_frame(data)
-    return _read_growing("lz4", data[:end], min(bound, max(_SMALLEST_GUESS, 4 * len(data))), min(bound, limit), limit)
+    frame = _lz4_frame(data)
+    most = min(len(frame.blocks) * frame.block_size, limit)
+    size = min(max(_SMALLEST_GUESS, 4 * len(data)), most)
+    while True:
+        out = bytearray(size)
+        try:
+            written = cramjam.lz4.decompress_into(data[: frame.end], out)
+        except cramjam.DecompressionError as error:
+            if _FULL not in str(error):
+                raise CorruptRecords(f"lz4: {error}") from None
+            if size >= most:
+                raise _beyond(limit) from None
+            size = min(size * 4, most)
+            continue
+        return bytes(memoryview(out)[:written])
 
 
-def _lz4_frame(data: memoryview) -> tuple[int, int]:
-    """Where the first frame ends, and how much its blocks can yield at most."""
+def _lz4_blocks(data: memoryview) -> Iterator[bytes]:
+    """Each block of the first frame, read as a frame of its own."""
+    frame = _lz4_frame(data)
+    descriptor = bytes((_LZ4_INDEPENDENT_BLOCKS | (frame.flags & _LZ4_BLOCK_CHECKSUM), frame.size_code))
+    header = _LZ4_MAGIC + descriptor + bytes(((short_xxhash32(descriptor) >> 8) & 0xFF,))
+    out = bytearray(frame.block_size)
+    for start, end in frame.blocks:
+        try:
+            written = cramjam.lz4.decompress_into(b"".join((header, data[start:end], bytes(4))), out)
+        except cramjam.DecompressionError as error:
+            raise CorruptRecords(f"lz4: {error}") from None
+        yield bytes(memoryview(out)[:written])
+
+
+def _lz4_frame(data: memoryview) -> _Lz4Frame:
     if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
         raise CorruptRecords("lz4: no frame")
     flags = data[4]
@@ -174,45 +239,100 @@ def _lz4_frame(data: memoryview) -> tuple[int, int]:
     if block_size is None:
         raise CorruptRecords("lz4: unknown block size")
     pos = 6 + (8 if flags & 0x08 else 0) + 1
-    after_block = 4 if flags & 0x10 else 0
-    blocks = 0
+    after_block = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+    blocks: list[tuple[int, int]] = []
     while True:
         if pos + 4 > len(data):
             raise CorruptRecords("lz4: cut short")
         size = int.from_bytes(data[pos : pos + 4], "little") & 0x7FFFFFFF
-        pos += 4
         if size == 0:
+            pos += 4
             break
         if size > block_size:
             raise CorruptRecords("lz4: block larger than its frame allows")
-        blocks += 1
-        pos += size + after_block
+        end = pos + 4 + size + after_block
+        blocks.append((pos, end))
+        pos = end
     pos += 4 if flags & 0x04 else 0
     if pos > len(data):
         raise CorruptRecords("lz4: cut short")
-    return pos, blocks * block_size
+    return _Lz4Frame(flags, data[5], block_size, blocks, pos)
 
 
 def _read_zstd(data: memoryview, limit: int) -> bytes:
-    if not data:
-        return b""
-    return _read_growing("zstd", data, max(_SMALLEST_GUESS, 8 * len(data)), limit, limit)
+    parts: list[bytes] = []
+    left = limit
+    for part in _zstd_pieces(data, limit + 1):
+        left -= len(part)
+        if left < 0:
+            raise _beyond(limit)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _read_growing(name: str, data: memoryview, guess: int, most: int, limit: int) -> bytes:
-    """Unpack into a buffer of `guess` bytes, or four times as much until it fits, never above `most` (<= limit)."""
-    size = min(guess, most)
-    while True:
-        out = bytearray(size)
+def _zstd_pieces(data: memoryview, size: int) -> Iterator[bytes]:
+    """The frames of `data`, decompressed, in pieces of at most `size` bytes."""
+    rest: bytes | memoryview = data
+    while rest:
+        frame = _zstd().ZstdDecompressor()
         try:
-            written = (
-                cramjam.zstd.decompress_into(data, out) if name == "zstd" else cramjam.lz4.decompress_into(data, out)
-            )
-        except cramjam.DecompressionError as error:
-            if _FULL not in str(error):
-                raise CorruptRecords(f"{name}: {error}") from None
-            if size >= most:
-                raise _beyond(limit) from None
-            size = min(size * 4, most)
-            continue
-        return bytes(memoryview(out)[:written])
+            yield frame.decompress(rest, size)
+            while not frame.eof:
+                if frame.needs_input:
+                    raise CorruptRecords("zstd: cut short")
+                yield frame.decompress(b"", size)
+        except _zstd().ZstdError as error:
+            raise CorruptRecords(f"zstd: {error}") from None
+        rest = frame.unused_data
+
+
+@cache
+def _zstd() -> Any:
+    """The module of Python 3.14 that reads zstd in pieces, or its backport; imported when it is first needed."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
+
+
+def pieces(codec: int, data: bytes | memoryview, largest: int) -> Iterator[bytes]:
+    """Decompress `data` in pieces, one at a time in memory: of about PIECE bytes, or of a block of lz4 or snappy.
+
+    largest  bytes that a block of snappy may decompress to: it cannot be read in parts
+
+    Raises BeyondLimit for a larger block, CorruptRecords for bad data or an unknown codec, each when it gets there.
+    """
+    view = memoryview(data)
+    if codec == GZIP:
+        return _gzip_pieces(view, PIECE)
+    if codec == SNAPPY:
+        return _snappy_blocks(view, largest)
+    if codec == LZ4:
+        return _lz4_blocks(view)
+    if codec == ZSTD:
+        return _zstd_pieces(view, PIECE)
+    raise CorruptRecords(f"unknown compression codec {codec}")
+
+
+_PRIMES: Final = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+_WORD: Final = 0xFFFFFFFF
+
+
+def short_xxhash32(data: bytes) -> int:
+    """Return xxHash32 with seed 0 of fewer than 16 bytes: a descriptor of an lz4 frame is no longer."""
+    value = (_PRIMES[4] + len(data)) & _WORD
+    position = 0
+    while position + 4 <= len(data):
+        lane = int.from_bytes(data[position : position + 4], "little")
+        value = (_rotated((value + lane * _PRIMES[2]) & _WORD, 17) * _PRIMES[3]) & _WORD
+        position += 4
+    for byte in data[position:]:
+        value = (_rotated((value + byte * _PRIMES[4]) & _WORD, 11) * _PRIMES[0]) & _WORD
+    value = ((value ^ (value >> 15)) * _PRIMES[1]) & _WORD
+    value = ((value ^ (value >> 13)) * _PRIMES[2]) & _WORD
+    return value ^ (value >> 16)
+
+
+def _rotated(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (32 - bits))) & _WORD

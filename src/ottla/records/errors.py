@@ -1,7 +1,8 @@
 """The errors of this layer.
 
 CorruptRecords      bytes that are no records: cut, mutated, wrongly packed
-+-- BeyondLimit     they unpack to more than they may
++-- BeyondLimit     they decompress to more than they may
++-- MalformedRecord what was decompressed is no record
 """
 
 
@@ -11,3 +12,7 @@ class CorruptRecords(Exception):
 
 class BeyondLimit(CorruptRecords):
     """Packed records that unpack to more bytes than they may."""
+
+
+class MalformedRecord(CorruptRecords):
+    """Bytes that were decompressed, or were plain, and are not the records that their batch says."""

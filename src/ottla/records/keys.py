@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from ottla.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, unpacked, wrapped
+from ottla.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, SECTION_BYTES, BatchHeader, wrapped
 from ottla.records.errors import CorruptRecords
 from ottla.records.varints import read_varint, read_varlong
 
@@ -77,23 +77,23 @@ def _outline(data: bytes, start: i64, end: i64) -> tuple[i64, i64, i64, i64, i64
     return stop, timestamp, delta, key_start, key_end, value
 
 
-def note_keys(data: bytes, header: BatchHeader, newest: NewestOffsets, from_offset: int) -> None:
-    """Remember for each key of the batch at which offset it is newest; records below `from_offset` are known already. Raises
-    CorruptRecords.
+def note_keys(
+    section: bytes, begin: i64, end: i64, count: i64, header: BatchHeader, newest: NewestOffsets, from_offset: i64
+) -> None:
+    """Remember for each key among the `count` records in a part of a batch (see `sections`) at which offset it is newest.
+
+    Records below `from_offset` are known already. Raises CorruptRecords.
     """
-    section, begin, finish = unpacked(data, header)
     shards = newest.shards
     pos: i64 = begin
-    end: i64 = finish
     base: i64 = header.base_offset
-    first: i64 = from_offset
-    left: i64 = header.count
+    left: i64 = count
     while left > 0:
         left -= 1
         stop, _, delta, key_start, key_end, _ = _outline(section, pos, end)
         if stop < 0:
             raise CorruptRecords("record cut short")
-        if key_start >= 0 and base + delta >= first:
+        if key_start >= 0 and base + delta >= from_offset:
             key = section[key_start:key_end]
             shards[hash(key) & (_SHARDS - 1)][key] = base + delta
         pos = stop
@@ -101,54 +101,85 @@ def note_keys(data: bytes, header: BatchHeader, newest: NewestOffsets, from_offs
         raise CorruptRecords("bytes remain after the last record")
 
 
-def newest_of(
-    data: bytes, header: BatchHeader, newest: NewestOffsets, end_offset: int, *, without_tombstones: bool
-) -> Kept:
-    """The records of the batch that are the newest of their key, or lie at or behind `end_offset`, where nobody looked. Raises
-    CorruptRecords.
+@final
+class Selection:
+    """Selects the records of a batch that are the newest of their key, or lie at or behind `end_offset`, where nobody looked.
 
-    without_tombstones  those without a value have had their time
+    without_tombstones  leave out those without a value, which have had their time
     """
-    section, begin, finish = unpacked(data, header)
-    shards = newest.shards
-    pos: i64 = begin
-    end: i64 = finish
-    base: i64 = header.base_offset
-    beyond: i64 = end_offset
-    base_timestamp: i64 = header.base_timestamp
-    max_timestamp: i64 = NO_TIMESTAMP
-    append_time = header.attributes & LOG_APPEND_TIME != 0
-    count: i64 = 0
-    tombstones: i64 = 0
-    left: i64 = header.count
-    pieces: list[bytes] = []
-    run: i64 = -1  # where the records that stay one after the other begin
-    while left > 0:
-        left -= 1
-        stop, timestamp, delta, key_start, key_end, value = _outline(section, pos, end)
-        if stop < 0:
-            raise CorruptRecords("record cut short")
-        offset = base + delta
-        stays = offset >= beyond
-        if not stays and key_start >= 0:
-            key = section[key_start:key_end]
-            known: i64 = shards[hash(key) & (_SHARDS - 1)].get(key, -1)
-            stays = known <= offset and (value >= 0 or not without_tombstones)
-        if stays:
-            if run < 0:
-                run = pos
-            count += 1
-            if value < 0:
-                tombstones += 1
-            timestamp = wrapped(base_timestamp, timestamp)
-            max_timestamp = max(max_timestamp, timestamp)
-        elif run >= 0:
-            pieces.append(section[run:pos])
-            run = -1
-        pos = stop
-    if pos != end:
-        raise CorruptRecords("bytes remain after the last record")
-    if run >= 0:
-        pieces.append(section[run:end])
-    newest_time: int = header.max_timestamp if append_time else max_timestamp
-    return Kept(b"".join(pieces), count, tombstones, newest_time)
+
+    def __init__(
+        self, header: BatchHeader, newest: NewestOffsets, end_offset: int, *, without_tombstones: bool
+    ) -> None:
+        self._header = header
+        self._shards = newest.shards
+        self._end_offset = end_offset
+        self._without_tombstones = without_tombstones
+        self._max_timestamp: int = NO_TIMESTAMP
+        self._count = 0
+        self._tombstones = 0
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def take(self, section: bytes, begin: i64, end: i64, count: i64) -> None:
+        """Look at the next part of the batch (see `sections`). Raises CorruptRecords."""
+        header = self._header
+        shards = self._shards
+        pos: i64 = begin
+        base: i64 = header.base_offset
+        beyond: i64 = self._end_offset
+        base_timestamp: i64 = header.base_timestamp
+        max_timestamp: i64 = self._max_timestamp
+        kept: i64 = 0
+        tombstones: i64 = 0
+        left: i64 = count
+        run: i64 = -1  # where the records that stay one after the other begin
+        while left > 0:
+            left -= 1
+            stop, timestamp, delta, key_start, key_end, value = _outline(section, pos, end)
+            if stop < 0:
+                raise CorruptRecords("record cut short")
+            offset = base + delta
+            stays = offset >= beyond
+            if not stays and key_start >= 0:
+                key = section[key_start:key_end]
+                known: i64 = shards[hash(key) & (_SHARDS - 1)].get(key, -1)
+                stays = known <= offset and (value >= 0 or not self._without_tombstones)
+            if stays:
+                if run < 0:
+                    run = pos
+                kept += 1
+                if value < 0:
+                    tombstones += 1
+                timestamp = wrapped(base_timestamp, timestamp)
+                max_timestamp = max(max_timestamp, timestamp)
+            elif run >= 0:
+                self._keep(section[run:pos])
+                run = -1
+            pos = stop
+        if pos != end:
+            raise CorruptRecords("bytes remain after the last record")
+        if run >= 0:
+            self._keep(section[run:end])
+        self._count += kept
+        self._tombstones += tombstones
+        self._max_timestamp = max_timestamp
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= SECTION_BYTES:
+            self._pieces.append(piece)
+        else:
+            self._pieces.clear()
+
+    @property
+    def is_too_large(self) -> bool:
+        """True when what stays takes more memory than a batch may: the batch then has to stay as it is."""
+        return self._size > SECTION_BYTES
+
+    def kept(self) -> Kept:
+        """What stays of the parts that were looked at."""
+        header = self._header
+        append_time = header.attributes & LOG_APPEND_TIME != 0
+        newest_time: int = header.max_timestamp if append_time else self._max_timestamp
+        return Kept(b"".join(self._pieces), self._count, self._tombstones, newest_time)

@@ -19,8 +19,8 @@ what goes out is rebuilt record by record. Headers, control batches and producer
 
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Generator, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.protocol.errors import (
     CORRUPT_MESSAGE,
@@ -31,7 +31,7 @@ from ottla.protocol.errors import (
     UNSUPPORTED_COMPRESSION_TYPE,
 )
 from ottla.records import compression
-from ottla.records.batch import BatchHeader, build, records_of, scan
+from ottla.records.batch import BatchHeader, build, records_in_parts, scan
 from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.record import Record
 
@@ -45,6 +45,9 @@ _SMALLEST: Final = (14, 22)
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _NO_TIMESTAMP: Final = -1
+_MESSAGES_A_STEP: Final = 2_000
+"""Messages read at once: some milliseconds."""
+R = TypeVar("R")
 
 
 class Message(NamedTuple):
@@ -133,24 +136,25 @@ def _blob(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     return data[position : position + length], position + length
 
 
-def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: int) -> Rebuilt:
+def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: int) -> Generator[None, None, Rebuilt]:
     """The message set `data[start:end]` of a producer (Produce 0 to 2) as one RecordBatch v2 with offsets from 0.
 
     max_message_bytes  of one message as it was sent, its offset and size included
     limit              bytes that a packed set may unpack to
 
     A packed message stands alone in its set and its codec becomes the batch's; all messages have the same magic. The codes are
-    those of Apache Kafka 3.9.1. Never raises.
+    those of Apache Kafka 3.9.1. Never raises. Stops after every few thousand messages.
     """
     try:
-        found = list(messages(data, start, end))
+        found = yield from _listed(messages(data, start, end))
         if any(_size(message) > max_message_bytes for message in found):
             return Rebuilt(b"", MESSAGE_TOO_LARGE)
         packed = any(message.codec for message in found)
         if (packed and len(found) > 1) or len({message.magic for message in found}) > 1:
             return Rebuilt(b"", INVALID_RECORD)
         if packed:
-            found, codec = _inner(found[0], limit), found[0].codec
+            codec = found[0].codec
+            found = yield from _inner(found[0], limit)
         else:
             codec = compression.NONE
     except _Refused as refused:
@@ -159,8 +163,31 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
         return Rebuilt(b"", CORRUPT_MESSAGE)
     if not found:
         return Rebuilt(b"")
-    records = [Record(at, message.timestamp, message.key, message.value) for at, message in enumerate(found)]
+    records = []
+    for at, message in enumerate(found):
+        records.append(Record(at, message.timestamp, message.key, message.value))
+        if len(records) % _MESSAGES_A_STEP == 0:
+            yield
     return Rebuilt(build(records, codec=codec))
+
+
+def _listed(read: Iterator[Message]) -> Generator[None, None, list[Message]]:
+    listed = []
+    for message in read:
+        listed.append(message)
+        if len(listed) % _MESSAGES_A_STEP == 0:
+            yield
+    return listed
+
+
+def all_at_once(steps: Generator[None, None, R]) -> R:
+    """Run work that stops now and then to its end, and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
 
 
 def as_batch(data: bytes, limit: int) -> bytes:
@@ -174,7 +201,7 @@ def as_batch(data: bytes, limit: int) -> bytes:
         if not message.codec:
             records.append(Record(message.offset, message.timestamp, message.key, message.value))
             continue
-        inner = _inner(message, limit)
+        inner = all_at_once(_inner(message, limit))
         shift = message.offset - inner[-1].offset if message.magic else 0
         appended = message.timestamp if message.attributes & _LOG_APPEND_TIME else None
         for each in inner:
@@ -187,7 +214,7 @@ def _size(message: Message) -> int:
     return 12 + _SMALLEST[message.magic] + len(message.key or b"") + len(message.value or b"")
 
 
-def _inner(wrapper: Message, limit: int) -> list[Message]:
+def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]:
     """The messages of a packed one. Raises _Refused, and CorruptRecords for bytes that are none."""
     if wrapper.codec > compression.ZSTD:
         raise _Refused(UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {wrapper.codec}")
@@ -201,7 +228,7 @@ def _inner(wrapper: Message, limit: int) -> list[Message]:
         raise _Refused(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
         raise _Refused(UNKNOWN_SERVER_ERROR, str(cause)) from None
-    found = list(messages(plain))
+    found = yield from _listed(messages(plain))
     if not found:
         raise _Refused(INVALID_RECORD, "Found invalid compressed record set with no inner records")
     for message in found:
@@ -225,7 +252,8 @@ def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) ->
     """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later; it
     ends with the batch with which it reaches `max_bytes`, for messages are larger in old formats.
 
-    Control batches are left out, headers dropped, offsets kept; a batch of zstd ends the set. Raises NotForOldClients when it
+    A batch that is large when decompressed becomes several packed messages. Control batches are left out, headers dropped,
+    offsets kept; a batch of zstd ends the set. Raises NotForOldClients when it
     would begin it, CorruptRecords for bytes that are no batches.
     """
     found = scan(data)
@@ -241,13 +269,16 @@ def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) ->
             if out:
                 break  # what stands before it can be read
             raise NotForOldClients("zstd cannot be read below Fetch 10")
-        records = records_of(data[header.start : header.end])
-        if header.compression:
-            out += _packed(records, header, magic)
-        else:
-            for record in records:
-                if record.offset >= from_offset:
-                    out += _written(record, magic, header.timestamp_type, record.offset)
+        for records in records_in_parts(data, header):
+            if len(out) >= max_bytes and out:
+                break
+            if header.compression:
+                if records and records[-1].offset >= from_offset:
+                    out += _packed(records, header, magic)
+            else:
+                for record in records:
+                    if record.offset >= from_offset:
+                        out += _written(record, magic, header.timestamp_type, record.offset)
     return bytes(out)
 
 
@@ -278,11 +309,7 @@ def _written(record: Record, magic: int, timestamp_type: int, offset: int, codec
 
 
 # The header checksum of lz4 frames: the second byte of xxHash32 over the frame descriptor, which Kafka 0.8 and 0.9 took over
-# the four magic bytes too. A descriptor is shorter than 16 bytes, so only the short form of the hash is needed.
-_PRIMES: Final = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
-_WORD: Final = 0xFFFFFFFF
-
-
+# the four magic bytes too.
 def with_lz4_checksum(frame: bytes, *, wrong: bool) -> bytes:
     """An lz4 frame with the header checksum of magic 0 (`wrong`) or with the right one. Raises CorruptRecords."""
     if len(frame) < 7:
@@ -290,24 +317,5 @@ def with_lz4_checksum(frame: bytes, *, wrong: bool) -> bytes:
     end = 14 if frame[4] & 0x08 else 6  # the content size, eight bytes, is optional
     if len(frame) <= end:
         raise CorruptRecords("lz4: cut short in the header")
-    checksum = (_short_xxhash32(frame[0 if wrong else 4 : end]) >> 8) & 0xFF
+    checksum = (compression.short_xxhash32(frame[0 if wrong else 4 : end]) >> 8) & 0xFF
     return frame[:end] + bytes([checksum]) + frame[end + 1 :]
-
-
-def _short_xxhash32(data: bytes) -> int:
-    """xxHash32 with seed 0 of fewer than 16 bytes."""
-    value = (_PRIMES[4] + len(data)) & _WORD
-    position = 0
-    while position + 4 <= len(data):
-        lane = int.from_bytes(data[position : position + 4], "little")
-        value = (_rotated((value + lane * _PRIMES[2]) & _WORD, 17) * _PRIMES[3]) & _WORD
-        position += 4
-    for byte in data[position:]:
-        value = (_rotated((value + byte * _PRIMES[4]) & _WORD, 11) * _PRIMES[0]) & _WORD
-    value = ((value ^ (value >> 15)) * _PRIMES[1]) & _WORD
-    value = ((value ^ (value >> 13)) * _PRIMES[2]) & _WORD
-    return value ^ (value >> 16)
-
-
-def _rotated(value: int, bits: int) -> int:
-    return ((value << bits) | (value >> (32 - bits))) & _WORD

@@ -15,14 +15,17 @@ failure decides the answer):
 The answers are those of Apache Kafka 4.4.0, odd ones included: data that cannot be unpacked, a codec that does not
 exist, and a compressed batch whose offset deltas are not 0, 1, 2... answer UNKNOWN_SERVER_ERROR, while in a plain batch
 such deltas are accepted as they are. Two differences are meant: a compressed batch is held to its records' lengths like a
-plain one (Kafka skips over them, and its consumers then cannot read what was stored), and what a whole batch unpacks to
-is bounded (Kafka, which streams, bounds one record only).
+plain one (Kafka skips over them, and its consumers then cannot read what was stored), and memory is bounded: a batch that
+decompresses to more than 4 MB is checked in parts, whatever its size, but one of its records, and the whole of a batch whose
+codec has to change, may take 16 MB at most, or max.message.bytes where that is more. max.decompressed.message.bytes bounds
+one record besides.
 
 What is good is then stamped: base offset and leader epoch always, timestamps, attributes and CRC only when LogAppendTime,
 a maxTimestamp that its records contradict or another codec make it necessary. The records' bytes are not copied unless
 they are repacked.
 """
 
+from collections.abc import Iterator
 from typing import Final, final
 
 from crc32c import crc32c
@@ -36,14 +39,17 @@ from ottla.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     NO_TIMESTAMP,
+    SECTION_BYTES,
     TRANSACTIONAL,
+    UNPACK_AT_ONCE,
     BatchHeader,
     read_header,
     seal_header,
+    sections,
     wrapped,
 )
 from ottla.records.compression import ZSTD, compress, decompress
-from ottla.records.errors import BeyondLimit, CorruptRecords
+from ottla.records.errors import BeyondLimit, CorruptRecords, MalformedRecord
 from ottla.records.varints import TOO_LONG, read_varint, read_varlong, varint_size, write_varint
 
 NONE: Final = 0
@@ -56,7 +62,8 @@ INVALID_RECORD: Final = 87
 
 _MIN_ENTRY: Final = 14
 _MIN_RECORD: Final = 6  # attributes, two deltas, two lengths, header count
-_UNPACK_FLOOR: Final = 64 << 20
+_MOST_ERRORS: Final = 10_000
+"""Refused records of a large batch after which the rest of it is not looked at."""
 _MAX_INT64: Final = 2**63 - 1
 
 
@@ -110,6 +117,7 @@ class Prepared:
     max_timestamp  newest timestamp, ms; -1 without any
     size_in_bytes  of the stored batch, header included
     append_time    ms with LogAppendTime, else -1: the answer's log_append_time_ms
+    remaining      what is still to be checked, in steps of about a millisecond, before the rest is valid; None mostly
     """
 
     def __init__(self, frame: bytes) -> None:
@@ -120,6 +128,7 @@ class Prepared:
         self.max_timestamp: int = NO_TIMESTAMP
         self.size_in_bytes: int = 0
         self.append_time: int = -1
+        self.remaining: Iterator[None] | None = None
         self._frame = frame
         self._payload: bytes | None = None  # repacked records
         self._tail: bytes | None = None  # bytes 16 to 61 of a changed header
@@ -168,6 +177,7 @@ class _Walk:
         self.max_timestamp: i64 = NO_TIMESTAMP
         self.first_delta: i64 = 0  # timestamp delta of the first record
         self.consecutive: bool = True  # offset deltas are 0, 1, 2...
+        self.index: i64 = 0  # of the next record
         self.bad_timestamp: bool = False
         self.errors: list[tuple[int, str | None]] = []
 
@@ -195,18 +205,72 @@ def prepare(frame: bytes, start: int, end: int, rules: ProduceRules, now_ms: int
     stop = header.end
     if codec:
         try:
-            section = decompress(codec, memoryview(frame)[begin:stop], max(rules.max_decompressed_bytes, _UNPACK_FLOOR))
+            section = decompress(codec, memoryview(frame)[begin:stop], UNPACK_AT_ONCE)
         except BeyondLimit:
-            return result.refuse(INVALID_RECORD)
+            result.remaining = _in_sections(result, frame, rules, now_ms, codec, target, partition)
+            return result
         except CorruptRecords:
             return result.refuse(UNKNOWN_SERVER_ERROR)
         begin = 0
         stop = len(section)
     walk = _Walk()
-    partial = codec != 0 and codec == target
-    code = _walk_records(section, begin, stop, header, rules, now_ms, codec, target, partition, walk)
+    code = _walk_records(section, begin, stop, header, header.count, rules, now_ms, codec, target, partition, walk)
     if code != NONE:
         return result.refuse(code)
+    return _judge(result, walk, section, begin, stop, rules, now_ms, codec, target)
+
+
+def _in_sections(
+    result: Prepared, frame: bytes, rules: ProduceRules, now_ms: int, codec: int, target: int, partition: str
+) -> Iterator[None]:
+    """Check a batch that is large when decompressed, a part at a time: its memory does not depend on its size.
+
+    Where its codec has to change the whole is needed, which must fit into the memory that a part may take.
+    """
+    header = result.header
+    walk = _Walk()
+    largest = max(SECTION_BYTES, rules.max_message_bytes)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        for section, begin, stop, count in sections(frame, header, largest):
+            code = _walk_records(section, begin, stop, header, count, rules, now_ms, codec, target, partition, walk)
+            if code != NONE:
+                result.refuse(code)
+                return
+            if codec != target:
+                size += stop - begin
+                if size > largest:
+                    result.refuse(MESSAGE_TOO_LARGE)
+                    return
+                parts.append(section[begin:stop])
+            if len(walk.errors) > _MOST_ERRORS:
+                break
+            yield
+    except (BeyondLimit, MalformedRecord):
+        result.refuse(INVALID_RECORD)
+        return
+    except CorruptRecords:
+        result.refuse(UNKNOWN_SERVER_ERROR)
+        return
+    whole = b"".join(parts)
+    _judge(result, walk, whole, 0, len(whole), rules, now_ms, codec, target)
+
+
+def _judge(
+    result: Prepared,
+    walk: _Walk,
+    section: bytes,
+    begin: int,
+    stop: int,
+    rules: ProduceRules,
+    now_ms: int,
+    codec: int,
+    target: int,
+) -> Prepared:
+    """The result, once every record was walked over; `section` is needed where the codec changes."""
+    header = result.header
+    partial = codec != 0 and codec == target
     if walk.errors:
         result.record_errors = walk.errors
         if walk.bad_timestamp:
@@ -300,6 +364,7 @@ def _walk_records(
     start: i64,
     end: i64,
     header: BatchHeader,
+    records: int,
     rules: ProduceRules,
     now_ms: int,
     codec: i64,
@@ -307,7 +372,7 @@ def _walk_records(
     partition: str,
     walk: _Walk,
 ) -> int:
-    """Every record of a plain section, held against its batch and the topic's rules. 0, or an error code.
+    """The next `records` records of a batch, held against its header and the topic's rules. 0, or an error code.
 
     One piece of straight-line code, because this is the hot loop of the broker: one-byte varints are read in place, a
     call is made for longer ones, and a Python object only for a record that is refused.
@@ -316,8 +381,8 @@ def _walk_records(
     b: i64
     c: i64
     v: i64
-    count: i64 = header.count
-    index: i64 = 0
+    index: i64 = walk.index
+    count: i64 = index + records
     append_time = header.attributes & LOG_APPEND_TIME != 0
     ranged = not rules.log_append_time
     low: i64 = max(now_ms - rules.before_max_ms, -_MAX_INT64 - 1)
@@ -325,7 +390,7 @@ def _walk_records(
     compacted = rules.compacted
     limit: i64 = rules.max_decompressed_bytes if codec else end - start
     base_timestamp: i64 = header.base_timestamp
-    max_timestamp: i64 = NO_TIMESTAMP
+    max_timestamp: i64 = walk.max_timestamp
     # Within this distance of zero a sum cannot leave int64.
     near = -(1 << 61) < base_timestamp < (1 << 61)
     timestamp: i64
@@ -455,6 +520,7 @@ def _walk_records(
         if timestamp > max_timestamp:
             max_timestamp = timestamp
         index += 1
+    walk.index = index
     walk.max_timestamp = max_timestamp
     return NONE if pos == end else INVALID_RECORD
 

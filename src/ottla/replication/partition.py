@@ -47,7 +47,7 @@ class Partition:
         zstd_allowed: bool = True,
         begins_at_zero: bool = False,
     ) -> Appended:
-        """Append the batch `frame[start:end]` of a producer. Raises StorageError."""
+        """Append the batch `frame[start:end]` of a producer; see `Appended.unfinished`. Raises StorageError."""
         appended = self.log.append(
             frame,
             start,
@@ -57,14 +57,20 @@ class Partition:
             zstd_allowed=zstd_allowed,
             begins_at_zero=begins_at_zero,
         )
-        self.advance()
+        return self._advanced(appended)
+
+    def _advanced(self, appended: Appended) -> Appended:
+        """`appended`, with the high watermark moved: now, or when an append that takes long is through."""
+        unfinished = appended.unfinished
+        if unfinished is None:
+            self.advance()
+        else:
+            appended.unfinished = unfinished._replace(append=lambda: self._advanced(unfinished.append()))
         return appended
 
     def append_message_set(self, frame: bytes, start: int, end: int, now_ms: int) -> Appended:
         """Append the message set `frame[start:end]` of an old producer. Raises StorageError."""
-        appended = self.log.append_message_set(frame, start, end, self.leader_epoch, now_ms)
-        self.advance()
-        return appended
+        return self._advanced(self.log.append_message_set(frame, start, end, self.leader_epoch, now_ms))
 
     def append_records(
         self,

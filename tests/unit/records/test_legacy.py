@@ -9,7 +9,7 @@ from ottla.records import compression, legacy
 from ottla.records.batch import build, records_of
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
-from ottla.records.legacy import for_old_client, messages, rebuild, with_lz4_checksum
+from ottla.records.legacy import all_at_once, for_old_client, messages, rebuild, with_lz4_checksum
 from ottla.records.record import Record
 
 kafka_records = pytest.importorskip("kafka.record.memory_records", reason="kafka-python is the second opinion")
@@ -70,7 +70,7 @@ def test_what_kafka_python_writes_is_taken(magic: int, codec: int) -> None:
         builder.append(record.timestamp, record.key, record.value)
     builder.close()
     data = bytes(builder.buffer())
-    rebuilt = rebuild(data, 0, len(data), LIMIT, LIMIT)
+    rebuilt = all_at_once(rebuild(data, 0, len(data), LIMIT, LIMIT))
     assert rebuilt.error_code == NONE
     wanted = some_records()
     if magic == 0:
@@ -145,17 +145,17 @@ def wrap(inner: bytes, magic: int, codec: int, value: bytes | None = b"") -> byt
     ],
 )
 def test_sets_that_are_refused(data: bytes, code: int) -> None:
-    assert rebuild(data, 0, len(data), LIMIT, LIMIT).error_code == code
+    assert all_at_once(rebuild(data, 0, len(data), LIMIT, LIMIT)).error_code == code
 
 
 @pytest.mark.parametrize("data", [b"", b"short", V1[:-3]], ids=["nothing", "a few bytes", "cut off"])
 def test_a_set_without_a_whole_message_is_nothing(data: bytes) -> None:
-    assert rebuild(data, 0, len(data), LIMIT, LIMIT) == (b"", NONE)
+    assert all_at_once(rebuild(data, 0, len(data), LIMIT, LIMIT)) == (b"", NONE)
 
 
 def test_a_bomb_does_not_go_off() -> None:
     bomb = wrap(V1 * 100_000, 1, 1)
-    assert rebuild(bomb, 0, len(bomb), LIMIT, 100_000).error_code == INVALID_RECORD
+    assert all_at_once(rebuild(bomb, 0, len(bomb), LIMIT, 100_000)).error_code == INVALID_RECORD
 
 
 def test_damaged_sets_raise_nothing_else() -> None:
@@ -168,7 +168,7 @@ def test_damaged_sets_raise_nothing_else() -> None:
                 for _ in range(rng.randrange(1, 4)):
                     damaged[rng.randrange(len(damaged))] = rng.randrange(256)
                 cut = bytes(damaged[: rng.randrange(len(damaged) + 1)])
-                rebuild(cut, 0, len(cut), LIMIT, LIMIT)
+                all_at_once(rebuild(cut, 0, len(cut), LIMIT, LIMIT))
                 try:
                     list(messages(cut))
                 except CorruptRecords:

@@ -1,7 +1,9 @@
 """Produce validation, batch by batch, with the answers Apache Kafka 4.4.0 gave to the same bytes."""
 
 import gzip
+import random
 import struct
+import tracemalloc
 from collections.abc import Sequence
 
 import crc32c
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.records.batch import crc_ok, read_header, records_of, unpacked
+from ottla.records.batch import crc_ok, read_header, records_of, seal, unpacked
 from ottla.records.compression import compress
 from ottla.records.validation import (
     CORRUPT_MESSAGE,
@@ -265,11 +267,74 @@ def test_one_unpacked_record_may_be_as_large_as_max_decompressed_message_bytes()
     assert check(batch([rec(0, value=b"x" * 2000)]), UNPACK).error_code == NONE, "a plain batch is not unpacked"
 
 
-def test_a_bomb_is_refused_before_it_goes_off() -> None:
-    bomb = batch(
-        [rec(i, value=bytes(900)) for i in range(75_000)], attributes=4
-    )  # 68 MB, where 64 MiB are the least limit
-    assert check(bomb, UNPACK).error_code == INVALID_RECORD
+def finished(result: Prepared) -> Prepared:
+    """`result` once its remaining steps are through."""
+    for _ in result.remaining or ():
+        pass
+    return result
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_few_kilobytes_that_decompress_to_a_lot_are_checked_in_bounded_memory(codec: int) -> None:
+    bomb = batch([rec(i, value=bytes(60_000)) for i in range(1200)], attributes=codec)  # 72 MB
+    tracemalloc.start()
+    try:
+        result = check(bomb, ProduceRules(max_message_bytes=8 << 20))
+        assert result.remaining is not None, "the batch is not checked at once"
+        steps = sum(1 for _ in result.remaining)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (result.error_code, result.max_timestamp) == (NONE, NOW)
+    assert steps >= 16, "each step decompresses a few MB at most"
+    assert peak < 16 << 20
+    assert b"".join(bytes(part) for part in result.stamped(0, 0))[61:] == bomb[61:]
+
+
+def in_parts(records: list[bytes], rules: ProduceRules, codec: int, **fields: int) -> Prepared:
+    """The check of a batch that is too large to be checked at once: `records`, and then enough of zeros."""
+    large = [rec(len(records) + i, value=bytes(60_000)) for i in range(80)]
+    result = check(batch([*records, *large], attributes=codec, **fields), rules)
+    assert result.remaining is not None
+    return finished(result)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_large_batches_are_judged_as_small_ones_are(codec: int) -> None:
+    assert in_parts(GOOD, PLAIN, codec).error_code == NONE
+    assert in_parts([rec(0, ts=2 * HOUR)], PLAIN, codec).record_errors == [(0, out_of_range(NOW + 2 * HOUR, 0))]
+    keyless = in_parts([rec(0), rec(1, key=None)], COMPACT, codec)
+    assert [index for index, _ in keyless.record_errors] == [1]
+    assert in_parts([rec(0), rec(7)], PLAIN, codec).error_code == UNKNOWN_SERVER_ERROR, "deltas are not 0, 1, 2..."
+    assert in_parts([rec(0, length=3)], PLAIN, codec).error_code == INVALID_RECORD
+    assert in_parts(GOOD, PLAIN, codec, count=900, last=899).error_code == INVALID_RECORD, "fewer records"
+    assert in_parts(GOOD, PLAIN, codec, count=2, last=1).error_code == INVALID_RECORD, "bytes remain"
+    assert in_parts(GOOD, UNPACK, codec).error_code == INVALID_RECORD, "max.decompressed.message.bytes"
+
+
+def test_one_record_may_take_the_memory_of_a_part() -> None:
+    assert finished(check(batch([rec(0, value=bytes(15 << 20))], attributes=4))).error_code == NONE
+    too_large = batch([rec(0, value=bytes(17 << 20))], attributes=4)
+    assert finished(check(too_large)).error_code == INVALID_RECORD
+    assert finished(check(too_large, ProduceRules(max_message_bytes=32 << 20))).error_code == NONE
+
+
+def test_a_large_batch_changes_its_codec_if_it_fits_into_memory() -> None:
+    to_gzip = ProduceRules(codec=1)
+    result = finished(check(batch([rec(i, value=bytes(60_000)) for i in range(100)], attributes=4), to_gzip))
+    assert (result.error_code, result.header.compression) == (NONE, 1)
+    huge = finished(check(batch([rec(i, value=bytes(60_000)) for i in range(300)], attributes=4), to_gzip))
+    assert huge.error_code == MESSAGE_TOO_LARGE
+
+
+def test_a_large_batch_that_is_cut_in_its_compressed_data() -> None:
+    payload = compress(4, b"".join(rec(i, value=random.Random(i).randbytes(60_000)) for i in range(100)))
+    rules = ProduceRules(max_message_bytes=32 << 20)
+    whole = batch([rec(0)], attributes=4, count=100, last=99)
+    for data, code in ((payload, NONE), (payload[:-7], UNKNOWN_SERVER_ERROR)):
+        header = read_header(whole, 0)
+        sealed = seal(header, data)
+        assert finished(check(sealed, rules)).error_code == code
 
 
 def out_of_range(timestamp: int, offset: int, bounds: str = RANGE) -> str:

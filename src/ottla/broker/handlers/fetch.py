@@ -31,14 +31,14 @@ Versions
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.dispatch import Positions, handles
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, WantedPartition
 from ottla.broker.waiting import DelayedAnswer
 from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
@@ -73,6 +73,8 @@ _FIRST_WITH_BATCHES: Final = 4
 _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_ZSTD: Final = 10
 _FIRST_WITH_TOPIC_IDS: Final = 13
+_CONVERTED_AT_ONCE: Final = 1 << 20
+"""Bytes of a partition that one answer holds as a message set: some 20 ms of work."""
 _BYTES_OF_A_PARTITION: Final = 50
 """About what an answer holds of a partition beside its records."""
 
@@ -109,9 +111,12 @@ def fetch(request: Positions, broker: "Broker") -> Answer[FetchResponse]:
         broker, wanted, min_bytes, max_bytes, isolation, session, request.context, incremental=incremental
     )
     response = reading.attempt(max_wait_ms <= 0 or not wanted)
+    answer: Answer[FetchResponse]
     if response is not None:
-        return response
-    return DelayedAnswer(reading.attempt, reading.partitions()).begin(broker.timers, max_wait_ms)
+        answer = response
+    else:
+        answer = DelayedAnswer(reading.attempt, reading.partitions()).begin(broker.timers, max_wait_ms)
+    return answer if version >= _FIRST_WITH_BATCHES else after(answer, reading.converted)
 
 
 def _wanted(topics: Iterable[Any]) -> list[WantedPartition]:
@@ -195,8 +200,6 @@ class _Reading:
             answers.append((wanted, data))
         if not done and total < self._min_bytes and absent < len(answers):
             return None
-        if self._version < _FIRST_WITH_BATCHES:
-            answers = [(wanted, self._converted(wanted, data)) for wanted, data in answers]
         throttling = self._broker.throttling
         if throttling is not None:
             throttle_ms = throttling.fetched(self._context, total + _BYTES_OF_A_PARTITION * len(answers))
@@ -243,22 +246,40 @@ class _Reading:
             records=region,
         )
 
-    def _converted(self, wanted: WantedPartition, data: PartitionData) -> PartitionData:
-        """The same with a message set in place of batches."""
+    def converted(self, response: FetchResponse) -> Answer[FetchResponse]:
+        """The response with message sets in place of batches, made a partition at a time between other requests."""
+        answer = Pending[FetchResponse]()
+        self._broker.slices.run(self._convert(response), lambda: answer.complete(response))
+        return answer
+
+    def _convert(self, response: FetchResponse) -> Iterator[None]:
+        offsets = {(wanted.topic, wanted.index): wanted for wanted in self._wanted}
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.records:
+                    self._convert_partition(offsets[topic.topic, data.partition_index], data)
+                    yield
+
+    def _convert_partition(self, wanted: WantedPartition, data: PartitionData) -> None:
         partition = self._partition(wanted)
-        if not data.records or partition is None:
-            return data
+        if partition is None:
+            _fail(data, self._absent(wanted).error_code)
+            return
         max_bytes = wanted.max_bytes
         magic = 1 if self._version >= _FIRST_WITH_MAGIC_1 else 0
         try:
-            found = partition.log.read_message_set(wanted.fetch_offset, max_bytes, data.high_watermark, magic)
+            message_set = partition.log.read_message_set(
+                wanted.fetch_offset, min(max_bytes, _CONVERTED_AT_ONCE), data.high_watermark, magic
+            )
         except NotForOldClients as error:
-            return _failed(wanted.index, error.code)
+            _fail(data, error.code)
+        except OffsetOutOfRange as error:
+            _fail(data, error.code)
         except (StorageError, OSError) as error:
             _logger.error("%s", error)
-            return _failed(wanted.index, KAFKA_STORAGE_ERROR)
-        data.records = found if self._version >= _FIRST_WITH_WHOLE_MESSAGES else found[:max_bytes]
-        return data
+            _fail(data, KAFKA_STORAGE_ERROR)
+        else:
+            data.records = message_set if self._version >= _FIRST_WITH_WHOLE_MESSAGES else message_set[:max_bytes]
 
     def _absent(self, wanted: WantedPartition) -> PartitionData:
         topic = wanted.topic
@@ -321,6 +342,10 @@ def _is_news(wanted: WantedPartition, data: PartitionData) -> bool:
     wanted.last_stable_offset = data.last_stable_offset
     wanted.last_start_offset = data.log_start_offset
     return news
+
+
+def _fail(data: PartitionData, code: int) -> None:
+    data.error_code, data.high_watermark, data.records = code, -1, b""
 
 
 def _failed(index: int, code: int) -> PartitionData:

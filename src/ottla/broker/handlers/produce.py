@@ -28,6 +28,7 @@ Versions
 """
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -35,7 +36,7 @@ from ottla.broker.dispatch import Positions, handles
 from ottla.broker.verification import Client, verified
 from ottla.broker.waiting import DelayedAnswer
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
-from ottla.log.log import Appended, StorageError
+from ottla.log.log import Appended, StorageError, Unfinished
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
@@ -176,7 +177,7 @@ def _append_all(
     find = broker.replicas.find_by_id if by_id else broker.replicas.find
     responses = []
     first_error = NONE
-    unsettled: list[_Unsettled] = []
+    appends = _Appends(broker, acks, timeout_ms)
     for name, topic_id, partitions in topics:
         answers = []
         for index, records in partitions:
@@ -188,25 +189,14 @@ def _append_all(
                     code = _absence(broker, name, topic_id, index, by_id=by_id)
                     answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
                 else:
-                    answer = _append(request, partition, records, broker, codes, transactional_id is None)
+                    answer = _append(request, partition, records, broker, codes, transactional_id is None, appends)
                     if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
                         answer.error_message = mismatch
-                    log = partition.log
-                    if log.high_watermark != log.end_offset and answer.error_code == NONE:
-                        unsettled.append(_Unsettled(partition, log.end_offset, answer))
             first_error = first_error or answer.error_code
             answers.append(answer)
         if answers:
             responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=answers))
-    if acks == 0:
-        if first_error != NONE:
-            raise PeerError(f"Produce with acks=0 failed with {name_of(first_error)}")
-        return None
-    response = ProduceResponse(responses=responses)
-    if not unsettled:
-        return response
-    attempt = partial(_settled, broker, unsettled, response)
-    return DelayedAnswer(attempt, [each.partition for each in unsettled]).begin(broker.timers, timeout_ms)
+    return appends.answer(ProduceResponse(responses=responses), first_error)
 
 
 class _Unsettled(NamedTuple):
@@ -215,6 +205,85 @@ class _Unsettled(NamedTuple):
     partition: "Partition"
     end_offset: int
     answer: PartitionProduceResponse
+
+
+class _Appends:
+    """The appends of one request: those that are still being checked, and those that do not count yet."""
+
+    __slots__ = ("_acks", "_broker", "_timeout_ms", "_unfinished", "_unsettled")
+
+    def __init__(self, broker: "Broker", acks: int, timeout_ms: int) -> None:
+        self._broker = broker
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._unfinished: list[tuple[Partition, Unfinished, PartitionProduceResponse]] = []
+        self._unsettled: list[_Unsettled] = []
+
+    def answered(self, partition: "Partition", appended: Appended) -> PartitionProduceResponse:
+        """The row for an append; filled in later when it is not through yet."""
+        answer = PartitionProduceResponse(index=partition.index, error_code=NONE)
+        if appended.unfinished is None:
+            self._fill_in(answer, partition, appended)
+        else:
+            self._unfinished.append((partition, appended.unfinished, answer))
+        return answer
+
+    def _fill_in(self, answer: PartitionProduceResponse, partition: "Partition", appended: Appended) -> None:
+        answer.error_code = appended.error_code
+        if appended.error_code != NONE:
+            answer.base_offset = -1
+            answer.error_message = appended.error_message
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in appended.record_errors or ()
+            ]
+            return
+        log = partition.log
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.append_time
+        answer.log_start_offset = log.start_offset
+        if log.high_watermark != log.end_offset:
+            self._unsettled.append(_Unsettled(partition, log.end_offset, answer))
+
+    def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
+        """The answer to the request once every append is through and counts; with acks=0 none."""
+        if self._unfinished:
+            whole = Pending[Any]()
+            self._broker.slices.run(self._finish(), lambda: self._finished(response, whole))
+            return whole
+        if self._acks == 0:
+            if first_error != NONE:
+                raise PeerError(f"Produce with acks=0 failed with {name_of(first_error)}")
+            return None
+        if not self._unsettled:
+            return response
+        attempt = partial(_settled, self._broker, self._unsettled, response)
+        partitions = [each.partition for each in self._unsettled]
+        return DelayedAnswer(attempt, partitions).begin(self._broker.timers, self._timeout_ms)
+
+    def _finish(self) -> Iterator[None]:
+        for partition, unfinished, answer in self._unfinished:
+            try:
+                yield from unfinished.steps
+                if self._broker.replicas.find(partition.topic, partition.index) is not partition:
+                    answer.error_code = self._broker.replicas.absence(partition.topic, partition.index)
+                    answer.base_offset = -1
+                    continue
+                self._fill_in(answer, partition, unfinished.append())
+            except StorageError as error:
+                _logger.error("%s", error)
+                answer.error_code, answer.base_offset = KAFKA_STORAGE_ERROR, -1
+
+    def _finished(self, response: ProduceResponse, whole: Pending[Any]) -> None:
+        self._unfinished.clear()
+        answers = [answer for topic in response.responses for answer in topic.partition_responses]
+        first_error = next((answer.error_code for answer in answers if answer.error_code != NONE), NONE)
+        try:
+            answer = self.answer(response, first_error)
+        except PeerError as error:
+            whole.complete(error)
+        else:
+            whole.follow(answer)
 
 
 def _settled(
@@ -253,6 +322,7 @@ def _append(
     broker: "Broker",
     codes: Codes,
     has_no_id: bool,
+    appends: _Appends,
 ) -> PartitionProduceResponse:
     """The answer for one partition; `has_no_id` when the request names no transactional id."""
     if records is None:
@@ -286,15 +356,7 @@ def _append(
     except StorageError as error:
         _logger.error("%s", error)
         return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1)
-    if appended.error_code != NONE:
-        return _refused(partition, appended)
-    return PartitionProduceResponse(
-        index=partition.index,
-        error_code=NONE,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.append_time,
-        log_start_offset=partition.log.start_offset,
-    )
+    return appends.answered(partition, appended)
 
 
 def _not_verified(index: int, code: int, version: int) -> PartitionProduceResponse:
@@ -308,19 +370,3 @@ def _not_verified(index: int, code: int, version: int) -> PartitionProduceRespon
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {name_of(code)}"
         code = NOT_ENOUGH_REPLICAS
     return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message)
-
-
-def _refused(partition: "Partition", appended: Appended) -> PartitionProduceResponse:
-    fields: dict[str, Any] = {}
-    if appended.record_errors:
-        fields["record_errors"] = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in appended.record_errors
-        ]
-    return PartitionProduceResponse(
-        index=partition.index,
-        error_code=appended.error_code,
-        base_offset=-1,
-        error_message=appended.error_message,
-        **fields,
-    )

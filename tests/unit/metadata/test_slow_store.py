@@ -1,0 +1,147 @@
+"""Changes of metadata on a store that answers later, or cannot write: order, plans on the newest image, errors."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.producer_ids import ProducerIds
+from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, NewTopic
+from ottla.metadata.image import BrokerImage
+from ottla.metadata.refusal import CHANGED, ChangeResult
+from ottla.metadata.store.sqlite import SqliteStore
+from ottla.protocol.answer import NotReady, Pending
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, TOPIC_ALREADY_EXISTS
+
+from .test_controller import Counting
+
+
+class Later:
+    """A background that does its work when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], object]) -> None:
+        self.waiting.append((work, done))
+
+    def do_one(self) -> None:
+        work, done = self.waiting.pop(0)
+        done(work())
+
+
+@pytest.fixture
+def later() -> Later:
+    return Later()
+
+
+@pytest.fixture
+def store(tmp_path: Path, later: Later) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "metadata.db", later.run)
+    opened.initialize("cluster")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def controller(store: SqliteStore) -> Controller:
+    return Controller(store, Counting(), BrokerImage(1, "", -1, None), lambda: 1, lambda: 1)
+
+
+def create(controller: Controller, name: str) -> list[ChangeResult]:
+    """Ask for a topic; the result is put into the list when it comes."""
+    answer = controller.decide(lambda: controller.create([controller.plan(NewTopic(name, 1, 1, {}, {}), {})]))
+    heard: list[ChangeResult] = []
+    if isinstance(answer, Pending):
+        answer.listen(heard.append)
+    else:
+        heard.append(answer)
+    return heard
+
+
+def test_a_topic_is_there_when_it_is_on_disk_and_not_before(controller: Controller, later: Later) -> None:
+    heard = create(controller, "t")
+    assert (heard, list(controller.image.topics)) == ([], [])
+    later.do_one()
+    assert (heard, list(controller.image.topics)) == ([CHANGED], ["t"])
+
+
+def test_two_who_create_the_same_topic_at_once(controller: Controller, later: Later) -> None:
+    first, second, third = create(controller, "t"), create(controller, "t"), create(controller, "u")
+    assert len(later.waiting) == 1, "the second plan waits for the first"
+    later.do_one()
+    assert (first, [each.error_code for each in second], third) == ([CHANGED], [TOPIC_ALREADY_EXISTS], [])
+    later.do_one()
+    assert third == [CHANGED]
+
+
+def test_two_config_changes_at_once_keep_both(controller: Controller, later: Later) -> None:
+    create(controller, "t")
+    later.do_one()
+
+    def alter(name: str, text: str) -> None:
+        def change() -> Any:
+            topic = controller.image.topics["t"]
+            return controller.change(topic._replace(configs={**topic.configs, name: text}))
+
+        controller.decide(change)
+
+    alter("retention.ms", "5")
+    alter("segment.ms", "7")
+    later.do_one()
+    later.do_one()
+    assert controller.image.topics["t"].configs == {"retention.ms": "5", "segment.ms": "7"}
+
+
+def test_a_disk_that_takes_nothing_is_a_storage_error_in_one_line(
+    controller: Controller, store: SqliteStore, later: Later, caplog: pytest.LogCaptureFixture
+) -> None:
+    store._db.execute("PRAGMA query_only=1")
+    heard = create(controller, "t")
+    later.do_one()
+    (result,) = heard
+    assert result.error_code == KAFKA_STORAGE_ERROR
+    assert "metadata.db: attempt to write a readonly database" in (result.error_message or "")
+    assert (list(controller.image.topics), len(caplog.records)) == ([], 1)
+    assert "\n" not in caplog.records[0].getMessage()
+    store._db.execute("PRAGMA query_only=0")
+    heard = create(controller, "t")
+    later.do_one()
+    assert heard == [CHANGED]
+
+
+def test_a_bug_is_not_taken_for_a_full_disk(store: SqliteStore) -> None:
+    with pytest.raises(sqlite3.IntegrityError):
+        store.change_now(put={"/a": None})  # type: ignore[dict-item]
+
+
+def test_producer_ids_are_fetched_ahead(controller: Controller, later: Later) -> None:
+    ids = ProducerIds(controller.producer_id_block)
+    with pytest.raises(NotReady):
+        ids.take()
+    waiting = ids.reserve()
+    assert isinstance(waiting, Pending)
+    later.do_one()
+    assert waiting.done
+    taken = [ids.take() for _ in range(PRODUCER_ID_BLOCK // 2)]
+    assert len(later.waiting) == 1, "the next block is reserved while half of this one is left"
+    later.do_one()
+    taken += [ids.take() for _ in range(PRODUCER_ID_BLOCK)]
+    assert taken == list(range(PRODUCER_ID_BLOCK * 3 // 2))
+
+
+def test_no_producer_ids_from_a_disk_that_takes_nothing(
+    controller: Controller, store: SqliteStore, later: Later
+) -> None:
+    store._db.execute("PRAGMA query_only=1")
+    ids = ProducerIds(controller.producer_id_block)
+    answer = ids.reserve()
+    assert isinstance(answer, Pending)
+    heard: list[bool] = []
+    answer.listen(heard.append)
+    later.do_one()
+    assert heard == [False]
+    with pytest.raises(NotReady):
+        ids.take()
