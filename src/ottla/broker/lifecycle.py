@@ -6,6 +6,7 @@ fails here, before the doors open, as `CannotStart` with one line that says what
 
 import asyncio
 import contextlib
+import gc
 import logging
 import resource
 import shutil
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from ottla.coordinators.runtime import Runtime
 
 _logger = logging.getLogger("ottla.broker")
+_MANY_PARTITIONS: Final = 500
 _FETCH_SESSION_EVICTION_MS: Final = 120_000  # Kafka 4 has made min.incremental.fetch.session.eviction.ms a constant
 
 
@@ -408,6 +410,8 @@ async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> Non
         loop.add_signal_handler(number, stopped.set)
     broker = Broker(config, loop)
     broker.start()
+    gc.freeze()
+    broker.controller.subscribe(_exempt_from_collection)
     watchdog = Watchdog(loop) if _logger.isEnabledFor(logging.DEBUG) else None
     try:
         if watchdog is not None:
@@ -418,6 +422,16 @@ async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> Non
         if watchdog is not None:
             watchdog.stop()
         broker.stop()
+
+
+def _exempt_from_collection(delta: Delta) -> None:
+    """Take the logs of many new partitions out of the reach of the garbage collector, as everything was that the start made.
+
+    They are not part of cycles: when they are closed their memory is freed all the same. To look through those of 20,000
+    partitions takes the collector 80 ms, in which nobody is served.
+    """
+    if sum(len(topic.partitions) for topic in delta.changed) >= _MANY_PARTITIONS:
+        gc.freeze()
 
 
 def _allow_many_files() -> None:

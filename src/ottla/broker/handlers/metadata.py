@@ -22,13 +22,14 @@ Versions
 """
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.metadata.controller import NewTopic, check_name
 from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
-from ottla.protocol.answer import Answer, after, gather
+from ottla.protocol.answer import Answer, Pending, after, gather
 from ottla.protocol.errors import (
     INVALID_TOPIC_EXCEPTION,
     NONE,
@@ -54,18 +55,22 @@ _logger = logging.getLogger("ottla.broker")
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000  # READ to ALTER_CONFIGS: nobody is restricted
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 NOT_ASKED: Final = -(2**31)
+_PARTITIONS_A_STEP: Final = 1_000
 
 
 @handles(MetadataRequest)
 def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataResponse]:
-    image = broker.image
-    version = request.context.version
-    everything = request.topics is None or (version == 0 and not request.topics)
-    missing: list[str] = []
+    everything = request.topics is None or (request.context.version == 0 and not request.topics)
+    topics: list[MetadataResponseTopic] = []
     if everything:
-        topics = [_described(topic, broker) for topic in image.topics.values()]
-    else:
-        asked = request.topics or []
+        described = Pending[MetadataResponse]()
+        broker.slices.run(
+            _describe_all(topics, broker), lambda: described.follow(_response(request, broker, topics, []))
+        )
+        return described
+    missing: list[str] = []
+    asked = request.topics or []
+    if asked:
         by_id = any(wanted.topic_id != ZERO_UUID for wanted in asked)
         if not by_id and any(wanted.name is None for wanted in asked):
             return _senseless(asked)
@@ -74,6 +79,25 @@ def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataRespo
         else:
             asked = list({wanted.name: wanted for wanted in asked}.values())
         topics = [_asked_for(wanted, request, broker, missing, by_id=by_id) for wanted in asked]
+    return _response(request, broker, topics, missing)
+
+
+def _describe_all(rows: list[MetadataResponseTopic], broker: "Broker") -> Iterator[None]:
+    """Add a row for every topic, in steps."""
+    partitions = 0
+    for topic in broker.image.topics.values():
+        rows.append(_described(topic, broker))
+        partitions += len(topic.partitions)
+        if partitions >= _PARTITIONS_A_STEP:
+            partitions = 0
+            yield
+
+
+def _response(
+    request: MetadataRequest, broker: "Broker", topics: list[MetadataResponseTopic], missing: list[str]
+) -> Answer[MetadataResponse]:
+    """The response with these rows, once the topics in `missing` were created."""
+    image = broker.image
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS if topic.error_code == NONE else NOT_ASKED
