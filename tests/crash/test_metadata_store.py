@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from ottla import Admin, KafkaError, NewTopic, Producer
+from ottla import Admin, NewTopic, Producer
 from ottla.metadata.store.sqlite import SqliteStore
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
 from ottla.testing.embedded import EmbeddedBroker
+from tests.conformance.conftest import Wire
 
 
 class Disk:
@@ -55,11 +57,19 @@ def test_a_slow_commit_of_metadata_holds_back_no_other_request(tmp_path: Path, m
 
 
 def test_a_read_only_disk_is_a_storage_error_and_not_a_closed_connection(tmp_path: Path) -> None:
-    with EmbeddedBroker(data_dir=tmp_path) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        wire = Wire(broker.address, is_kafka=False)
         store: Any = broker.broker._store
+
+        def create() -> CreatableTopicResult:
+            topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+            result: CreatableTopicResult = wire.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics[0]
+            return result
+
         broker._call(lambda: store._db.execute("PRAGMA query_only=1"))
-        with pytest.raises(KafkaError, match="readonly database") as refused:
-            admin.create_topics([NewTopic("t", 1)], timeout=2).check()
-        assert refused.value.code == KAFKA_STORAGE_ERROR
+        refused = create()
+        assert refused.error_code == KAFKA_STORAGE_ERROR
+        assert "attempt to write a readonly database" in (refused.error_message or "")
         broker._call(lambda: store._db.execute("PRAGMA query_only=0"))
-        admin.create_topics([NewTopic("t", 1)]).check()
+        assert create().error_code == NONE
+        wire.close()
