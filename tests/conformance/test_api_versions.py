@@ -35,6 +35,8 @@ def test_features(broker: Wire, version: int) -> None:
         return
     assert answer.finalized_features_epoch >= 0
     assert supported["metadata.version"] == (7, 33)
+    assert supported.get("kraft.version", (0, 1)) == (0, 1)
+    assert ("kraft.version" in supported) == (version >= 4)
     assert finalized["metadata.version"] == (33, 33)
     for name, (lowest, highest) in supported.items():
         assert lowest <= finalized.get(name, (0, 0))[1] <= highest

@@ -23,6 +23,8 @@ class Feature(NamedTuple):
 FEATURES: Final = (
     # The numbers are those of Apache Kafka 4.4, whose answers this broker gives; no format on this disk depends on them.
     Feature("metadata.version", 7, 33, 33),
+    # Voters that change (KIP-853); there is no quorum here, so that its level decides nothing.
+    Feature("kraft.version", 0, 1, 0),
     # Consumer groups (KIP-848).
     Feature("group.version", 0, 1, 1),
     # Share groups (KIP-932); 2 has dead letters (KIP-1191).
@@ -110,6 +112,8 @@ def _refusal(feature: Feature | None, level: int, kind: int, before: int, node_i
         return f"Local controller {node_id} does not support this feature."
     if not feature.lowest <= level <= feature.highest:
         return f"Local controller {node_id} only supports versions {feature.lowest}-{feature.highest}"
+    if level > before and kind != UPGRADE:
+        return "Can't downgrade to a newer version."
     if level >= before:
         return None
     if kind == UPGRADE:

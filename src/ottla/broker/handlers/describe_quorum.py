@@ -1,0 +1,95 @@
+"""DescribeQuorum: who keeps the cluster's metadata (KIP-595, KIP-642, KIP-853).
+
+Ottla has no metadata quorum: its brokers share a metadata store. So that tools which ask for the quorum work, the answer shows
+the store as one: the controller leads, every broker is a voter, and offsets are revisions of the store.
+
+Behaviour
+    anything but partition 0 of __cluster_metadata, once   UNKNOWN_TOPIC_OR_PARTITION for each partition
+    no topics, or a topic without partitions               an empty answer
+    listeners of the nodes                                 those that clients use: there is no controller listener
+
+Versions
+    1  times of the last fetch
+    2  error messages, directory ids, the nodes' listeners
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.dispatch import handles
+from ottla.protocol.answer import Answer
+from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION, error
+from ottla.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    ReplicaState,
+    TopicData,
+)
+from ottla.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.lifecycle import Broker
+
+_METADATA_TOPIC: Final = "__cluster_metadata"
+_FIRST_WITH_NODES: Final = 2
+_LEADER_EPOCH: Final = 1
+"""There is one controller, from the cluster's first revision on."""
+
+
+@handles(DescribeQuorumRequest)
+def describe_quorum(request: DescribeQuorumRequest, broker: "Broker") -> Answer[DescribeQuorumResponse]:
+    asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    if asked != [(_METADATA_TOPIC, 0)]:
+        return DescribeQuorumResponse(error_message="", topics=[_unknown(topic) for topic in request.topics])
+    image = broker.image
+    now_ms = broker.clock.wall_ms()
+    voters = [
+        ReplicaState(
+            replica_id=node_id,
+            replica_directory_id=ZERO_UUID,
+            log_end_offset=image.revision,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+        for node_id in image.brokers
+    ]
+    partition = DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        error_code=NONE,
+        error_message="",
+        leader_id=image.controller_id,
+        leader_epoch=_LEADER_EPOCH,
+        high_watermark=image.revision,
+        current_voters=voters,
+    )
+    host, port = broker.advertised(request.context.address)
+    nodes = [
+        Node(
+            node_id=node.node_id,
+            listeners=[
+                Listener(
+                    name=broker.bound[0][0].name if broker.bound else "PLAINTEXT",
+                    host=node.host or host,
+                    port=port if node.port < 0 else node.port,
+                )
+            ],
+        )
+        for node in image.brokers.values()
+        if request.context.version >= _FIRST_WITH_NODES
+    ]
+    topic = DescribeQuorumResponseTopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
+    return DescribeQuorumResponse(error_message="", topics=[topic], nodes=nodes)
+
+
+def _unknown(topic: TopicData) -> DescribeQuorumResponseTopicData:
+    message = error(UNKNOWN_TOPIC_OR_PARTITION).message
+    partitions = [
+        DescribeQuorumResponsePartitionData(
+            partition_index=each.partition_index, error_code=UNKNOWN_TOPIC_OR_PARTITION, error_message=message
+        )
+        for each in topic.partitions
+    ]
+    return DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=partitions)
