@@ -191,13 +191,13 @@ def test_what_a_consumer_group_refuses_classic_members(broker: Wire, topic: Topi
         {"protocols": []},
     )
     for fields in wrong:
-        refused = broker.send(join_request(group_id, **fields), 9)
-        assert refused.error_code == INCONSISTENT_GROUP_PROTOCOL
+        refused = broker.send(join_request(group_id, member_id="m", **fields), 9)
+        assert (refused.error_code, refused.member_id) == (INCONSISTENT_GROUP_PROTOCOL, "")
     fenced = broker.send(
         join_request(group_id, member_id="x", group_instance_id="i", protocols=[("range", subscription(topic.name))]),
         9,
     )
-    assert fenced.error_code == FENCED_INSTANCE_ID
+    assert (fenced.error_code, fenced.member_id) == (FENCED_INSTANCE_ID, "")
     assert classic.sync(generation_id=7).error_code == ILLEGAL_GENERATION
     assert classic.sync(protocol_name="other").error_code == INCONSISTENT_GROUP_PROTOCOL
     assert classic.sync(member_id="nobody").error_code == UNKNOWN_MEMBER_ID

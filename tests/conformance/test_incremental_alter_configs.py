@@ -100,6 +100,42 @@ def test_set_and_delete(broker: Wire, topic: Topic, version: int) -> None:
     becomes(broker, TOPIC, topic.name, "retention.ms", "604800000", 5)
 
 
+def test_the_default_of_min_insync_replicas_is_a_dynamic_config(broker: Wire, topic: Topic) -> None:
+    """A new cluster has it for all brokers from the start, since its replicas are elected by it (KIP-966)."""
+    config = "min.insync.replicas"
+    for name in ("", node(broker)):
+        assert own(broker, BROKER, name, config) == ("1", 3)
+    assert own(broker, TOPIC, topic.name, config) == ("1", 3)
+    for name, operation, text in (
+        ("", DELETE, f"Cluster-level {config} cannot be removed while ELR is enabled."),
+        (node(broker), SET, f"Broker-level {config} cannot be altered while ELR is enabled."),
+        (node(broker), DELETE, f"Broker-level {config} cannot be altered while ELR is enabled."),
+    ):
+        value = "1" if operation == SET else None
+        assert incremental(broker, (BROKER, name, [(config, operation, value)])) == [("INVALID_CONFIG", text)]
+    assert incremental(broker, (BROKER, "", [(config, SET, "2")])) == [OK]
+    becomes(broker, BROKER, node(broker), config, "2", 3)
+    assert incremental(broker, (BROKER, "", [(config, SET, "1")])) == [OK]
+    becomes(broker, BROKER, node(broker), config, "1", 3)
+
+
+def test_internal_segment_bytes_is_shown_once_it_is_set_and_rolls_segments(
+    broker: Wire, make_topic: TopicFactory
+) -> None:
+    """It is segment.bytes without the bound, for tests."""
+    config = "internal.segment.bytes"
+    topic = make_topic()
+    assert own(broker, TOPIC, topic.name, config) == (None, -1)
+    assert incremental(broker, (TOPIC, topic.name, [(config, SET, "x")])) == [
+        ("INVALID_CONFIG", f"Invalid value x for configuration {config}: Not a number of type INT")
+    ]
+    assert incremental(broker, (TOPIC, topic.name, [(config, SET, "200")])) == [OK]
+    becomes(broker, TOPIC, topic.name, config, "200", 1)
+    assert own(broker, TOPIC, topic.name, "segment.bytes") == ("1073741824", 5)
+    large = build([Record(0, 1, b"k", bytes(200))])
+    wait_for(lambda: name_of(topic.produce(large).error_code) == "RECORD_LIST_TOO_LARGE")
+
+
 def test_what_is_set_acts(broker: Wire, topic: Topic) -> None:
     topic.append(1)
     assert incremental(broker, (TOPIC, topic.name, [("max.message.bytes", SET, "100")])) == [OK]
@@ -285,6 +321,10 @@ def test_client_metrics(broker: Wire, metrics: str) -> None:
     text = "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)"
     for edit, outcome in (
         (("interval.ms", SET, "1"), ("INVALID_REQUEST", text)),
+        (
+            ("interval.ms", SET, "bbb"),
+            ("INVALID_CONFIG", "Invalid value bbb for configuration interval.ms: Not a number of type INT"),
+        ),
         (("nonsense", SET, "1"), ("INVALID_REQUEST", "Unknown client metrics configuration: nonsense")),
         (("match", SET, "nope"), ("INVALID_CONFIG", "Illegal client matching pattern: nope")),
         (

@@ -37,6 +37,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.log.store import DiskStore
+from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.controller import Controller, NewTopic
@@ -188,7 +189,7 @@ class Broker:
             self.random,
             me,
             lambda: self.config.integer("num.partitions"),
-            lambda: min(self.config.integer("default.replication.factor"), len(self.image.brokers)),
+            lambda: self.config.integer("default.replication.factor"),
             self.slices.run,
         )
         self.producer_ids = ProducerIds(self.controller.producer_id_block)
@@ -257,7 +258,7 @@ class Broker:
         cluster_id = metadata.cluster_id
         if cluster_id is None:
             cluster_id = uuid_text(self.random.bytes16())
-            metadata.initialize(cluster_id)
+            metadata.initialize(cluster_id, min_insync_replicas=self.config.integer(keys.MIN_ISR))
         for directory, identity in identities.items():
             if identity is None:
                 directory.claim(Identity(self.node_id, cluster_id, self.random.bytes16()))

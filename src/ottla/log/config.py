@@ -71,9 +71,10 @@ class LogConfig:
     def of(cls, values: Mapping[str, Any]) -> "LogConfig":
         """From a topic's configs under Kafka's names, parsed to their types."""
         codec = values["compression.type"]
+        internal = values["internal.segment.bytes"]
         level = values[f"compression.{codec}.level"] if codec in ("gzip", "lz4", "zstd") else None
         return cls(
-            segment_bytes=values["segment.bytes"],
+            segment_bytes=values["segment.bytes"] if internal is None else internal,
             segment_ms=values["segment.ms"],
             segment_jitter_ms=values["segment.jitter.ms"],
             segment_index_bytes=values["segment.index.bytes"],

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.metadata import config_table as table
+from ottla.metadata import keys
 from ottla.metadata.configs import (
     BrokerValues,
     InvalidConfig,
@@ -141,6 +142,10 @@ def _check_broker(name: str, edits: Sequence[Edit]) -> None:
                 parse(row, edit.value)
             except InvalidConfig as cause:
                 raise Refused(INVALID_REQUEST, str(cause)) from None
+        if row.name == keys.MIN_ISR and name:
+            raise Refused(INVALID_CONFIG, f"Broker-level {keys.MIN_ISR} cannot be altered while ELR is enabled.")
+        if row.name == keys.MIN_ISR and edit.operation == DELETE:
+            raise Refused(INVALID_CONFIG, f"Cluster-level {keys.MIN_ISR} cannot be removed while ELR is enabled.")
 
 
 def _check_client_metrics(texts: Texts) -> None:
@@ -150,7 +155,11 @@ def _check_client_metrics(texts: Texts) -> None:
             raise Refused(INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
         if name == "interval.ms":
             least, most = _METRICS_INTERVAL_MS
-            if not text.removeprefix("-").isdecimal() or not least <= int(text) <= most:
+            try:
+                interval = parse(configs(Scope.CLIENT_METRICS)[name], text)
+            except InvalidConfig as cause:
+                raise Refused(INVALID_CONFIG, str(cause)) from None
+            if not isinstance(interval, int) or not least <= interval <= most:
                 why = f"interval must be between {least} and {most} (1 hour)"
                 raise Refused(INVALID_REQUEST, f"Invalid value {text} for interval.ms, {why}")
         elif name == "match":

@@ -503,7 +503,7 @@ def describe_broker_defaults(broker: BrokerValues) -> Iterator[Described]:
 def describe_resource(values: ResourceValues) -> Iterator[Described]:
     """Every config of a topic or group, with the broker's behind it as synonyms."""
     for row in configs(values.scope).values():
-        if row.internal:
+        if row.internal and row.name not in values.texts:
             continue
         text = text_of(values[row.name])
         synonyms = _broker_synonyms(row.synonyms[0], values.broker) if row.synonyms else []

@@ -16,6 +16,8 @@ from ottla.client.producer.contents import Content, Headers, as_bytes, header_li
 from ottla.coordinators.groups import classic, consumer_timers, share_heartbeat
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Operation, Result
+from ottla.metadata import keys
+from ottla.metadata.alteration import BROKER
 from ottla.metadata.controller import NewTopic
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicImage
 from ottla.metadata.refusal import ChangeResult
@@ -221,7 +223,8 @@ class Kafka(EmbeddedBroker):
 
     def _is_changed(self) -> bool:
         image = self.broker.image
-        return bool(image.configs or image.quotas or image.credentials or image.features)
+        at_start = {(BROKER, ""): {keys.MIN_ISR: self.broker.config.static.get(keys.MIN_ISR, "1")}}
+        return bool(image.configs != at_start or image.quotas or image.credentials or image.features)
 
     def _delete_all(self) -> Answer[ChangeResult]:
         """Groups live in topics of the broker's own, and go with them; transactional ids stay."""

@@ -15,13 +15,14 @@ from ottla.protocol.schema import Array, Field, Int32, Primitive, Request, Respo
 
 _PAIRS: Final = {
     "coordinators": ("coordinator_keys",),
+    "filter_results": ("filters",),
     "groups": ("groups", "group_ids"),
     "partition_responses": ("partition_data",),
     "partition_result": ("partitions",),
     "partitions": ("partitions", "partition_indexes"),
     "replica_election_results": ("topic_partitions",),
     "responses": ("topic_data", "topics", "topic_names", "resources"),
-    "results": ("topics", "groups_names", "users", "resources", "feature_updates"),
+    "results": ("topics", "groups_names", "users", "resources", "feature_updates", "creations"),
     "results_by_partition": ("partitions",),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",),
     "results_by_transaction": ("transactions",),

@@ -144,19 +144,20 @@ def join_in_place(groups: Groups, request: JoinGroupRequest, instead_of: Sequenc
     """`join`; when it makes a new group, `instead_of` (the tombstones of an empty consumer group) goes into the log first."""
     settings = groups.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-        return _rejected(request, errors.INVALID_SESSION_TIMEOUT)
+        return rejected(request, errors.INVALID_SESSION_TIMEOUT)
     if request.group_id in groups.share_groups:
-        return _rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL)
+        return rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
     group = groups.get(request.group_id)
     if group is None:
         if request.member_id:
-            return _rejected(request, errors.UNKNOWN_MEMBER_ID)
+            return rejected(request, errors.UNKNOWN_MEMBER_ID)
         new = empty_group(ClassicGroup(request.group_id), 0, now)
         return Result(records=(*instead_of, new), then=partial(_join_new_group, request))
     return _join(groups, group, request, now)
 
 
-def _rejected(request: JoinGroupRequest, code: int, member_id: str | None = None) -> Result:
+def rejected(request: JoinGroupRequest, code: int, member_id: str | None = None) -> Result:
+    """Refuse a JoinGroup; the answer repeats the request's member id unless another is given."""
     response = _not_joined(request, code, request.member_id if member_id is None else member_id)
     return Result(answers=((request, response),))
 
@@ -173,7 +174,7 @@ def _join(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, now: M
         draft.answer(request, _not_joined(request, errors.GROUP_MAX_SIZE_REACHED, ""))
         return draft.result()
     if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
-        return _rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL)
+        return rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL)
     if request.member_id:
         _join_known(groups, group, request, draft)
         return draft.result()
@@ -332,7 +333,7 @@ def _static_replaced(
 
 
 def _static_not_replaced(request: JoinGroupRequest, groups: Groups, code: int, now: Millis) -> Result:
-    return _rejected(request, code, "")
+    return rejected(request, code, "")
 
 
 def _joined(group: ClassicGroup, member: Member, *, with_members: bool) -> JoinGroupResponse:

@@ -40,19 +40,17 @@ from ottla.protocol.wire import PeerError
 
 
 def join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: Millis) -> Result:
-    """A classic member comes, or comes again."""
+    """A classic member joins, or joins again. A refusal by the group itself names no member, as in Kafka."""
     settings = groups.settings
-    code = errors.NONE
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-        code = errors.INVALID_SESSION_TIMEOUT
-    elif not (settings.consumer.may_upgrade or settings.consumer.may_downgrade):
-        code = errors.INCONSISTENT_GROUP_PROTOCOL  # group.consumer.migration.policy is disabled
-    if code != errors.NONE:
-        return Result(answers=((request, classic.join.refuse(request, code)),))
+        return Result(answers=((request, classic.join.refuse(request, errors.INVALID_SESSION_TIMEOUT)),))
+    if not (settings.consumer.may_upgrade or settings.consumer.may_downgrade):
+        # group.consumer.migration.policy is disabled
+        return classic.rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
     try:
         return _join(groups, group, request, now)
     except Refused as refused:
-        return Result(answers=((request, classic.join.refuse(request, refused.code)),))
+        return classic.rejected(request, refused.code, member_id="")
 
 
 def _join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: Millis) -> Result:

@@ -64,11 +64,14 @@ class SqliteStore:
         """The revision of the newest change, 0 for an empty store."""
         return int(self._revision)
 
-    def initialize(self, cluster_id: str, features: Mapping[str, int] | None = None) -> None:
-        """Give a new store its cluster id, and the levels of features if some are chosen; one that has an id stays as it is.
-        Raises OSError.
+    def initialize(
+        self, cluster_id: str, features: Mapping[str, int] | None = None, min_insync_replicas: int = 1
+    ) -> None:
+        """Give a new store its cluster id, the levels of features if some are chosen, and the default of min.insync.replicas,
+        which is an altered config from the start, as in Kafka; a store that has an id stays as it is. Raises OSError.
         """
         put = {keys.FEATURES + name: str(level).encode() for name, level in (features or {}).items()}
+        put[keys.BROKER_DEFAULTS] = keys.compact({keys.MIN_ISR: str(min_insync_replicas)})
         outcome = self.change_now(expect={keys.CLUSTER_ID: 0}, put={keys.CLUSTER_ID: cluster_id.encode(), **put})
         if outcome.error is not None:
             raise OSError(outcome.error)
