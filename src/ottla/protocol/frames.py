@@ -8,9 +8,10 @@
 Strategy. All connections of a broker receive into one shared buffer, so an idle connection costs next to nothing; a whole
 frame in it is copied out once, into `bytes` (the readers behind are sixty times faster on bytes). Only a frame that has not
 arrived whole has memory of its own: it is collected in `partial`, into which the rest is received directly, and copied
-out once when it is complete. A frame announces its size before it is there, so the buffer grows with what really arrives:
-a peer that lies about a size costs what it sends, not what it says. What frames have left is kept for the next ones
-(`Rooms`): new memory is cleared by Python and brought in page by page by the kernel, which costs more than receiving.
+out once when it is complete. A frame announces its size before it is there, so the buffer grows with what really arrives,
+to a small multiple of it: a peer that lies about a size costs what it sends, not what it says. What frames have left is kept
+for the next ones (`Rooms`): new memory is cleared by Python and brought in page by page by the kernel, which costs more than
+receiving.
 
 Compiled with mypyc where there is a compiler.
 """
@@ -21,7 +22,9 @@ from mypy_extensions import i64
 
 from ottla.protocol.wire import PeerError
 
-_FIRST_ROOM: Final = 1 << 20
+_LEAST_ROOM: Final = 1 << 12
+_MOST_ADDED: Final = 1 << 20
+"""Bytes that a buffer grows by, at most, while it is smaller than that; then it doubles."""
 _KEPT_ROOM: Final = 8 << 20
 _SMALLEST_KEPT: Final = 1 << 16
 
@@ -131,7 +134,7 @@ class FrameReader:
             self.need = 4
         else:
             self.need = 4 + int.from_bytes(shared[start : start + 4], "big")
-        self.partial = partial = self.rooms.take(min(self.need, max(_FIRST_ROOM, 2 * have)))
+        self.partial = partial = self.rooms.take(min(self.need, max(_LEAST_ROOM, 4 * have)))
         partial[:have] = memoryview(shared)[start:end]
         self.have = have
 
@@ -151,7 +154,8 @@ class FrameReader:
         self.have += taken
 
     def _grow(self, partial: bytearray) -> None:
-        partial.extend(bytes(min(self.need - len(partial), max(_FIRST_ROOM, len(partial)))))
+        have = len(partial)
+        partial.extend(bytes(min(self.need - have, max(have, min(3 * have, _MOST_ADDED)))))
 
     def _oversized(self, size: int) -> PeerError:
         if size >= 1 << 31:

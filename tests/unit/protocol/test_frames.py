@@ -46,7 +46,23 @@ def test_a_lying_size_costs_no_memory() -> None:
     reader = FrameReader(100 << 20)
     reader.feed(bytearray((90 << 20).to_bytes(4, "big") + b"x"), 5)
     assert reader.partial is not None
-    assert len(reader.partial) <= 1 << 20
+    assert len(reader.partial) <= 4096
+
+
+def test_memory_follows_what_arrives() -> None:
+    """100 MB announced, sent in small pieces: never more than four times what came, beside the first 4 KB."""
+    reader = FrameReader(200 << 20)
+    reader.feed(bytearray((100 << 20).to_bytes(4, "big") + b"x"), 5)
+    arrived = 5
+    while arrived < 3 << 20:
+        room = reader.room()
+        assert room is not None
+        size = min(len(room), 10_000)
+        room.release()
+        reader.feed_rest(bytearray(), size)
+        arrived += size
+        assert reader.partial is not None
+        assert len(reader.partial) <= max(4096, 4 * arrived)
 
 
 def test_the_next_large_frame_is_received_into_what_the_last_one_left() -> None:
