@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ottla.broker.markers import MarkerWriter
 from ottla.broker.partition_log import PartitionLog
+from ottla.broker.periodic import PAUSED, Periodic
 from ottla.broker.share_state import Place, ShareStateKeeper
 from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.coordinator import group_coordinator
@@ -34,6 +35,7 @@ from ottla.protocol.wire import PeerError
 from ottla.replication.replicas import Replicas
 
 _logger = logging.getLogger("ottla.broker")
+_RETRY_MS: Final = 100
 _RECORDS_A_TURN: Final = 500
 """How many records are read at once: some milliseconds, in which nobody else is served."""
 
@@ -65,7 +67,8 @@ class Coordination:
         self._timers = timers
         self._replicas = replicas
         replicas.went_offline = self._went_offline
-        self._alarm: Cancellable | None = None
+        replicas.came_online = self._came_online
+        self._alarm = Periodic("a timer of the coordinators", self._ring, _RETRY_MS, timers)
         self._alarm_at = 0
         self._to_load: deque[tuple[str, int]] = deque()
         self._resigned: set[tuple[str, int]] = set()
@@ -118,9 +121,7 @@ class Coordination:
         self.markers.close()
         if self._loading is not None:
             self._loading.cancel()
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._alarm.close()
 
     def _write_markers(self, partition: int, markers: Markers) -> None:
         """The end of a transaction is decided, in a partition of __transaction_state."""
@@ -202,8 +203,9 @@ class Coordination:
         try:
             if runtime.load_more(index, _RECORDS_A_TURN):
                 self._to_load.popleft()
-        except (StorageError, PeerError) as cause:
-            _logger.error("cannot load %s-%d: %s", topic, index, cause)
+        except Exception as cause:  # the partitions behind this one are loaded all the same
+            is_expected = isinstance(cause, StorageError | PeerError)
+            _logger.error("cannot load %s-%d: %s", topic, index, cause, exc_info=None if is_expected else cause)
             runtime.unload(index)
             self._to_load.popleft()
         self._load_on()
@@ -223,22 +225,29 @@ class Coordination:
         if topic in self._runtimes:
             self._timers.call_later(0, partial(self._runtimes[topic].unload, index))
 
+    def _came_online(self, topic: TopicImage) -> None:
+        if topic.name in self._runtimes:
+            self._lead(topic)
+
     def _ring_at(self, deadline_ms: int) -> None:
         """See to it that `advance` runs at `deadline_ms`, of the clock that never goes back."""
-        if self._alarm is not None:
-            if self._alarm_at <= deadline_ms:
-                return
-            self._alarm.cancel()
+        if self._alarm.is_set and self._alarm_at <= deadline_ms:
+            return
         self._alarm_at = deadline_ms
-        self._alarm = self._timers.call_later(max(0, deadline_ms - self._clock.now_ms()), self._ring)
+        self._alarm.run_in(max(0, deadline_ms - self._clock.now_ms()))
 
-    def _ring(self) -> None:
-        self._alarm = None
-        try:
-            for runtime in self._runtimes.values():
+    def _ring(self) -> int:
+        """Run what is due of every coordinator, whatever becomes of the others. Raises the first failure when all are done."""
+        failures = []
+        for runtime in self._runtimes.values():
+            try:
                 runtime.advance(self._clock.now_ms())
-        finally:
-            for runtime in self._runtimes.values():
-                deadline = runtime.next_deadline()
-                if deadline is not None:
-                    self._ring_at(deadline)
+            except Exception as cause:  # noqa: BLE001  raised below
+                failures.append(cause)
+        for runtime in self._runtimes.values():
+            deadline = runtime.next_deadline()
+            if deadline is not None:
+                self._ring_at(deadline)
+        if failures:
+            raise failures[0]
+        return PAUSED

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from ottla.environment import Clock
+from ottla.log.disk_errors import is_shortage
 from ottla.log.flush import Flush
 from ottla.log.log import Log
 from ottla.replication.partition import Partition
@@ -20,6 +21,9 @@ from ottla.replication.partition import Partition
 _logger = logging.getLogger("ottla.broker")
 _THREADS: Final = 4
 """The flushes of different files that a disk may do at a time; file systems join them in one commit of their journal."""
+
+_RETRY_S: Final = 0.1
+"""Pause before a flush is tried again that failed for a shortage, as of file descriptors."""
 
 
 class Flusher:
@@ -47,6 +51,8 @@ class Flusher:
         self._running.discard(log)
         if cause is not None:
             log.fail_flush(cause)
+            if is_shortage(cause):
+                self._loop.call_later(_RETRY_S, partition.advance)
             return
         log.flushed(flush, self._clock.now_ms())
         if partition.log is log:
@@ -64,7 +70,10 @@ class Flusher:
         if self._closed or future.cancelled():
             return
         if cause is not None and not isinstance(cause, OSError):
-            raise cause
+            _logger.error("a flush failed", exc_info=cause)
+            cause = OSError(
+                f"flush failed: {cause}"
+            )  # whoever waits must learn that nothing is certain to be on the medium
         done(cause)
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +32,6 @@ from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling, connection_quota
 from ottla.broker.watchdog import Watchdog
 from ottla.environment import Clock, Random, SystemClock, SystemRandom, Timers
-from ottla.log.checkpoints import DamagedCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
@@ -55,6 +54,7 @@ from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
 
@@ -98,6 +98,7 @@ class Broker:
         self.node_id = config.node_id
         self.bound: list[tuple[Listener, tuple[str, int]]] = []
         self._directories: list[LogDirectory] = []
+        self._identities: dict[LogDirectory, Identity | None] = {}
         self._files = files or DiskStore()
         self._store: MetadataStore | None = None
         self.slices = Slices(self.timers)
@@ -172,7 +173,7 @@ class Broker:
         try:
             self._open()
             self._listen()
-        except (UnusableDirectory, StorageError, DamagedStore, DamagedCheckpoint) as cause:
+        except (UnusableDirectory, StorageError, DamagedStore) as cause:
             self._abandon()
             raise CannotStart(str(cause)) from None
         except BaseException:
@@ -227,8 +228,12 @@ class Broker:
         for name in self.config.log_dirs:
             path = Path(name)
             try:
-                self._directories.append(LogDirectory(self._files, path, self._jitter))
+                directory = LogDirectory(self._files, path, self._jitter)
+                self._directories.append(directory)
+                self._identities[directory] = directory.identity()
             except FailedDirectory as cause:
+                if self._directories and self._directories[-1].path == path:
+                    self._directories.pop().release()
                 if len(self.config.log_dirs) == 1 or path == Path(self.config.metadata_log_dir):
                     raise
                 _logger.error("%s is offline: %s. Its partitions answer KAFKA_STORAGE_ERROR", path, cause)
@@ -244,8 +249,7 @@ class Broker:
         """The metadata store, and the proof that all directories belong to this node of this cluster."""
         home = Path(self.config.metadata_log_dir)
         path = home / "metadata.db"
-        identities = {directory: directory.identity() for directory in self._directories}
-        if not path.exists() and any(identities.values()):
+        if not path.exists() and any(self._identities.values()):
             raise UnusableDirectory(
                 f"{home} has a meta.properties but no metadata.db: if it is Apache Kafka's, adopt it with "
                 f"`ottla storage import {home}`; else it is damaged: give another --data-dir"
@@ -259,7 +263,7 @@ class Broker:
         if cluster_id is None:
             cluster_id = uuid_text(self.random.bytes16())
             metadata.initialize(cluster_id, min_insync_replicas=self.config.integer(keys.MIN_ISR))
-        for directory, identity in identities.items():
+        for directory, identity in self._identities.items():
             if identity is None:
                 directory.claim(Identity(self.node_id, cluster_id, self.random.bytes16()))
             elif (identity.node_id, identity.cluster_id) != (self.node_id, cluster_id):
@@ -372,7 +376,27 @@ class Broker:
     def create_topic(self, topic: NewTopic) -> Answer[ChangeResult]:
         """Create a topic that no client has named in a CreateTopics request: on first use, mostly."""
         controller = self.controller
-        return controller.decide(lambda: controller.create([controller.plan(topic, {})]))
+        return controller.decide(
+            lambda: after(self.create_planned([controller.plan(topic, {})]), lambda changes: changes[topic.name])
+        )
+
+    def create_planned(self, topics: Sequence[TopicImage]) -> Answer[dict[str, ChangeResult]]:
+        """Create planned topics, in a turn of the controller; the results are by name. A topic with a partition that cannot be
+        opened on this broker is deleted again, rather than reported as created. (Apache Kafka answers success, and the
+        partition is offline.)
+        """
+        if not self.replicas.is_working:
+            return {topic.name: _not_opened(topic) for topic in topics}
+
+        def created(change: ChangeResult) -> Answer[dict[str, ChangeResult]]:
+            results = {topic.name: change for topic in topics}
+            failed = [topic for topic in topics if change.error_code == NONE and self.replicas.has_offline(topic)]
+            if not failed:
+                return results
+            results.update({topic.name: _not_opened(topic) for topic in failed})
+            return after(self.controller.delete(failed), lambda deletion: results)  # noqa: ARG005
+
+        return after(self.controller.create(topics), created)
 
     def create_internal_topic(self, name: str) -> Answer[ChangeResult]:
         """Create a topic of the brokers' own, with at most as many replicas as there are brokers."""
@@ -396,6 +420,11 @@ class Broker:
         """Remove a deleted partition's directory once readers have had time to let go of it."""
         delay_ms = self.config.integer("log.segment.delete.delay.ms")
         self._maintenance.remove_later(partial(home.remove_discarded, path), delay_ms)
+
+
+def _not_opened(topic: TopicImage) -> ChangeResult:
+    text = f"Topic '{topic.name}' cannot be created: the broker cannot open its partitions, its log says why."
+    return ChangeResult(KAFKA_STORAGE_ERROR, text)
 
 
 def _limits_of(config: BrokerConfig) -> tuple[int, int, dict[str, int]]:

@@ -7,12 +7,13 @@ what a step costs is what a request may have to wait.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Final
 
 from ottla.broker.flushing import Flusher
-from ottla.environment import Cancellable, Clock, Timers
+from ottla.broker.periodic import PAUSED, Periodic
+from ottla.environment import Clock, Timers
 from ottla.log.directory import LogDirectory
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
@@ -22,6 +23,7 @@ from ottla.replication.replicas import NEVER_MS, Replicas
 _logger = logging.getLogger("ottla.broker")
 _CHECKPOINT_MS: Final = 60_000
 _FLUSH_CHECK_MS: Final = 1_000
+_REOPEN_MS: Final = 1_000
 
 
 class Maintenance:
@@ -56,52 +58,60 @@ class Maintenance:
         self._cleaner_backoff_ms = cleaner_backoff_ms
         self._expiry_interval_ms, self._producer_expiration_ms = expiry
         self._flusher = flusher
-        self._removals: set[Callable[[], None]] = set()
-        self._due: dict[Callable[[], None], Cancellable] = {}
+        self._removals: dict[Callable[[], None], None] = {}
+        self._cleaner = Periodic("compaction", self._clean, max(0, cleaner_backoff_ms), timers)
+        self._compaction: tuple[Log, Generator[Flush | list[Segment]]] | None = None
+        """The log that is being compacted, and what is left to do."""
+        self._periodic = [self._cleaner]
 
     def begin(self) -> None:
         """Start the clockwork."""
-        self._again(self._checkpoint, _CHECKPOINT_MS)
-        self._again(self._flush, _FLUSH_CHECK_MS)
-        self._again(self._retain, self._first_retention_ms)
-        self._again(self._expire_producers, self._expiry_interval_ms)
+        self._every("writing checkpoints", self._checkpoint, _CHECKPOINT_MS)
+        self._every("flushing by time", self._flush, _FLUSH_CHECK_MS)
+        self._every("opening partitions", self._replicas.open_postponed, _REOPEN_MS)
+        self._every("retention", self._retain, self._retention_interval_ms, self._first_retention_ms)
+        self._every("expiry of producers", self._expire_producers, self._expiry_interval_ms)
         if self._cleaner_backoff_ms >= 0:
-            self._again(self._clean, self._first_retention_ms)
+            self._cleaner.run_in(self._first_retention_ms)
+
+    def _every(self, name: str, work: Callable[[], None], interval_ms: int, first_ms: int | None = None) -> None:
+        periodic = Periodic(name, work, interval_ms, self._timers)
+        self._periodic.append(periodic)
+        periodic.run_in(interval_ms if first_ms is None else first_ms)
 
     def remove_later(self, remove: Callable[[], None], delay_ms: int) -> None:
         """Call `remove` after `delay_ms`, or at the stop if that comes first."""
-        self._removals.add(remove)
+        self._removals[remove] = None
 
         def due() -> None:
             if remove in self._removals:
-                self._removals.remove(remove)
-                remove()
+                del self._removals[remove]
+                self._remove(remove)
 
         self._timers.call_later(delay_ms, due)
 
+    @staticmethod
+    def _remove(remove: Callable[[], None]) -> None:
+        try:
+            remove()
+        except OSError as cause:
+            _logger.warning("cannot remove %s: %s; the next start does", cause.filename or "a file", cause.strerror)
+
     def close(self) -> None:
         """No more timers; what waits to be removed is."""
-        for timer in self._due.values():
-            timer.cancel()
-        self._due.clear()
+        for periodic in self._periodic:
+            periodic.close()
         for remove in self._removals:
-            remove()
+            self._remove(remove)
         self._removals.clear()
-
-    def _again(self, work: Callable[[], None], delay_ms: int) -> None:
-        def due() -> None:
-            del self._due[work]
-            work()
-
-        self._due[work] = self._timers.call_later(delay_ms, due)
 
     def _checkpoint(self) -> None:
         for directory in self._directories:
             try:
                 directory.checkpoint()
             except OSError as cause:
+                _logger.error("cannot write the checkpoints of %s: %s", directory.path, cause)
                 directory.fail(cause)
-        self._again(self._checkpoint, _CHECKPOINT_MS)
 
     def _flush(self) -> None:
         """What has waited for flush.ms is put on the medium; nobody waits for it. Kafka looks as often as
@@ -113,7 +123,6 @@ class Maintenance:
                 log = partition.log
                 if log.recovery_point < log.end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
                     self._flusher.flush(partition)
-        self._again(self._flush, _FLUSH_CHECK_MS)
 
     def _retain(self) -> None:
         now_ms = self._clock.wall_ms()
@@ -127,39 +136,45 @@ class Maintenance:
             for segment in gone:
                 _logger.info("%s: segment %d is past its retention", log.name, segment.base_offset)
                 self.remove_later(segment.remove, log.config.file_delete_delay_ms)
-        self._again(self._retain, self._retention_interval_ms)
 
     def _expire_producers(self) -> None:
         before_ms = self._clock.wall_ms() - self._producer_expiration_ms()
         for partition in self._replicas.all():
             partition.log.producers.expire(before_ms)
-        self._again(self._expire_producers, self._expiry_interval_ms)
 
-    def _clean(self) -> None:
-        """Begin with the dirtiest log, if one is dirty enough."""
-        now_ms = self._clock.wall_ms()
-        logs = [partition.log for partition in self._replicas.all() if partition.log.config.is_compacted]
-        dirtiest = max(logs, key=lambda log: log.dirtiness(now_ms), default=None)
-        if dirtiest is None or not dirtiest.dirtiness(now_ms):
-            self._again(self._clean, self._cleaner_backoff_ms)
-            return
-        self._step(dirtiest, dirtiest.compact(now_ms))
-
-    def _step(self, log: Log, steps: Iterator[Flush | list[Segment]], failed: OSError | None = None) -> None:
+    def _clean(self) -> int | None:
+        """Do one step of the compaction that is under way, or begin with the dirtiest log, if one is dirty enough. Returns when
+        to go on, as Periodic wants it.
+        """
+        if self._compaction is None:
+            now_ms = self._clock.wall_ms()
+            logs = [partition.log for partition in self._replicas.all() if partition.log.config.is_compacted]
+            dirtiest = max(logs, key=lambda log: log.dirtiness(now_ms), default=None)
+            if dirtiest is None or not dirtiest.dirtiness(now_ms):
+                return None
+            self._compaction = dirtiest, dirtiest.compact(now_ms)
+        log, steps = self._compaction
         try:
-            if failed is not None:
-                log.fail_flush(failed)
-                raise StorageError(f"{log.directory}: {failed.strerror}")
             done = next(steps, None)
         except StorageError as cause:
             _logger.error("cannot compact %s: %s", log.name, cause)
-            self._again(self._clean, self._cleaner_backoff_ms)
-            return
+            self._compaction = None
+            return None
         if done is None:
-            self._again(self._clean, 0)
+            self._compaction = None
         elif isinstance(done, Flush):
-            self._flusher.run(done, partial(self._step, log, steps))
+            self._flusher.run(done, partial(self._compaction_flushed, log))
+            return PAUSED
         else:
             for segment in done:
                 self.remove_later(segment.remove, log.config.file_delete_delay_ms)
-            self._again(partial(self._step, log, steps), 0)
+        return 0
+
+    def _compaction_flushed(self, log: Log, failed: OSError | None) -> None:
+        if failed is not None:
+            _logger.error("cannot compact %s: %s", log.name, failed.strerror or failed)
+            log.fail_flush(failed)
+            if self._compaction is not None:
+                self._compaction[1].close()
+                self._compaction = None
+        self._cleaner.run_in(0 if failed is None else self._cleaner_backoff_ms)

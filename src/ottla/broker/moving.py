@@ -64,24 +64,22 @@ class Moves:
         key = move.partition.topic, move.partition.index
         if self._under_way.get(key) is not move:
             return
-        if self._replicas.find(*key) is not move.partition:  # deleted, or its directory failed
-            self._drop(key)
+        if self._replicas.find(*key) is not move.partition or move.target.offline is not None:
+            self._drop(key)  # deleted, or one of the two directories failed
             return
         try:
             if failed is not None:
                 raise failed
             flush = next(move.steps, move)
             if flush is move:
-                del self._under_way[key]
                 self._replicas.move(move.partition, move.target)
+                del self._under_way[key]
                 _logger.info("%s lies in %s now", move.partition.log.name, move.target.path)
                 return
         except (OSError, StorageError) as cause:
             _logger.error("cannot move %s to %s: %s", move.partition.log.name, move.target.path, cause)
-            self._under_way.pop(key, None)
-            if key in move.target.futures:
-                move.target.drop_move(*key)
-            if isinstance(cause, OSError):
+            self._drop(key)
+            if isinstance(cause, OSError):  # the source reports its own errors, as StorageError
                 move.target.fail(cause)
             return
         if isinstance(flush, Flush):

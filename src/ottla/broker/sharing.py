@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.dead_letters import Undertaker
+from ottla.broker.periodic import PAUSED, Periodic
 from ottla.broker.shared_partition import GroupRules, SharedPartition, Told
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, Rules
 from ottla.coordinators.share.partition import NEVER
@@ -30,7 +31,6 @@ from ottla.coordinators.share.state import (
     write_state,
 )
 from ottla.coordinators.share.window import DeadLetters
-from ottla.environment import Cancellable
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import duration_ms, group_configs
@@ -80,6 +80,9 @@ def _makes_sense(batches: Sequence[Acks], *, is_renewal: bool) -> bool:
     return True
 
 
+_RETRY_MS: Final = 100
+
+
 class Sharing:
     """The share partitions and share sessions of this broker."""
 
@@ -93,7 +96,7 @@ class Sharing:
         self._alarms: list[tuple[int, int, SharedPartition]] = []
         """A heap of (deadline, number, share partition); void when the share partition rings at another time."""
         self._numbers = 0
-        self._alarm: Cancellable | None = None
+        self._alarm = Periodic("a timer of share partitions", self._ring, _RETRY_MS, broker.timers)
         self._alarm_at = NEVER
         broker.coordination.share_resets.append(self._reset)
         broker.controller.subscribe(self._apply)
@@ -275,13 +278,11 @@ class Sharing:
         deadline = self._alarms[0][0] if self._alarms else NEVER
         if deadline >= self._alarm_at:
             return
-        if self._alarm is not None:
-            self._alarm.cancel()
         self._alarm_at = deadline
-        self._alarm = self._broker.timers.call_later(max(0, deadline - self.now()), self._ring)
+        self._alarm.run_in(max(0, deadline - self.now()))
 
-    def _ring(self) -> None:
-        self._alarm, self._alarm_at = None, NEVER
+    def _ring(self) -> int:
+        self._alarm_at = NEVER
         now = self.now()
         try:
             while self._alarms and self._alarms[0][0] <= now:
@@ -291,8 +292,8 @@ class Sharing:
                     shared.expire(now)
         finally:
             self._set_alarm()
+        return PAUSED
 
     def close(self) -> None:
         """No more alarms."""
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._alarm.close()

@@ -26,12 +26,14 @@ class OffsetCheckpoint:
         """What the file says; empty when it is missing. Raises DamagedCheckpoint."""
         offsets = {}
         for line in _lines(self._store, self._path):
-            try:
-                topic, partition, offset = line.split()
-                offsets[topic, int(partition)] = int(offset)
-            except ValueError:
-                raise DamagedCheckpoint(f"{self._path}: not an entry: {line!r}") from None
+            topic, partition, offset = _entry(self._path, line, 3)
+            offsets[topic, int(partition)] = int(offset)
         return offsets
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._store.read_text(self._path) is not None
 
     def write(self, offsets: dict[tuple[str, int], int]) -> None:
         """Replace the file."""
@@ -47,11 +49,8 @@ class LeaderEpochs:
         self._path = path
         self._entries: list[tuple[int, int]] = []
         for line in () if is_new else _lines(store, path):
-            try:
-                epoch, offset = line.split()
-                self._entries.append((int(epoch), int(offset)))
-            except ValueError:
-                raise DamagedCheckpoint(f"{path}: not an entry: {line!r}") from None
+            epoch, offset = _entry(path, line, 2)
+            self._entries.append((int(epoch), int(offset)))
 
     @property
     def latest(self) -> int:
@@ -112,6 +111,10 @@ class LeaderEpochs:
         """The file has another name already, because its directory has."""
         self._path = path
 
+    def rewrite(self) -> None:
+        """Write the file even if it has no entries."""
+        self._flush()
+
     def _flush(self) -> None:
         """Written, not flushed: who flushes the log flushes it too, and a scan finds the epochs in the batches."""
         self._store.write(self._path, self._content())
@@ -122,12 +125,22 @@ class LeaderEpochs:
 
 def _lines(store: Store, path: Path) -> list[str]:
     text = store.read_text(path)
-    if not text:
+    if text is None:
         return []
+    if not text:
+        raise DamagedCheckpoint(f"{path}: empty")
     version, *rest = text.splitlines()
     if version != "0" or not rest or not rest[0].isdecimal() or int(rest[0]) != len(rest) - 1:
         raise DamagedCheckpoint(f"{path}: not a checkpoint of version 0 with as many entries as it says")
     return rest[1:]
+
+
+def _entry(path: Path, line: str, count: int) -> list[str]:
+    """Return the words of a line, the last two of which are numbers. Raises DamagedCheckpoint."""
+    words = line.split()
+    if len(words) != count or not all(word.isascii() and word.isdecimal() for word in words[-2:]):
+        raise DamagedCheckpoint(f"{path}: not an entry: {line!r}")
+    return words
 
 
 def _file(entries: list[str]) -> bytes:

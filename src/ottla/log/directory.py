@@ -16,12 +16,16 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.log.checkpoints import OffsetCheckpoint
+from ottla.log import recovery
+from ottla.log.checkpoints import DamagedCheckpoint, OffsetCheckpoint
 from ottla.log.config import LogConfig
+from ottla.log.disk_errors import is_disk_failure
 from ottla.log.log import Log, StorageError
 from ottla.log.relocation import Relocation
 from ottla.log.store import Store
@@ -58,8 +62,59 @@ def _broker_epoch(marker: str | None) -> int:
     the epoch that it left; its controller holds any other for a crash (KIP-966)."""
     try:
         return int(json.loads(marker or "{}").get("brokerEpoch", 0))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         return 0
+
+
+class Owner(Enum):
+    """The topic that a partition's directory belongs to, by its partition.metadata."""
+
+    NAMED = auto()
+    THIS = auto()
+    """The file is missing or damaged, and the directory can only be this topic's: the file is nearly right, or there are no
+    records."""
+    OTHER = auto()
+    UNCERTAIN = auto()
+    """The file is missing or damaged, and there are records."""
+
+
+_MOST_CHANGED: Final = 8
+"""Characters that a damaged partition.metadata may differ by: two random topic ids agree in far fewer than the rest."""
+
+
+def _metadata_text(topic_id: bytes) -> str:
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}\n"
+
+
+def _is_nearly(text: str, expected: str) -> bool:
+    """Return whether `text` is `expected` with a few characters changed or with its end cut off."""
+    same = sum(one == other for one, other in zip(text, expected, strict=False))
+    return same >= len(expected) - _MOST_CHANGED and len(text) <= len(expected) + _MOST_CHANGED
+
+
+def _is_metadata(text: str) -> bool:
+    """Return whether `text` is a whole partition.metadata of some topic."""
+    words = text.split()
+    if len(words) != 4 or words[:3] != ["version:", "0", "topic_id:"]:
+        return False
+    try:
+        uuid_bytes(words[3])
+    except ValueError:
+        return False
+    return True
+
+
+class Inventory(NamedTuple):
+    """The partitions whose directories are in a log directory, and directories that are to be removed.
+
+    certain    their partition.metadata names the topic's id
+    uncertain  their partition.metadata is missing or damaged; they may belong to an earlier topic of the same name
+    leftovers  of deletions and moves
+    """
+
+    certain: list[tuple[str, int]]
+    uncertain: list[tuple[str, int]]
+    leftovers: list[Path]
 
 
 def lock(path: Path) -> int:
@@ -125,21 +180,58 @@ class LogDirectory:
         self._start_offsets = OffsetCheckpoint(store, path / "log-start-offset-checkpoint")
         self._high_watermarks = OffsetCheckpoint(store, path / "replication-offset-checkpoint")
         self._clean_offsets = OffsetCheckpoint(store, path / "cleaner-offset-checkpoint")
-        marker = store.read_text(path / CLEAN_SHUTDOWN)
-        self.stopped_cleanly = marker is not None
-        self._broker_epoch = _broker_epoch(marker)
-        self._known_recovery_points = self._recovery_points.read()
-        self._known_start_offsets = self._start_offsets.read()
-        self._known_clean_offsets = self._clean_offsets.read()
         self._partitions: dict[tuple[str, int], Log] = {}
-        self._present = frozenset(store.names(path))
-        """What was here at the start."""
+        self._certain: set[tuple[str, int]] = set()
+        """Partitions whose partition.metadata was compared with the topic's id and need not be read again."""
         self.futures: dict[tuple[str, int], Relocation] = {}
         """Copies that are being made here of partitions in other directories."""
+        try:
+            self._read()
+        except OSError as cause:
+            self.release()
+            raise FailedDirectory(f"cannot read {cause.filename or path}: {cause.strerror}") from None
+
+    def _read(self) -> None:
+        """Read what the last stop left. Raises OSError."""
+        marker = self._store.read_text(self.path / CLEAN_SHUTDOWN)
+        self.stopped_cleanly = marker is not None
+        self._broker_epoch = _broker_epoch(marker)
+        self._present = set(self._store.names(self.path))
+        """Names of the partitions' directories, and of all else that was here at the start."""
+        if self.stopped_cleanly and not self._recovery_points.exists:
+            _logger.warning("%s has no recovery-point-offset-checkpoint: all records are checked", self.path)
+        # Each by (topic, partition), until the partition is opened; what is not opened is kept for the next start.
+        self._known_recovery_points = self._offsets(self._recovery_points, "all records are checked")
+        self._known_start_offsets = self._offsets(
+            self._start_offsets, "records that DeleteRecords removed since their segments began can be read again"
+        )
+        self._known_high_watermarks = self._offsets(self._high_watermarks, "nothing is lost by it")
+        self._known_clean_offsets = self._offsets(self._clean_offsets, "compaction begins at the start of each log")
+
+    @staticmethod
+    def _offsets(checkpoint: OffsetCheckpoint, consequence: str) -> dict[tuple[str, int], int]:
+        try:
+            return checkpoint.read()
+        except DamagedCheckpoint as cause:
+            _logger.warning("%s; the file is written again: %s", cause, consequence)
+            return {}
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        """Drop the checkpointed offsets of a partition: they are used up, or belong to a log that is not there any more."""
+        for known in (
+            self._known_recovery_points,
+            self._known_start_offsets,
+            self._known_high_watermarks,
+            self._known_clean_offsets,
+        ):
+            known.pop(key, None)
 
     def identity(self) -> Identity | None:
-        """Whose directory this is, None for a new one."""
-        found = read_identity(self._store, self.path)
+        """Whose directory this is, None for a new one. Raises UnusableDirectory, FailedDirectory."""
+        try:
+            found = read_identity(self._store, self.path)
+        except OSError as cause:
+            raise FailedDirectory(f"cannot read {self.path / 'meta.properties'}: {cause.strerror}") from None
         if found is None and (self.path / METADATA_LOG).exists():
             raise UnusableDirectory(
                 f"{self.path} belongs to Apache Kafka: adopt it with `ottla storage import`, or give another --data-dir"
@@ -158,46 +250,124 @@ class LogDirectory:
         ]
         self._store.replace(self.path / "meta.properties", "\n".join(lines).encode())
 
-    def open_partition(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
-        """The log of a partition, made when it is missing. Raises StorageError, and UnusableDirectory for another's id."""
-        if not self._partitions:
-            # Only now: a start that is refused has changed nothing.
-            (self.path / CLEAN_SHUTDOWN).unlink(missing_ok=True)
-        directory = self.path / f"{topic}-{partition}"
+    def open_partition(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, only_place: bool = True
+    ) -> Log:
+        """The log of a partition, made when it is missing; a directory of another topic id is renamed to -stray first.
+
+        only_place  no other directory can hold this partition: one without a readable topic id must then be this topic's
+
+        Raises StorageError when the log is damaged or the disk has failed, and OSError for what concerns this partition alone.
+        """
         key = topic, partition
+        if self.offline is not None:
+            raise StorageError(f"{self.path} is offline")
+        directory = self.path / f"{topic}-{partition}"
         try:
+            if not self._partitions:
+                # Only now: a start that is refused has changed nothing.
+                (self.path / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+            if directory.name in self._present and key not in self._certain:
+                self._check_owner(key, directory, topic_id, only_place=only_place)
             if directory.name not in self._present:
+                self._forget(key)  # offsets of a predecessor, which a crash kept from being dropped
                 self._store.make_directory(directory)
-            self._check_id(directory / "partition.metadata", topic_id)
-            log = Log(
-                self._store,
-                directory,
-                config,
-                recovery_point=self._known_recovery_points.get(key, 0),
-                log_start_offset=self._known_start_offsets.get(key, 0),
-                clean=self.stopped_cleanly,
-                jitter=self._jitter,
-                failed=self.fail,
-            )
+                self._store.write(directory / "partition.metadata", _metadata_text(topic_id).encode())
+            log = self._open(key, directory, config)
         except OSError as cause:
             self.fail(cause)
-            raise StorageError(f"{directory}: {cause.strerror}") from cause
-        log.clean_until = min(max(log.start_offset, self._known_clean_offsets.get(key, 0)), log.end_offset)
+            if is_disk_failure(cause):
+                raise StorageError(f"{cause.filename or directory}: {cause.strerror}") from cause
+            raise
+        self._present.add(directory.name)
+        self._certain.discard(key)
+        self._forget(key)
         self._partitions[key] = log
         return log
 
-    def _check_id(self, path: Path, topic_id: bytes) -> None:
-        """A partition's directory knows whose it is. Raises UnusableDirectory, OSError."""
+    def _check_owner(self, key: tuple[str, int], directory: Path, topic_id: bytes, *, only_place: bool) -> None:
+        """See to it that `directory` belongs to the topic: another topic's becomes a stray, and a damaged partition.metadata is
+        written again if it can only be this topic's. Raises StorageError, OSError.
+        """
+        path = directory / "partition.metadata"
         text = self._store.read_text(path)
-        wanted = f"version: 0\ntopic_id: {uuid_text(topic_id)}\n"
-        if not text:
-            self._store.write(path, wanted.encode())
-        elif text.split() != wanted.split():
-            raise UnusableDirectory(f"{path.parent} belongs to another topic of the same name: move it away")
+        owner = self._owner(directory, topic_id)
+        if owner is Owner.OTHER:
+            self.set_aside(directory.name, "belongs to another topic of the same name")
+        elif owner is Owner.UNCERTAIN and not only_place and (text or self.stopped_cleanly):
+            raise StorageError(
+                f"{path} is missing or damaged, so these records may be those of an earlier topic {key[0]}: if they are not, "
+                f"write 'version: 0' and 'topic_id: {uuid_text(topic_id)}' into it as two lines, else move {directory} away; "
+                "then restart"
+            )
+        elif owner is not Owner.NAMED:
+            if owner is Owner.UNCERTAIN or text:
+                _logger.warning(
+                    "%s is missing or damaged; it is written again with topic id %s", path, uuid_text(topic_id)
+                )
+            self._store.write(path, _metadata_text(topic_id).encode())
+
+    def _owner(self, directory: Path, topic_id: bytes) -> Owner:
+        """Compare partition.metadata with a topic's id. Raises OSError."""
+        text = self._store.read_text(directory / "partition.metadata")
+        expected = _metadata_text(topic_id)
+        if text and text.split() == expected.split():
+            return Owner.NAMED
+        if text and _is_nearly(text, expected):
+            return Owner.THIS
+        if text and _is_metadata(text):
+            return Owner.OTHER
+        # Made, and not yet named when the process or the machine went down, unless there are records.
+        return Owner.UNCERTAIN if recovery.log_end(self._store, directory) > 0 else Owner.THIS
+
+    def _open(self, key: tuple[str, int], directory: Path, config: LogConfig) -> Log:
+        """Open a log with the offsets that the checkpoints have of it. Raises StorageError, OSError.
+
+        No recovery point and no start offset is beyond the high watermark, which is a checkpoint of its own: one that is was
+        damaged.
+        """
+        high_watermark = self._known_high_watermarks.get(key)
+        recovery_point = self._known_recovery_points.get(key, 0)
+        start_offset = self._known_start_offsets.get(key, 0)
+        if high_watermark is not None:
+            recovery_point = min(recovery_point, high_watermark)
+            if start_offset > high_watermark:
+                _logger.warning(
+                    "log-start-offset-checkpoint says %d for %s, which ended at %d: it is damaged, and ignored",
+                    start_offset,
+                    directory,
+                    high_watermark,
+                )
+                start_offset = 0
+        log = Log(
+            self._store,
+            directory,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=start_offset,
+            clean=self.stopped_cleanly,
+            jitter=self._jitter,
+            failed=self.fail,
+        )
+        log.clean_until = min(max(log.start_offset, self._known_clean_offsets.get(key, 0)), log.end_offset)
+        return log
+
+    def set_aside(self, name: str, reason: str) -> None:
+        """Rename a partition's directory to -stray and keep it: its records may be wanted. Raises OSError."""
+        stray = f"{name[:214]}.{os.urandom(16).hex()}{STRAY}"
+        self._store.rename(self.path / name, self.path / stray)
+        self._present.discard(name)
+        topic, _, partition = name.rpartition("-")
+        if partition.isdecimal():
+            self._forget((topic, int(partition)))
+            self._certain.discard((topic, int(partition)))
+        _logger.warning("%s %s: it is %s now", self.path / name, reason, stray)
 
     def fail(self, cause: OSError) -> None:
-        """The disk did not do as told: what lies here is served no more until the broker is started again (KIP-112)."""
-        if self.offline is not None:
+        """Judge an error of a file operation. If the disk has failed, nothing in this directory is served any more until the
+        broker is started again (KIP-112); any other error is left to the caller.
+        """
+        if self.offline is not None or not is_disk_failure(cause):
             return
         self.offline = cause.strerror or str(cause)
         _logger.error(
@@ -211,26 +381,32 @@ class LogDirectory:
             log.abandon()
         self.on_failure(self)
 
-    def discard_partition(self, topic: str, partition: int) -> Path:
-        """Rename a partition's directory out of the way; `remove_discarded` takes it from the disk later. A `checkpoint` must
-        follow, so that a partition of the same name begins anew. Raises OSError.
+    def discard_partition(self, topic: str, partition: int) -> Path | None:
+        """Rename a partition's directory out of the way; `remove_discarded` takes it from the disk later. Returns None if there
+        is no directory: the partition could not be opened. A `checkpoint` must follow, so that the offsets are forgotten on the
+        disk too. Raises OSError.
         """
         key = topic, partition
-        log = self._partitions.pop(key)
-        self._present -= {log.directory.name}
-        for known in (self._known_recovery_points, self._known_start_offsets, self._known_clean_offsets):
-            known.pop(key, None)
-        renamed = self.path / f"{f'{topic}-{partition}'[:214]}.{os.urandom(16).hex()}{DELETE}"
-        log.close(clean=False)
-        log.directory.rename(renamed)
-        log.moved(renamed)
+        name = f"{topic}-{partition}"
+        log = self._partitions.pop(key, None)
+        self._forget(key)
+        self._certain.discard(key)
+        if name not in self._present:
+            return None
+        renamed = self.path / f"{name[:214]}.{os.urandom(16).hex()}{DELETE}"
+        if log is not None:
+            log.close(clean=False)
+        self._store.rename(self.path / name, renamed)
+        self._present.discard(name)
+        if log is not None:
+            log.moved(renamed)
         return renamed
 
     def begin_move(self, topic: str, partition: int, topic_id: bytes, log: Log) -> Relocation:
         """Begin a copy here of a partition that lies in another directory. Raises OSError."""
         directory = self.path / f"{f'{topic}-{partition}'[:214]}.{os.urandom(16).hex()}{FUTURE}"
         self._store.make_directory(directory)
-        self._check_id(directory / "partition.metadata", topic_id)
+        self._store.write(directory / "partition.metadata", _metadata_text(topic_id).encode())
         self.futures[topic, partition] = relocation = Relocation(self._store, log, directory)
         return relocation
 
@@ -238,25 +414,33 @@ class LogDirectory:
         """The copy, which is complete, becomes the partition's log: opened, with the offsets that only memory knew. The old one
         is still to be discarded. Raises OSError, StorageError.
         """
-        relocation = self.futures.pop((topic, partition))
+        key = topic, partition
+        relocation = self.futures[key]
         directory = self.path / f"{topic}-{partition}"
-        relocation.directory.rename(directory)
-        self._store.flush(self.path)
         end = moved.end_offset
-        log = Log(
-            self._store,
-            directory,
-            moved.config,
-            recovery_point=end,
-            log_start_offset=moved.start_offset,
-            clean=True,
-            jitter=self._jitter,
-            failed=self.fail,
-        )
+        self._store.rename(relocation.directory, directory)
+        try:
+            self._store.flush(self.path)
+            log = Log(
+                self._store,
+                directory,
+                moved.config,
+                recovery_point=end,
+                log_start_offset=moved.start_offset,
+                clean=True,
+                jitter=self._jitter,
+                failed=self.fail,
+            )
+        except (OSError, StorageError):
+            with suppress(OSError):  # the old log goes on: the copy must not stand beside it under the same name
+                self._store.rename(directory, relocation.directory)
+            raise
+        del self.futures[key]
         log.high_watermark = moved.high_watermark
         log.recovery_point = min(moved.recovery_point, relocation.flushed_offset)
         log.clean_until = moved.clean_until
-        self._partitions[topic, partition] = log
+        self._present.add(directory.name)
+        self._partitions[key] = log
         return log
 
     def drop_move(self, topic: str, partition: int) -> None:
@@ -278,38 +462,87 @@ class LogDirectory:
         total, _, free = shutil.disk_usage(self.path)
         return total, free
 
-    def partitions(self, known: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Those of `known` that lie here. Raises OSError."""
-        names = set(self._store.names(self.path))
-        return [(topic, index) for topic, index in known if f"{topic}-{index}" in names]
-
-    def leftovers(self, known: Iterable[tuple[str, int]]) -> list[Path]:
-        """Directories of partitions that are deleted, or were to come from another directory. One that the metadata does not
-        know is renamed to -stray and kept, as in Kafka: somebody may want its records.
+    def take_inventory(self, known: Mapping[tuple[str, int], bytes]) -> Inventory:
+        """Find the partitions of `known` (topic ids by topic name and partition) that lie here. A directory of another topic
+        id, or of a partition that is not known, is renamed to -stray and kept, as in Kafka. Raises OSError.
         """
-        names = {f"{topic}-{partition}" for topic, partition in known}
-        found = []
+        keys = {f"{topic}-{partition}": (topic, partition) for topic, partition in known}
+        inventory = Inventory([], [], [])
         for name in self._store.names(self.path):
             directory = self.path / name
             if name.endswith((DELETE, FUTURE)):
-                found.append(directory)
-            elif name in names or name == METADATA_LOG or name.endswith(STRAY):
+                inventory.leftovers.append(directory)
+            elif name == METADATA_LOG or name.endswith(STRAY):
                 continue
+            elif name in keys:
+                self._sort(name, keys[name], known[keys[name]], inventory)
             elif (directory / "partition.metadata").exists():
-                stray = self.path / f"{name[:214]}.{os.urandom(16).hex()}{STRAY}"
-                directory.rename(stray)
-                _logger.warning("%s is no partition of this cluster: it is %s now", directory, stray.name)
-        return found
+                self.set_aside(name, "is no partition of this cluster")
+        here = {*inventory.certain, *inventory.uncertain}
+        checkpointed = {
+            **self._known_recovery_points,
+            **self._known_start_offsets,
+            **self._known_high_watermarks,
+            **self._known_clean_offsets,
+        }
+        for key in checkpointed:
+            if key in here:
+                continue
+            end = self._known_recovery_points.get(key, 0)
+            if key in known and self.stopped_cleanly and end > self._known_start_offsets.get(key, 0):
+                _logger.error(
+                    "%s-%d, which ended at offset %d when the broker stopped, is not in %s any more",
+                    *key,
+                    end,
+                    self.path,
+                )
+            self._forget(key)
+        return inventory
+
+    def _sort(self, name: str, key: tuple[str, int], topic_id: bytes, inventory: Inventory) -> None:
+        try:
+            owner = self._owner(self.path / name, topic_id)
+        except OSError:
+            owner = Owner.UNCERTAIN  # whoever opens it meets the same error
+        if owner is Owner.OTHER:
+            self.set_aside(name, "belongs to another topic of the same name")
+        elif owner is Owner.UNCERTAIN:
+            inventory.uncertain.append(key)
+        else:
+            inventory.certain.append(key)
+            if owner is Owner.NAMED:
+                self._certain.add(key)
+
+    def end_of(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return where a log that is not open ends and begins, as (end offset by its batches, start offset by the checkpoint);
+        -1 for an end that cannot be read.
+        """
+        try:
+            end = recovery.log_end(self._store, self.path / f"{topic}-{partition}")
+        except OSError:
+            end = -1
+        return end, self._known_start_offsets.get((topic, partition), 0)
 
     def checkpoint(self) -> None:
         """Write the offsets of all partitions: now and then, after a roll, and at a stop. Raises OSError."""
         if self.offline is not None:
             return
         logs = self._partitions
-        self._recovery_points.write({key: log.recovery_point for key, log in logs.items()})
-        self._start_offsets.write({key: log.start_offset for key, log in logs.items() if log.start_offset})
-        self._high_watermarks.write({key: log.high_watermark for key, log in logs.items()})
-        self._clean_offsets.write({key: log.clean_until for key, log in logs.items() if log.config.is_compacted})
+        # The high watermarks come first: no other offset of a checkpoint is beyond them, whenever a crash comes.
+        self._high_watermarks.write(
+            {
+                **self._known_high_watermarks,
+                **{key: max(log.high_watermark, log.recovery_point) for key, log in logs.items()},
+            }
+        )
+        self._recovery_points.write(
+            {**self._known_recovery_points, **{key: log.recovery_point for key, log in logs.items()}}
+        )
+        self._start_offsets.write(
+            {**self._known_start_offsets, **{key: log.start_offset for key, log in logs.items() if log.start_offset}}
+        )
+        compacted = {key: log.clean_until for key, log in logs.items() if log.config.is_compacted}
+        self._clean_offsets.write({**self._known_clean_offsets, **compacted})
 
     def close(self) -> None:
         """A clean stop: every log is flushed and its indexes written, then the marker is set. A directory that is offline is

@@ -2,8 +2,8 @@
 
     store = FaultyStore(MemoryStore(), lambda operation, path: OSError(errno.EIO, "Input/output error") if ... else None)
 
-The operations are append, torn append (a part of the bytes is written, then it fails), read, short read (half of the bytes,
-as of a file that lost its end), truncate, flush, write, replace, rename and remove.
+The operations are list, make directory, append, torn append (a part of the bytes is written, then it fails), read, short
+read (half of the bytes, as of a file that lost its end), truncate, flush, write, replace, rename and remove.
 """
 
 import mmap
@@ -93,6 +93,7 @@ class FaultyStore:
         return FaultyFile(self._store.open(path), path, self._fault, self._fails)
 
     def names(self, directory: Path) -> list[str]:
+        self._fault("list", directory)
         return self._store.names(directory)
 
     def read_text(self, path: Path) -> str | None:
@@ -119,6 +120,7 @@ class FaultyStore:
         self._store.flush_everything()
 
     def make_directory(self, path: Path) -> None:
+        self._fault("make directory", path)
         self._store.make_directory(path)
 
     def modified_ms(self, path: Path) -> int:

@@ -16,8 +16,7 @@ who wait for a batch that had to be flushed.
 One file, because what it does is one thing: keep segments, producers, epochs and offsets in step with each other.
 """
 
-import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -50,8 +49,6 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 _LOAD_BYTES: Final = 1 << 20
-_NOT_THE_DISK: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
-"""What an operation on a file may fail with although the disk is well."""
 
 
 class Unfinished(NamedTuple):
@@ -108,7 +105,7 @@ class Log:
     recovery_point  offset (exclusive) up to which everything is known to be on the medium and whole
     clean           the last stop was a clean one
     jitter          a random number of ms up to the one given: how much earlier than segment.ms a segment is rolled
-    failed          called when the disk does not do as told, before StorageError is raised
+    failed          called when a file operation fails, before StorageError is raised: the directory judges what it means
     """
 
     def __init__(
@@ -142,6 +139,7 @@ class Log:
                 store, found, recovery_point, config.index_interval_bytes, self.epochs, clean=clean
             )
             self._segments = recovered.segments
+            recovery.check_complete(store, directory, names, recovery_point, self._segments[-1].next_offset)
             if self._segments[-1].next_offset < log_start_offset:
                 # What was deleted by DeleteRecords was never on the medium either.
                 for segment in self._segments:
@@ -156,8 +154,6 @@ class Log:
             if not epochs_known:
                 recovery.find_epochs(self._segments, self.epochs)
             self.epochs.truncate(self.end_offset)
-        except OSError as cause:
-            raise self._storage_error(cause) from cause
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
         self._active.jitter_ms = jitter(config.segment_jitter_ms)
@@ -388,9 +384,8 @@ class Log:
             self._unflushed = 0
 
     def _storage_error(self, cause: OSError) -> StorageError:
-        """Say which file failed and why, and tell the directory."""
-        if cause.errno not in _NOT_THE_DISK:
-            self._failed(cause)
+        """Say which file failed and why, and report it to the directory."""
+        self._failed(cause)
         return StorageError(f"{cause.filename or self.directory}: {cause.strerror or cause}")
 
     def _begin(self, segment: Segment, now_ms: int) -> None:
@@ -660,7 +655,7 @@ class Log:
             found.append(segment)
         return found
 
-    def compact(self, now_ms: int) -> Iterator[Flush | list[Segment]]:
+    def compact(self, now_ms: int) -> Generator[Flush | list[Segment]]:
         """Compact what can be. Yields after each step: a flush that must be run before the next step, or segments that are no
         longer part of the log, for `Segment.remove`. Raises StorageError; the log is then as it was, and is not compacted again
         until it is reopened when its bytes are damaged.
@@ -743,8 +738,16 @@ class Log:
         self.flushed(flush, now_ms)
 
     def fail_flush(self, cause: OSError) -> None:
-        """A flush did not work: nobody knows what is on the medium, so the directory goes offline."""
+        """Take note of a flush that failed. What is on the medium is uncertain, so the directory goes offline, unless the flush
+        failed for a shortage; then everything above the recovery point is left to the next flush.
+        """
         self._failed(cause)
+        self._rolled = [segment for segment in self._segments[:-1] if segment.next_offset > self.recovery_point]
+        self._has_new_names = True
+
+    def read_failed(self, cause: OSError) -> StorageError:
+        """Report a failed read of this log's files by others to the directory, and return the error to raise."""
+        return self._storage_error(cause)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset` and everything behind it: what a follower does that went another way than its

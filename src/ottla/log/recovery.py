@@ -76,6 +76,53 @@ def _carry_through(store: Store, directory: Path, base: int, interval: int) -> N
     fresh.close()
 
 
+def check_complete(store: Store, directory: Path, names: list[str], recovery_point: int, end_offset: int) -> None:
+    """Raise DamagedLog if a file is missing of what was on the medium below `recovery_point` (offset, exclusive).
+
+    An index without its .log file is what remains of a file that was taken away, or of a removal that a crash cut short: of
+    segments behind the recovery point, which recovery dropped, or of Kafka, which renames the .log first.
+    """
+    remedy = "put it back from a backup, or move the partition's directory away to begin it empty, and restart"
+    indexes = [name for name in names if name.endswith((".index", ".timeindex")) and name[:20].isdecimal()]
+    logs = {name[:20] for name in names if name.endswith(".log")}
+    orphans = [name for name in indexes if name[:20] not in logs]
+    here = store.names(directory) if orphans else []
+    for name in orphans:
+        base, lost = int(name[:20]), f"{name[:20]}.log"
+        if name not in here or lost in here:
+            continue
+        if base < recovery_point and f"{lost}{DELETED}" not in names:
+            raise DamagedLog(f"{directory / lost} is missing, of records that were on the medium: {remedy}")
+        if base != end_offset:
+            store.remove(directory / name)
+    if end_offset < recovery_point:
+        raise DamagedLog(
+            f"{directory} ends at offset {end_offset}, and records up to {recovery_point} were on the medium: a .log file is "
+            f"missing or cut off; {remedy}"
+        )
+
+
+def log_end(store: Store, directory: Path) -> int:
+    """Return the offset (exclusive) up to which the newest segment in `directory` has batches, by their headers; -1 if there is
+    no segment. Nothing is changed. Raises OSError.
+    """
+    bases = [int(name[:-4]) for name in store.names(directory) if name.endswith(".log") and name[:-4].isdecimal()]
+    if not bases:
+        return -1
+    segment = Segment(store, directory, max(bases))
+    end = segment.base_offset
+    try:
+        for header in segment.walk(0):
+            if header.base_offset < end:
+                break
+            end = header.next_offset
+    except DamagedLog:
+        pass  # a torn tail, or room that was taken in advance
+    finally:
+        segment.close()
+    return end
+
+
 class Recovered(NamedTuple):
     """The segments that remain, and the base offsets of those that were gone through."""
 
@@ -188,7 +235,7 @@ def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str
             yield BatchHeader(), found.corrupt
             return
         if found.end == 0:
-            if position + len(data) >= segment.size:
+            if len(data) < want:
                 return
             want *= 2
         else:
@@ -196,9 +243,10 @@ def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str
 
 
 def load_epochs(store: Store, path: Path, names: list[str]) -> tuple[LeaderEpochs, bool]:
-    """The leader epochs of a partition, and whether they are known: a loss of power can leave half a file."""
+    """The leader epochs of a partition, and whether they are known: a loss of power can leave half a file, or none."""
     try:
-        return LeaderEpochs(store, path, is_new=path.name not in names), True
+        missing = path.name not in names
+        return LeaderEpochs(store, path, is_new=missing), not (missing and any(name.endswith(".log") for name in names))
     except DamagedCheckpoint as cause:
         _logger.warning("%s; it is written again from the batches", cause)
         store.remove(path)
@@ -211,11 +259,14 @@ def find_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
         for header in segment.walk(0):
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
+    epochs.rewrite()
 
 
 def _remove(store: Store, segment: Segment) -> None:
     segment.close()
-    for path in segment.files():
+    for path in reversed(
+        segment.files()
+    ):  # the .log last: without it, its indexes would look like those of a lost file
         store.remove(path)
 
 

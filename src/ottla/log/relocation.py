@@ -44,7 +44,7 @@ class Relocation:
 
     def steps(self) -> Iterator[Flush | None]:
         """Copy, and stop after each step; a flush must be run before the next one. At the end the copy is complete, as long as
-        nothing else runs. Raises StorageError, OSError.
+        nothing else runs. Raises StorageError when the log itself cannot be read, OSError when the copy cannot be written.
         """
         self._log.is_moving = True
         yield from self._copy()
@@ -71,12 +71,17 @@ class Relocation:
     def _copy_some(self, source: Segment, copy: Segment) -> None:
         wanted = _STEP_BYTES
         while True:
-            data = source.log.read(copy.size, wanted)
+            try:
+                data = source.log.read(copy.size, wanted)
+            except OSError as cause:
+                raise self._log.read_failed(cause) from cause
             found = scan(data)
             if found.corrupt is not None:
                 raise StorageError(f"{source.path} at position {copy.size}: {found.corrupt}")
             if found.end:
                 break
+            if len(data) < wanted:
+                raise StorageError(f"{source.path} at position {copy.size}: a batch is cut off")
             wanted *= 2
         position = copy.size
         copy.log.append((data[: found.end],))
@@ -91,7 +96,11 @@ class Relocation:
     def _finish(self) -> None:
         """Indexes and producers, as a clean stop leaves them."""
         for source, copy in zip(self._log.segments, self._copies, strict=True):
-            for aborted in source.transaction_index.entries():
+            try:
+                aborted_transactions = list(source.transaction_index.entries())
+            except OSError as cause:
+                raise self._log.read_failed(cause) from cause
+            for aborted in aborted_transactions:
                 copy.transaction_index.append(aborted)
             copy.seal()
             copy.close()

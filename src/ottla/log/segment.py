@@ -324,9 +324,9 @@ class Segment:
         self.log.moved(self._named(".log"))
 
     def remove(self) -> None:
-        """Take the files from the disk."""
+        """Take the files from the disk, the .log last."""
         self.close()
-        for path in self.files():
+        for path in reversed(self.files()):
             self._store.remove(path)
 
     def files(self) -> list[Path]:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.log.config import LogConfig
-from ottla.log.directory import LogDirectory
-from ottla.log.log import StorageError
+from ottla.log.directory import LogDirectory, UnusableDirectory
+from ottla.log.disk_errors import is_shortage
+from ottla.log.log import Log, StorageError
 from ottla.metadata.image import Delta, Image, TopicImage
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.replication.partition import Partition
@@ -56,37 +57,78 @@ class Replicas:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._homes: dict[tuple[str, int], LogDirectory] = {}
+        self._topics: Mapping[str, TopicImage] = {}
         self._failed: set[tuple[str, int]] = set()
+        self._postponed: dict[tuple[str, int], None] = {}
+        """Those of `_failed` that a shortage kept from being opened."""
         self.shortest_flush_ms = NEVER_MS
         self.went_offline: Callable[[str, int], None] = lambda topic, index: None  # noqa: ARG005
         """Called with the topic and index of each partition whose log is not to be had any more."""
+        self.came_online: Callable[[TopicImage], None] = lambda topic: None  # noqa: ARG005
+        """Called with the topic of partitions that were opened late."""
         for directory in directories:
             directory.on_failure = self._take_offline
 
     def load(self, image: Image) -> None:
-        """Open everything that lies here, and throw away what nobody knows any more. What may lie in a directory that the disk
-        did not give us is offline, rather than begun anew in another one.
+        """Open everything that lies here, and discard what is left of deleted topics. Directories are matched by topic id, then
+        by the name. What may lie in a directory that the disk did not give us is offline, rather than begun again in another
+        one.
         """
         known = {
-            (topic.name, index)
+            (topic.name, index): topic.id
             for topic in image.topics.values()
             for index, partition in enumerate(topic.partitions)
             if self._node_id in partition.replicas
         }
+        certain: dict[tuple[str, int], list[LogDirectory]] = {}
+        uncertain: dict[tuple[str, int], list[LogDirectory]] = {}
         for directory in self.directories:
-            found = directory.partitions(known)
-            twice = [key for key in found if key in self._homes]  # a crash came between the two names of a move
-            for leftover in directory.leftovers(known - set(twice)):
+            try:
+                inventory = directory.take_inventory(known)
+            except OSError as cause:
+                directory.fail(cause)
+                if directory.offline is None:
+                    raise UnusableDirectory(f"cannot read {directory.path}: {cause.strerror}") from None
+                continue
+            for leftover in inventory.leftovers:
                 self._discard(directory, leftover)
-            self._homes |= {key: directory for key in found if key not in twice}
-        if self.missing:
-            self._failed |= known - self._homes.keys()
+            for key in inventory.certain:
+                certain.setdefault(key, []).append(directory)
+            for key in inventory.uncertain:
+                uncertain.setdefault(key, []).append(directory)
+        for key in known:
+            self._settle_home(key, certain.get(key, []), uncertain.get(key, []))
+        if self.missing or any(directory.offline is not None for directory in self.directories):
+            self._failed |= known.keys() - self._homes.keys()
+        self._topics = image.topics
         for topic in image.topics.values():
             for _ in self._open(topic):
                 pass  # nobody is served yet
 
+    def _settle_home(self, key: tuple[str, int], certain: list[LogDirectory], uncertain: list[LogDirectory]) -> None:
+        """Decide which of the directories that have a partition under its name is the one to open.
+
+        Two have it with the right topic id when a move did not get as far as discarding the old log, because of a crash or of a
+        disk that failed. From then on batches were added to the new one only: the longer log is the current one.
+        """
+        candidates = certain or uncertain
+        if not candidates:
+            return
+        home = max(candidates, key=lambda directory: directory.end_of(*key)) if len(candidates) > 1 else candidates[0]
+        self._homes[key] = home
+        for directory in (*certain, *uncertain):
+            if directory is not home:
+                try:
+                    directory.set_aside(
+                        f"{key[0]}-{key[1]}", f"is not the current copy of this partition, which is in {home.path}"
+                    )
+                except OSError as cause:
+                    _logger.error("cannot rename the other copy of %s-%d in %s: %s", *key, directory.path, cause)
+                    directory.fail(cause)
+
     def apply(self, delta: Delta) -> Iterator[None]:
         """Follow a change of the metadata, in steps."""
+        self._topics = delta.image.topics
         for topic in delta.deleted:
             yield from self._close(topic)
         if delta.deleted:
@@ -116,55 +158,113 @@ class Replicas:
                 held.log.config = config
                 held.leader_id, held.leader_epoch = placed.leader, placed.leader_epoch
                 continue
-            if (topic.name, index) in self._failed:
+            if (topic.name, index) in self._failed and (topic.name, index) not in self._postponed:
                 continue
             opened += 1
             if opened % _PARTITIONS_A_STEP == 0:
                 yield
-            home = self._homes.get((topic.name, index)) or self._emptiest()
-            self._homes[topic.name, index] = home
-            try:
-                log = home.open_partition(topic.name, index, topic.id, config)
-            except (OSError, StorageError) as cause:
-                _logger.error("%s-%d is offline: %s", topic.name, index, cause)
-                self._failed.add((topic.name, index))
-                continue
-            partitions[index] = Partition(
-                topic.name, topic.id, index, log, placed.leader, placed.leader_epoch, self._flush
-            )
+            log = self._opened(topic, index, config)
+            if log is not None:
+                partitions[index] = Partition(
+                    topic.name, topic.id, index, log, placed.leader, placed.leader_epoch, self._flush
+                )
 
-    def _emptiest(self) -> LogDirectory:
-        """Where a new partition goes: the directory with the fewest that works, as in Kafka."""
+    def _opened(self, topic: TopicImage, index: int, config: LogConfig) -> Log | None:
+        """Open a partition's log; None when it cannot be, and then the partition is offline. One that failed for a shortage, as
+        of file descriptors, is tried again (`open_postponed`).
+        """
+        key = topic.name, index
+        home = self._homes.get(key) or self._emptiest()
+        try:
+            if home is None:
+                raise StorageError("all log directories are offline")
+            self._homes[key] = home
+            log = home.open_partition(topic.name, index, topic.id, config, only_place=self._has_one_directory)
+        except (OSError, StorageError) as cause:
+            is_passing = isinstance(cause, OSError) and is_shortage(cause)
+            if key not in self._postponed:
+                how = "offline, and is tried again" if is_passing else "offline"
+                why = f"{cause.filename}: {cause.strerror}" if isinstance(cause, OSError) else cause
+                _logger.error("%s-%d is %s: %s", topic.name, index, how, why)
+            self._failed.add(key)
+            self._postponed.pop(key, None)
+            if is_passing:
+                self._postponed[key] = None
+            return None
+        if key in self._postponed:
+            _logger.info("%s-%d is online", topic.name, index)
+        self._postponed.pop(key, None)
+        self._failed.discard(key)
+        return log
+
+    def open_postponed(self) -> None:
+        """Try again to open the partitions that failed for a shortage."""
+        for name in dict.fromkeys(name for name, _ in self._postponed):
+            topic = self._topics[name]
+            before = len(self._postponed)
+            for _ in self._open(topic):
+                pass  # they are few
+            if len(self._postponed) < before:
+                self.came_online(topic)
+
+    def has_offline(self, topic: TopicImage) -> bool:
+        """Whether a partition of `topic` that lives here is offline."""
+        return any((topic.name, index) in self._failed for index in range(len(topic.partitions)))
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a directory is left that takes partitions."""
+        return any(directory.offline is None for directory in self.directories)
+
+    @property
+    def _has_one_directory(self) -> bool:
+        return len(self.directories) + len(self.missing) == 1
+
+    def _emptiest(self) -> LogDirectory | None:
+        """Return the directory for a new partition: the working one with the fewest, as in Kafka; None if none works."""
         working = [directory for directory in self.directories if directory.offline is None]
-        return min(working or self.directories, key=lambda directory: len(directory.logs()))
+        return min(working, key=lambda directory: len(directory.logs()), default=None)
 
     def _close(self, topic: TopicImage) -> Iterator[None]:
         """Discard the partitions of a deleted topic, in steps; none of them can be found from the first step on."""
         self._by_id.pop(topic.id, None)
         partitions = self._by_name.pop(topic.name, {})
         for index in range(len(topic.partitions)):
-            self._failed.discard((topic.name, index))
-        for number, partition in enumerate(partitions.values(), 1):
-            if number % _PARTITIONS_A_STEP == 0:
+            if index % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
                 yield
-            home = self._homes.pop((topic.name, partition.index))
-            try:
-                self._discard(home, home.discard_partition(topic.name, partition.index))
-            except OSError as cause:
-                home.fail(cause)
-            partition.wake()
+            key = topic.name, index
+            self._failed.discard(key)
+            self._postponed.pop(key, None)
+            home = self._homes.pop(key, None)
+            if home is not None and home.offline is None:
+                self._discard_from(home, key)
+            if index in partitions:
+                partitions[index].wake()
+
+    def _discard_from(self, home: LogDirectory, key: tuple[str, int]) -> None:
+        """Discard a partition's directory; if that fails, the next start sees that it is not the current one."""
+        try:
+            discarded = home.discard_partition(*key)
+        except OSError as cause:
+            _logger.error("cannot discard %s-%d from %s: %s", *key, home.path, cause)
+            home.fail(cause)
+            return
+        if discarded is not None:
+            self._discard(home, discarded)
 
     def home_of(self, partition: Partition) -> LogDirectory:
         """The directory in which a partition lies."""
         return self._homes[partition.topic, partition.index]
 
     def move(self, partition: Partition, target: LogDirectory) -> None:
-        """The copy of a partition in `target` is complete: it is the partition from now on. Raises OSError, StorageError."""
+        """Make the copy of a partition in `target`, which is complete, the partition from now on. Raises OSError and
+        StorageError for an error in `target`, and then nothing has changed; one in the old directory is not raised.
+        """
         key = partition.topic, partition.index
         home = self._homes[key]
         partition.log = target.end_move(*key, partition.log)
         self._homes[key] = target
-        self._discard(home, home.discard_partition(*key))
+        self._discard_from(home, key)
         self._checkpoint()
 
     def _checkpoint(self) -> None:
@@ -208,9 +308,9 @@ class Replicas:
         """The error code for a partition that `find` does not find."""
         return KAFKA_STORAGE_ERROR if (topic, index) in self._failed else UNKNOWN_TOPIC_OR_PARTITION
 
-    def all(self) -> Iterable[Partition]:
-        """Every partition that lives here."""
-        return (partition for partitions in self._by_name.values() for partition in partitions.values())
+    def all(self) -> list[Partition]:
+        """Every partition that lives here now; a directory that fails while the list is gone through does not change it."""
+        return [partition for partitions in self._by_name.values() for partition in partitions.values()]
 
     def by_topic(self) -> Mapping[str, Mapping[int, Partition]]:
         """Partitions by topic name and index."""

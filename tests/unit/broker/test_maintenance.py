@@ -1,9 +1,12 @@
 """What is done now and then, on a clock that only the test moves."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from ottla.broker.maintenance import Maintenance
 from ottla.log.config import LogConfig
@@ -56,9 +59,13 @@ class Flushes:
         done(None)
 
 
-def keeper(world: World, log: Log) -> Maintenance:
-    replicas: Any = SimpleNamespace(all=lambda: [SimpleNamespace(log=log)], shortest_flush_ms=log.config.flush_ms)
-    flusher: Any = Flushes()
+def keeper(world: World, *logs: Log, flushes: Any = None) -> Maintenance:
+    replicas: Any = SimpleNamespace(
+        all=lambda: [SimpleNamespace(log=log) for log in logs],
+        shortest_flush_ms=logs[0].config.flush_ms,
+        open_postponed=lambda: None,
+    )
+    flusher: Any = flushes or Flushes()
     return Maintenance([], replicas, world, world, 30_000, 300_000, 15_000, (600_000, lambda: 24 * HOUR), flusher)
 
 
@@ -128,4 +135,72 @@ def test_what_has_waited_for_flush_ms_is_flushed(tmp_path: Path) -> None:
     world.pass_time(1_001)
     assert log.recovery_point == 1
     keep.close()
+    log.close()
+
+
+def test_retention_goes_on_after_a_run_that_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What a bug or a disk does in one run is logged once, and the other logs are looked after all the same later."""
+    world, log = World(), opened(tmp_path / "t-0", retention_ms=HOUR)
+    append(log, 10)
+    keep = keeper(world, log)
+    runs = []
+
+    def fail(now_ms: int) -> list[Any]:
+        runs.append(now_ms)
+        raise RuntimeError("dictionary changed size during iteration")
+
+    log.retain = fail  # type: ignore[method-assign]
+    keep.begin()
+    world.pass_time(HOUR)
+    assert len(runs) == 12
+    assert caplog.messages == ["retention failed; it is tried again"]
+    del log.retain
+    world.pass_time(HOUR)
+    assert log.start_offset == 10
+    keep.close()
+    assert world.due == []
+    log.close()
+
+
+def test_compaction_goes_on_after_a_flush_without_descriptors(tmp_path: Path) -> None:
+    class Short(Flushes):
+        times = 0
+
+        def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
+            self.times += 1
+            if self.times > 1:
+                super().run(flush, done)
+            else:
+                done(OSError(errno.EMFILE, "Too many open files"))
+
+    world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
+    append(log, 10)
+    keep = keeper(world, log, flushes=Short())
+    keep.begin()
+    world.pass_time(30_000)
+    assert sum(len(records) for _, records in log.batches()) == 10
+    assert not list(log.directory.glob("*.cleaned"))
+    world.pass_time(15_001)
+    assert sum(len(records) for _, records in log.batches()) < 10
+    keep.close()
+    log.close()
+
+
+def test_a_file_that_cannot_be_removed_holds_up_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    world, log = World(), opened(tmp_path / "t-0")
+    keep = keeper(world, log)
+    removed = []
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "Input/output error", "t-0/0.log.deleted")
+
+    keep.remove_later(fail, 1000)
+    keep.remove_later(lambda: removed.append(1), 2000)
+    keep.remove_later(lambda: fail(), 9000)
+    keep.remove_later(lambda: removed.append(2), 9000)
+    world.pass_time(2000)
+    assert removed == [1]
+    keep.close()
+    assert removed == [1, 2]
+    assert caplog.messages == ["cannot remove t-0/0.log.deleted: Input/output error; the next start does"] * 2
     log.close()

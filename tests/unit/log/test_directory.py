@@ -1,5 +1,7 @@
 """A log directory: one owner, one identity, and what it remembers of its partitions."""
 
+import errno
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,8 @@ import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.directory import Identity, LogDirectory, UnusableDirectory
+from ottla.log.faulty_store import FaultyStore
+from ottla.log.log import StorageError
 from ottla.log.store import DiskStore
 from ottla.protocol.uuids import uuid_bytes, uuid_text
 
@@ -73,7 +77,11 @@ def test_what_belongs_to_apache_kafka_alone_is_no_leftover(tmp_path: Path) -> No
     for name in ("__cluster_metadata-0", "t-0.0123456789abcdef0123456789abcdef-stray"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "partition.metadata").touch()
-    assert directory.leftovers([]) == []
+    assert directory.take_inventory({}) == ([], [], [])
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
+        "__cluster_metadata-0",
+        "t-0.0123456789abcdef0123456789abcdef-stray",
+    ]
     directory.release()
 
 
@@ -93,11 +101,205 @@ def test_a_lock_of_java_is_seen(tmp_path: Path) -> None:
     LogDirectory(DiskStore(), tmp_path).release()
 
 
-def test_a_partition_of_another_topic_of_that_name_is_not_taken(tmp_path: Path) -> None:
+def test_a_partition_of_another_topic_of_that_name_is_kept_as_a_stray(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     directory = LogDirectory(DiskStore(), tmp_path)
-    directory.open_partition("t", 0, ID, LogConfig())
-    with pytest.raises(UnusableDirectory, match="another topic of the same name"):
-        directory.open_partition("t", 0, bytes(16), LogConfig())
+    assert directory.open_partition("t", 0, ID, LogConfig()).append_records([(b"k", b"v")], 0, 1).error_code == 0
+    directory.close()
+    again = LogDirectory(DiskStore(), tmp_path)
+    assert again.take_inventory({("t", 0): bytes(16)}) == ([], [], [])
+    log = again.open_partition("t", 0, bytes(16), LogConfig())
+    assert (log.start_offset, log.end_offset, log.recovery_point) == (0, 0, 0)
+    (stray,) = tmp_path.glob("t-0.*-stray")
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+    assert caplog.messages == [f"{tmp_path / 't-0'} belongs to another topic of the same name: it is {stray.name} now"]
+    again.release()
+
+
+def reopened(path: Path, topic_id: bytes = ID, *, only_place: bool = True) -> tuple[int, int]:
+    """The start and end offset of t-0 after a start."""
+    directory = LogDirectory(DiskStore(), path)
+    try:
+        directory.take_inventory({("t", 0): topic_id})
+        log = directory.open_partition("t", 0, topic_id, LogConfig(), only_place=only_place)
+        return log.start_offset, log.end_offset
+    finally:
+        directory.release()
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """A directory after a clean stop, with ten records in t-0 of which two are deleted."""
+    directory = LogDirectory(DiskStore(), tmp_path)
+    log = directory.open_partition("t", 0, ID, LogConfig())
+    for _ in range(10):
+        assert log.append_records([(b"k", b"v" * 100)], 0, 1).error_code == 0
+        log.high_watermark = log.end_offset
+    log.delete_records(2)
+    directory.close()
+    return tmp_path
+
+
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+@pytest.mark.parametrize("content", [b"", b"0\n7\nt 0 1\n", b"\xff\n1\nt 0 1\n", b"0\n1\nt 0 -1\n"])
+def test_a_damaged_checkpoint_does_not_keep_the_broker_from_starting(
+    stopped: Path, caplog: pytest.LogCaptureFixture, name: str, content: bytes
+) -> None:
+    (stopped / name).write_bytes(content)
+    assert reopened(stopped) == (0 if name.startswith("log-start") else 2, 10)
+    (line,) = caplog.messages
+    assert str(stopped / name) in line
+    assert "the file is written again" in line
+
+
+def test_records_are_not_lost_to_a_start_offset_that_was_damaged(
+    stopped: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (stopped / "log-start-offset-checkpoint").write_text("0\n1\nt 0 92\n")
+    assert reopened(stopped) == (0, 10)
+    (line,) = caplog.messages
+    assert (
+        line
+        == f"log-start-offset-checkpoint says 92 for {stopped / 't-0'}, which ended at 10: it is damaged, and ignored"
+    )
+
+
+@pytest.mark.parametrize("point", [0, 3, 910])
+def test_a_recovery_point_that_was_damaged_costs_a_scan_at_most(stopped: Path, point: int) -> None:
+    (stopped / "recovery-point-offset-checkpoint").write_text(f"0\n1\nt 0 {point}\n")
+    assert reopened(stopped) == (2, 10)
+
+
+def test_a_missing_recovery_point_checkpoint_is_noted(stopped: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (stopped / "recovery-point-offset-checkpoint").unlink()
+    assert reopened(stopped) == (2, 10)
+    assert caplog.messages == [f"{stopped} has no recovery-point-offset-checkpoint: all records are checked"]
+
+
+def test_any_flipped_byte_of_partition_metadata_is_repaired(stopped: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = stopped / "t-0" / "partition.metadata"
+    sound = path.read_bytes()
+    for at in range(len(sound)):
+        damaged = bytearray(sound)
+        damaged[at] ^= 1
+        path.write_bytes(damaged)
+        caplog.clear()
+        assert reopened(stopped, only_place=False) == (2, 10)
+        assert path.read_bytes() == sound or path.read_bytes().split() == sound.split()
+        assert list(stopped.glob("*-stray")) == []
+        if bytes(damaged).split() != sound.split():
+            (line,) = [line for line in caplog.messages if "metadata" in line]
+            assert line == f"{path} is missing or damaged; it is written again with topic id {uuid_text(ID)}"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage"])
+def test_records_of_an_unknown_topic_are_not_taken_for_this_ones(stopped: Path, content: bytes | None) -> None:
+    path = stopped / "t-0" / "partition.metadata"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    directory = LogDirectory(DiskStore(), stopped)
+    assert directory.take_inventory({("t", 0): ID}) == ([], [("t", 0)], [])
+    with pytest.raises(StorageError, match=f"{path} is missing or damaged, .* else move {stopped / 't-0'} away"):
+        directory.open_partition("t", 0, ID, LogConfig(), only_place=False)
+    directory.close()
+    assert reopened(stopped) == (2, 10)  # what the checkpoints say of it was kept; a single directory leaves no doubt
+
+
+def test_a_loss_of_power_may_leave_an_empty_partition_metadata(stopped: Path) -> None:
+    (stopped / ".kafka_cleanshutdown").unlink()
+    (stopped / "t-0" / "partition.metadata").write_bytes(b"")
+    assert reopened(stopped, only_place=False) == (2, 10)
+
+
+def test_a_recreated_topic_does_not_begin_where_its_predecessor_did(stopped: Path) -> None:
+    """kill -9 came after the deletion was decided and before the checkpoints were written."""
+    (stopped / ".kafka_cleanshutdown").unlink()
+    (stopped / "t-0").rename(stopped / f"t-0.{'0' * 32}-delete")
+    directory = LogDirectory(DiskStore(), stopped)
+    directory.take_inventory({})
+    log = directory.open_partition("t", 0, bytes(16), LogConfig())
+    assert (log.start_offset, log.end_offset, log.recovery_point) == (0, 0, 0)
+    directory.release()
+
+
+def test_a_topic_is_created_again_after_kill_9_during_its_deletion(stopped: Path) -> None:
+    directory = LogDirectory(DiskStore(), stopped)
+    directory.take_inventory({})  # the metadata does not know it any more: a stray
+    assert len(list(stopped.glob("t-0.*-stray"))) == 1
+    log = directory.open_partition("t", 0, bytes(16), LogConfig())
+    assert log.append_records([(b"k", b"v")], 0, 1).base_offset == 0
+    assert directory.offline is None
+    directory.release()
+
+
+def test_a_removed_log_file_is_damage_and_not_an_empty_partition(stopped: Path) -> None:
+    removed = stopped / "t-0" / "00000000000000000000.log"
+    content = removed.read_bytes()
+    removed.unlink()
+    for _ in range(2):  # the second start knows it too
+        directory = LogDirectory(DiskStore(), stopped)
+        directory.take_inventory({("t", 0): ID})
+        with pytest.raises(StorageError, match=f"{removed} is missing, .* put it back from a backup, or move"):
+            directory.open_partition("t", 0, ID, LogConfig())
+        assert directory.offline is None
+        directory.close()
+    removed.write_bytes(content)
+    assert reopened(stopped) == (2, 10)
+
+
+def test_a_log_file_that_lost_its_last_batches_is_damage(stopped: Path) -> None:
+    path = stopped / "t-0" / "00000000000000000000.log"
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 9 // 10])  # ten batches of the same size
+    for index in path.parent.glob("*index"):
+        index.unlink()
+    directory = LogDirectory(DiskStore(), stopped)
+    with pytest.raises(StorageError, match="ends at offset 9, and records up to 10 were on the medium"):
+        directory.open_partition("t", 0, ID, LogConfig())
+    directory.release()
+
+
+def test_a_removed_partition_directory_is_reported(stopped: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shutil.rmtree(stopped / "t-0")
+    assert reopened(stopped) == (0, 0)
+    assert caplog.messages == [f"t-0, which ended at offset 10 when the broker stopped, is not in {stopped} any more"]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES])
+def test_an_error_that_is_not_the_disks_takes_no_directory_offline(tmp_path: Path, code: int) -> None:
+    failing = [""]
+    disk = FaultyStore(DiskStore(), lambda operation, _: OSError(code, "no") if operation in failing else None)
+    directory = LogDirectory(disk, tmp_path)
+    log = directory.open_partition("t", 0, ID, LogConfig())
+    failing[:] = ["append", "write", "replace", "flush"]
+    with pytest.raises(StorageError, match="no"):
+        log.append_records([(b"k", b"v")], 0, 1)
+    with pytest.raises(OSError, match="no"):
+        directory.open_partition("t", 1, ID, LogConfig())
+    with pytest.raises(StorageError, match="no"):
+        log.flush()
+    assert directory.offline is None
+    failing[:] = []
+    assert log.append_records([(b"k", b"v")], 0, 1).base_offset == 0
+    assert directory.open_partition("t", 1, ID, LogConfig()).end_offset == 0
+    directory.release()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.ENODEV, errno.ESTALE])
+def test_an_error_of_the_disk_takes_the_directory_offline(tmp_path: Path, code: int) -> None:
+    failing = [""]
+    disk = FaultyStore(DiskStore(), lambda operation, _: OSError(code, "no") if operation in failing else None)
+    directory = LogDirectory(disk, tmp_path)
+    log = directory.open_partition("t", 0, ID, LogConfig())
+    failing[:] = ["append"]
+    with pytest.raises(StorageError, match="no"):
+        log.append_records([(b"k", b"v")], 0, 1)
+    assert directory.offline == "no"
     directory.release()
 
 
@@ -106,12 +308,12 @@ def test_discarded_partitions_are_renamed_then_removed(tmp_path: Path) -> None:
     for index in range(2):
         directory.open_partition("t", index, ID, LogConfig())
     path = directory.discard_partition("t", 0)
+    assert path is not None
     assert (path.name.startswith("t-0."), path.name.endswith("-delete")) == (True, True)
-    assert directory.leftovers([("t", 1)]) == [path]
-    assert directory.leftovers([]) == [path]
+    assert directory.take_inventory({("t", 1): ID}) == ([("t", 1)], [], [path])
+    assert directory.take_inventory({}) == ([], [], [path])
     (stray,) = tmp_path.glob("*-stray")  # nobody knows it: kept, under another name
     assert (stray.name.startswith("t-1."), (tmp_path / "t-1").exists()) == (True, False)
-    assert directory.leftovers([]) == [path]
     directory.remove_discarded(path)
     assert not path.exists()
     directory.release()

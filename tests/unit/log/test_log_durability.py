@@ -190,7 +190,7 @@ class Durability(RuleBasedStateMachine):
                 for segment in step:
                     segment.remove()
         if steps < 40:
-            work.close()  # type: ignore[attr-defined]
+            work.close()
 
     @rule()
     def stop_and_start(self) -> None:

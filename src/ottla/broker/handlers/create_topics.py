@@ -15,6 +15,7 @@ Versions
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
@@ -59,20 +60,20 @@ def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[Crea
         except Refused as refused:
             refusals[name] = _refused(name, refused.code, refused.message)
 
-    def response(change: ChangeResult) -> CreateTopicsResponse:
+    def response(changes: Mapping[str, ChangeResult]) -> CreateTopicsResponse:
         results = []
         for name in times:
             if name in refusals:
                 results.append(refusals[name])
-            elif change.error_code != NONE:
-                results.append(_refused(name, change.error_code, change.error_message))
+            elif changes[name].error_code != NONE:
+                results.append(_refused(name, changes[name].error_code, changes[name].error_message))
             else:
                 results.append(_created(planned[name], broker, validate_only=request.validate_only))
         return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
     if request.validate_only:
-        return response(CHANGED)
-    return after(broker.controller.create(list(planned.values())), response)
+        return response(dict.fromkeys(planned, CHANGED))
+    return after(broker.create_planned(list(planned.values())), response)
 
 
 def _new_topic(wanted: CreatableTopic) -> NewTopic:

@@ -1,0 +1,65 @@
+"""Work that is done again and again, and does not end because one run of it failed."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ottla.environment import Cancellable, Timers
+
+_logger = logging.getLogger("ottla.broker")
+PAUSED: Final = -1
+"""What a run returns when nothing is due until `run_in` is called."""
+
+
+class Periodic:
+    """One piece of work with its timer.
+
+    name         what it is called in the log
+    work         one run; returns the ms until the next one, None for `interval_ms`, or PAUSED
+    interval_ms  the pause between runs, and after a run that failed
+
+    A run that raises is logged with its traceback, the ones after it are not until one has succeeded; the timer is set again
+    in any case.
+    """
+
+    def __init__(self, name: str, work: Callable[[], int | None], interval_ms: int, timers: Timers) -> None:
+        self._name = name
+        self._work = work
+        self._interval_ms = interval_ms
+        self._timers = timers
+        self._timer: Cancellable | None = None
+        self._failing = False
+        self._closed = False
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a run is due."""
+        return self._timer is not None
+
+    def run_in(self, delay_ms: int) -> None:
+        """Set the timer, in place of the one that is set."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._closed:
+            self._timer = self._timers.call_later(delay_ms, self._run)
+
+    def close(self) -> None:
+        """Cancel the timer; it cannot be set any more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _run(self) -> None:
+        self._timer = None
+        delay_ms = None
+        try:
+            delay_ms = self._work()
+        except Exception:
+            if not self._failing:
+                _logger.exception("%s failed; it is tried again", self._name)
+            self._failing = True
+        else:
+            self._failing = False
+        if self._timer is None and delay_ms != PAUSED:
+            self.run_in(self._interval_ms if delay_ms is None else delay_ms)

@@ -1,0 +1,378 @@
+"""A broker on two log directories whose disks fail when a test says so: what suffers, and what does not."""
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.config import broker_config
+from ottla.broker.lifecycle import Broker
+from ottla.log.faulty_store import FaultyStore
+from ottla.log.store import DiskStore
+from ottla.metadata.controller import NewTopic
+from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR
+from ottla.replication.partition import Partition
+
+EIO = OSError(errno.EIO, "Input/output error")
+EROFS = OSError(errno.EROFS, "Read-only file system")
+EMFILE = OSError(errno.EMFILE, "Too many open files")
+READING = ("read", "short read", "list")
+
+
+class Machine:
+    """A broker on the directories a and b (or on those that `names` says), which is stopped, killed and started again.
+
+    fails  what an operation on a path raises
+    """
+
+    def __init__(self, path: Path, names: str = "ab") -> None:
+        self.path = path
+        self.names = names
+        self.fails: Callable[[str, Path], OSError | None] = lambda operation, path: None
+        self.loop = asyncio.new_event_loop()
+        self._disk = DiskStore()
+        self.start()
+
+    def start(self, **configs: str) -> None:
+        store: Any = FaultyStore(self._disk, self._fault)
+        store.close, store.durable = self._disk.close, False
+        values = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": ",".join(str(self.path / name) for name in self.names),
+            "log.initial.task.delay.ms": "0",
+            "log.retention.check.interval.ms": "10",
+            **{name.replace("_", "."): value for name, value in configs.items()},
+        }
+        self.broker = Broker(broker_config(values), self.loop, files=store)
+        self.broker.start()
+
+    def _fault(self, operation: str, path: Path) -> OSError | None:
+        cause = self.fails(operation, path)
+        return None if cause is None else OSError(cause.errno, cause.strerror)
+
+    def disk_fails(self, name: str, cause: OSError, *operations: str, spare: tuple[str, ...] = ()) -> None:
+        """Let these operations (all if none is named) fail on one directory."""
+        disk = self.path / name
+
+        def fails(operation: str, path: Path) -> OSError | None:
+            counts = operation in operations if operations else operation not in spare
+            return cause if counts and path.is_relative_to(disk) else None
+
+        self.fails = fails
+
+    def mend(self) -> None:
+        self.fails = lambda operation, path: None
+
+    def restart(self, *, kill: bool = False) -> None:
+        if kill:
+            self.end()
+        else:
+            self.broker.stop()
+        self.mend()
+        self.start()
+
+    def end(self) -> None:
+        """As a kill -9 would."""
+        self.broker._maintenance._removals.clear()
+        self.broker._maintenance.close()
+        self.broker.kill()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        async def wait() -> None:
+            async with asyncio.timeout(20):
+                while not condition():
+                    await asyncio.sleep(0.001)
+
+        self.loop.run_until_complete(wait())
+
+    def result(self, change: Callable[[], Answer[ChangeResult]]) -> None:
+        """Wait for a change of the metadata. Raises Refused."""
+        changes: list[ChangeResult] = []
+        after(change(), changes.append)
+        self.until(lambda: bool(changes))
+        if changes[0].error_code:
+            raise Refused(*changes[0])
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> None:
+        texts: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}
+        self.result(lambda: self.broker.create_topic(NewTopic(name, partitions, 1, {}, texts)))
+
+    def delete(self, name: str) -> None:
+        controller = self.broker.controller
+        self.result(lambda: controller.decide(lambda: controller.delete([controller.image.topics[name]])))
+
+    def partition(self, name: str, index: int = 0) -> Partition:
+        partition = self.broker.replicas.find(name, index)
+        assert partition is not None
+        return partition
+
+    def home(self, name: str, index: int = 0) -> str:
+        """The directory that a partition lies in."""
+        return self.broker.replicas.home_of(self.partition(name, index)).path.name
+
+    def append(self, name: str, count: int = 1, index: int = 0) -> None:
+        now_ms = self.broker.clock.wall_ms()
+        for _ in range(count):
+            assert self.partition(name, index).append_records([(b"k", b"v" * 100)], now_ms).error_code == 0
+
+    def move(self, name: str, target: str) -> None:
+        directory = next(each for each in self.broker.replicas.directories if each.path.name == target)
+        self.broker.moves.begin(self.partition(name), directory)
+
+    def offline(self) -> list[str]:
+        return [each.path.name for each in self.broker.replicas.directories if each.offline is not None]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    machine.broker.stop()
+    machine.loop.close()
+
+
+def place(machine: Machine, name: str, home: str) -> None:
+    """Create a topic of one partition in `home`."""
+    fillers = 0
+    machine.create(name)
+    while machine.home(name) != home:
+        machine.delete(name)
+        machine.create(f"filler-{fillers}")
+        fillers += 1
+        machine.create(name)
+
+
+def test_the_live_topic_wins_over_a_deleted_one_of_its_name(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    """The disk of b is away while t is deleted and created again; what comes back with it is a stray."""
+    place(machine, "t", "b")
+    machine.append("t", 3)
+    machine.broker.stop()
+    (machine.path / "b").rename(machine.path / "away")
+    (machine.path / "b").write_text("")
+    machine.start()
+    machine.delete("t")
+    machine.create("t")
+    machine.append("t", 100)
+    assert machine.home("t") == "a"
+    machine.broker.stop()
+    (machine.path / "b").unlink()
+    (machine.path / "away").rename(machine.path / "b")
+    caplog.clear()
+    machine.start()
+    assert machine.home("t") == "a"
+    assert machine.partition("t").log.end_offset == 100
+    (stray,) = machine.path.glob("*/*-stray")
+    assert caplog.messages == [
+        f"{machine.path / 'b' / 't-0'} belongs to another topic of the same name: it is {stray.name} now"
+    ]
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+    machine.restart()
+    assert machine.partition("t").log.end_offset == 100
+
+
+def test_a_topic_is_created_again_while_its_full_directory_is_offline(machine: Machine) -> None:
+    """Deleted to make room, and a producer creates it again at once."""
+    place(machine, "t", "b")
+    machine.append("t", 3)
+    machine.disk_fails("b", OSError(errno.ENOSPC, "No space left on device"), spare=READING)
+    with pytest.raises(Exception, match="No space left"):
+        machine.append("t")
+    assert machine.offline() == ["b"]
+    machine.delete("t")
+    machine.create("t")
+    machine.append("t", 5)
+    assert machine.home("t") == "a"
+    machine.restart()
+    assert (machine.home("t"), machine.partition("t").log.end_offset, machine.offline()) == ("a", 5, [])
+    assert len(list((machine.path / "b").glob("t-0.*-stray"))) == 1
+
+
+def test_a_partition_moves_off_a_disk_that_became_read_only(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    """Its disk goes offline for it, the healthy one does not; the stale copy does not win when the disk is back."""
+    place(machine, "t", "b")
+    machine.append("t", 10)
+    machine.disk_fails("b", EROFS, spare=READING)
+    machine.move("t", "a")
+    machine.until(lambda: machine.home("t") == "a")
+    assert machine.offline() == ["b"]
+    machine.append("t", 5)
+    assert [path.parent.name for path in sorted(machine.path.glob("*/t-0"))] == ["a", "b"]
+    for kill in (True, False):
+        machine.restart(kill=kill)
+        assert machine.home("t") == "a"
+        assert machine.partition("t").log.end_offset == 15
+    assert len(list((machine.path / "b").glob("t-0.*-stray"))) == 1
+    assert (
+        f"{machine.path / 'b' / 't-0'} is not the current copy of this partition, which is in {machine.path / 'a'}"
+        in caplog.text
+    )
+
+
+def test_the_longer_of_two_copies_wins_wherever_it_is(tmp_path: Path) -> None:
+    for names in ("ab", "ba"):
+        machine = Machine(tmp_path / names, names)
+        place(machine, "t", "b")
+        machine.append("t", 10)
+        machine.disk_fails("b", EROFS, spare=READING)
+        machine.move("t", "a")
+        machine.until(lambda: machine.home("t") == "a")  # noqa: B023
+        machine.append("t", 1)
+        machine.restart(kill=True)
+        assert (machine.home("t"), machine.partition("t").log.end_offset) == ("a", 11)
+        machine.broker.stop()
+        machine.loop.close()
+
+
+def test_a_partition_that_cannot_be_read_stays_and_the_target_goes_on(machine: Machine) -> None:
+    place(machine, "t", "b")
+    place(machine, "u", "a")
+    machine.append("t", 10)
+    machine.disk_fails("b", EIO)
+    machine.move("t", "a")
+    machine.until(lambda: machine.offline() == ["b"])
+    machine.append("u")
+    assert machine.broker.replicas.is_offline("t", 0)
+    machine.until(lambda: not list((machine.path / "a").glob("*-future")))
+    machine.restart()
+    assert (machine.home("t"), machine.partition("t").log.end_offset) == ("b", 10)
+
+
+def test_a_move_of_a_file_that_lost_its_end_is_given_up(machine: Machine) -> None:
+    place(machine, "t", "b")
+    machine.append("t", 10)
+    machine.disk_fails("b", EIO, "short read")
+    machine.move("t", "a")
+    machine.until(lambda: not machine.broker.moves._under_way)
+    assert machine.home("t") == "b"
+    assert machine.offline() == []
+
+
+def test_a_target_that_fails_leaves_the_partition_where_it_was(machine: Machine) -> None:
+    place(machine, "t", "b")
+    machine.append("t", 10)
+    machine.disk_fails("a", EIO, "rename")
+    machine.move("t", "a")
+    machine.until(lambda: machine.offline() == ["a"])
+    assert machine.home("t") == "b"
+    machine.append("t")
+    assert not machine.partition("t").log.is_moving
+    machine.restart()
+    assert (machine.home("t"), machine.partition("t").log.end_offset) == ("b", 11)
+
+
+def test_a_move_without_descriptors_is_given_up_and_nothing_goes_offline(machine: Machine) -> None:
+    place(machine, "t", "b")
+    machine.append("t", 10)
+    machine.disk_fails("a", EMFILE, "append", "flush")
+    machine.move("t", "a")
+    machine.until(lambda: not machine.broker.moves._under_way)
+    assert not machine.partition("t").log.is_moving
+    assert machine.offline() == []
+    machine.mend()
+    machine.move("t", "a")
+    machine.until(lambda: machine.home("t") == "a")
+    machine.append("t")
+
+
+def test_retention_goes_on_in_other_directories_when_a_disk_fails(machine: Machine) -> None:
+    machine.create("t", 4, segment_bytes="1048576", retention_ms="1", segment_ms="1")
+    for index in range(4):
+        machine.append("t", 2, index)
+    machine.disk_fails("b", EIO)
+    machine.until(lambda: machine.offline() == ["b"])
+    others = [partition.log for partition in machine.broker.replicas.all()]
+    assert len(others) == 2
+    machine.until(lambda: all(log.start_offset == 2 for log in others))
+    for partition in machine.broker.replicas.all():
+        machine.append("t", 2, partition.index)
+    machine.until(lambda: all(log.start_offset == 4 for log in others))
+
+
+def test_a_topic_that_cannot_be_opened_is_not_created(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    machine.fails = lambda operation, path: EMFILE if operation in ("make directory", "list", "write") else None
+    with pytest.raises(Refused, match="cannot be created") as refused:
+        machine.create("t", 3)
+    assert refused.value.code == KAFKA_STORAGE_ERROR
+    assert machine.offline() == []
+    assert "t" not in machine.broker.image.topics
+    assert "Too many open files" in caplog.text
+    machine.mend()
+    machine.create("t", 3)
+    machine.append("t", 2, 2)
+    machine.restart()
+    assert machine.partition("t", 2).log.end_offset == 2
+
+
+def test_a_topic_is_not_created_without_a_directory(machine: Machine) -> None:
+    for directory in machine.broker.replicas.directories:
+        directory.fail(EIO)
+    with pytest.raises(Refused, match="cannot be created"):
+        machine.create("t")
+    assert "t" not in machine.broker.image.topics
+
+
+def test_a_partition_that_found_no_descriptor_at_the_start_is_opened_later(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.create("t", 2)
+    for index in range(2):
+        machine.append("t", 5, index)
+    path = machine.path / machine.home("t", 1) / "t-1"
+    machine.broker.stop()
+    machine.fails = lambda operation, path: EMFILE if operation == "list" and path.name == "t-1" else None
+    caplog.clear()
+    machine.start()
+    assert machine.partition("t", 0).log.end_offset == 5
+    assert machine.broker.replicas.is_offline("t", 1)
+    assert machine.offline() == []
+    assert caplog.messages == [f"t-1 is offline, and is tried again: {path}: Too many open files"]
+    machine.mend()
+    machine.until(lambda: not machine.broker.replicas.is_offline("t", 1))
+    assert machine.partition("t", 1).log.end_offset == 5
+    machine.append("t", 1, 1)
+
+
+def test_a_flush_without_descriptors_is_done_again(machine: Machine) -> None:
+    machine.create("t", flush_messages="1")
+    flushes = []
+
+    def fails(operation: str, path: Path) -> OSError | None:
+        if operation != "flush" or not path.is_relative_to(machine.path / machine.home("t") / "t-0"):
+            return None
+        flushes.append(path)
+        return EMFILE if len(flushes) < 3 else None
+
+    machine.fails = fails
+    machine.append("t")
+    machine.until(lambda: machine.partition("t").log.high_watermark == 1)
+    assert len(flushes) > 2
+    assert machine.offline() == []
+
+
+def test_a_damaged_partition_keeps_no_other_one_from_starting(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.create("t", 2)
+    for index in range(2):
+        machine.append("t", 3, index)
+    hurt = machine.path / machine.home("t") / "t-0"
+    machine.broker.stop()
+    (hurt / "00000000000000000000.log").unlink()
+    caplog.clear()
+    machine.start()
+    assert machine.broker.replicas.is_offline("t", 0)
+    machine.append("t", 1, 1)
+    (line,) = caplog.messages
+    assert line.startswith(
+        f"t-0 is offline: {hurt / '00000000000000000000.log'} is missing, of records that were on the medium: "
+    )
+    machine.delete("t")
+    machine.create("t", 2)
+    machine.append("t", 1, 0)
+    assert caplog.messages == [line]
+    assert not list(machine.path.glob("*/*-stray"))
