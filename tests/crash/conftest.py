@@ -17,11 +17,20 @@ Start = Callable[..., "Process"]
 
 class Process:
     """`ottla serve` with one data directory; port 0 is a free one. No file may grow beyond `most_bytes`, if it is given: a disk
-    that is full for one file."""
+    that is full for one file. `most_files` is how many descriptors it may have open."""
 
-    def __init__(self, data_dir: Path, *options: str, port: int = 0, most_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *options: str,
+        port: int = 0,
+        most_bytes: int | None = None,
+        most_files: int | None = None,
+    ) -> None:
         self.data_dir = data_dir
-        limit = [] if most_bytes is None else ["sh", "-c", f'ulimit -f {most_bytes // 512}; exec "$@"', "sh"]
+        limits = [] if most_bytes is None else [f"ulimit -f {most_bytes // 512}"]
+        limits += [] if most_files is None else [f"ulimit -n {most_files}"]
+        limit = ["sh", "-c", "; ".join([*limits, 'exec "$@"']), "sh"] if limits else []
         self._process = subprocess.Popen(
             limit + command("--listen", f"127.0.0.1:{port}", "--data-dir", str(data_dir), *options),
             stdout=subprocess.PIPE,
@@ -91,8 +100,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start a broker on this test's directory; at the end it is gone."""
     begun: list[Process] = []
 
-    def starter(*options: str, data_dir: Path | None = None, port: int = 0, most_bytes: int | None = None) -> Process:
-        process = Process(data_dir or tmp_path / "data", *options, port=port, most_bytes=most_bytes)
+    def starter(*options: str, data_dir: Path | None = None, port: int = 0, **limits: int) -> Process:
+        process = Process(data_dir or tmp_path / "data", *options, port=port, **limits)
         begun.append(process)
         return process
 

@@ -1,5 +1,6 @@
 """Clients that are too many, too silent or too slow."""
 
+import os
 import socket
 import struct
 import time
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -18,7 +21,7 @@ from ottla.records.batch import build
 from ottla.records.record import Record
 from tests.conformance.conftest import Closed, TopicFactory, Wire
 
-from .conftest import Start
+from .conftest import Process, Start
 
 
 def alive(wire: Wire) -> bool:
@@ -113,3 +116,37 @@ def test_a_slow_reader_does_not_fill_the_memory(start: Start) -> None:
     assert alive(broker.wire())
     assert memory(broker.pid) - before < 8 << 20
     assert greedy.receive().responses[0].partitions[0].high_watermark == 4
+
+
+def seconds_of_cpu(process: Process) -> float:
+    """What the broker has used so far."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def created(wire: Wire, name: str) -> int:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    return int(wire.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 5).topics[0].error_code)
+
+
+def test_a_broker_without_descriptors_neither_spins_nor_loses_its_disk(start: Start) -> None:
+    broker = start(most_files=80)
+    first = broker.wire()
+    assert created(first, "before") == NONE
+    many = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(120)]
+    deadline = time.monotonic() + 20
+    while created(first, f"during-{len(many)}") == NONE:  # the last descriptors go to the connections
+        assert time.monotonic() < deadline
+        many.append(socket.create_connection(("127.0.0.1", broker.port)))
+    assert created(first, "without") == KAFKA_STORAGE_ERROR
+    used = seconds_of_cpu(broker)
+    time.sleep(1)  # measured over a span of time, in which nothing is asked of the broker
+    assert seconds_of_cpu(broker) - used < 0.3
+    for sock in many:
+        sock.close()
+    second = broker.wire()
+    assert alive(second)
+    assert created(second, "without") == NONE
+    said = broker.stop()
+    assert said.count("cannot accept connections: Too many open files") == 1
+    assert "/data is offline" not in said

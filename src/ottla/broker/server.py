@@ -26,7 +26,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker import dispatch
 from ottla.broker.limits import ConnectionLimits
+from ottla.broker.periodic import Periodic
 from ottla.environment import Cancellable
+from ottla.log.disk_errors import is_shortage
 from ottla.log.store import Region
 from ottla.protocol.answer import Pending
 from ottla.protocol.api import API_VERSIONS
@@ -47,6 +49,7 @@ _MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
 _ACCEPTS_A_TURN: Final = 64
 _ANSWERS_A_SEND: Final = 64
 _IDLE_TICKS: Final = 8
+_ACCEPT_RETRY_MS: Final = 200
 
 
 class LoopTimers:
@@ -344,8 +347,11 @@ class Server:
         self._dismissed: set[socket.socket] = set()
         self._listening: list[socket.socket] = []
         self._accepting = True
+        self._is_short = False
+        """Whether accepting failed the last time that it was tried."""
         self._idle_ms = idle_ms
-        self._ticking: Cancellable | None = None
+        self._tick_ms = max(idle_ms, _IDLE_TICKS) // _IDLE_TICKS
+        self._ticking = Periodic("closing idle connections", self._tick, self._tick_ms, broker.timers)
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Accept clients at `host` ("" for every address) and `port` (0 takes a free one). Raises OSError."""
@@ -361,23 +367,29 @@ class Server:
             raise
         self._listening.append(sock)
         self.loop.add_reader(sock.fileno(), self._accept, sock)
-        if self._ticking is None and self._idle_ms >= 0:
-            self._tick_later()
+        if not self._ticking.is_set and self._idle_ms >= 0:
+            self._ticking.run_in(self._tick_ms)
         bound = sock.getsockname()
         return bound[0], bound[1]
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_A_TURN):
             if self._limits.full:
-                self._accept_nobody()
+                self._pause_accepting()
                 return
             try:
                 sock, peer = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
+            except ConnectionError:
+                continue  # it was gone before it was accepted
             except OSError as error:
-                _logger.warning("cannot accept a connection: %s", error)
+                if is_shortage(error):
+                    self._rest_from_accepting(error)
+                else:
+                    _logger.warning("cannot accept a connection: %s", error)
                 return
+            self._is_short = False
             if not self._limits.enter(peer[0]):
                 _logger.info(
                     "Rejected connection from %s, address already has the configured maximum of %d connections.",
@@ -414,8 +426,23 @@ class Server:
             self._limits.leave(address)
             self.accept_again()
 
-    def _accept_nobody(self) -> None:
-        """Leave who comes now in the queue of the kernel, until somebody goes."""
+    def _rest_from_accepting(self, error: OSError) -> None:
+        """Pause because the system gives no descriptor or memory: the listening socket stays readable, and trying at once again
+        would keep the loop busy. A connection that closes ends the pause early.
+        """
+        if not self._is_short:
+            _logger.warning(
+                "cannot accept connections: %s; it is tried every %d ms. Raise the limit of open files (ulimit -n), or lower "
+                "max.connections",
+                error.strerror or error,
+                _ACCEPT_RETRY_MS,
+            )
+        self._is_short = True
+        self._pause_accepting()
+        self.broker.timers.call_later(_ACCEPT_RETRY_MS, self.accept_again)
+
+    def _pause_accepting(self) -> None:
+        """Stop accepting; new connections stay in the listen backlog."""
         self._accepting = False
         for sock in self._listening:
             self.loop.remove_reader(sock.fileno())
@@ -435,16 +462,12 @@ class Server:
             for sock in self._listening:
                 self.loop.add_reader(sock.fileno(), self._accept, sock)
 
-    def _tick_later(self) -> None:
-        self._ticking = self.broker.timers.call_later(max(self._idle_ms, _IDLE_TICKS) // _IDLE_TICKS, self._tick)
-
     def _tick(self) -> None:
         self.tick += 1
         for connection in tuple(self.connections):
             if self.tick - connection.active_at > _IDLE_TICKS:
                 _logger.debug("closing the connection of %s: idle for %d ms", connection.peer, self._idle_ms)
                 connection.close()
-        self._tick_later()
 
     def connection_of(self, end: Peer) -> ServerConnection | None:
         """The connection whose other end that is, None once it is closed."""
@@ -459,8 +482,7 @@ class Server:
 
     def close(self) -> None:
         """Stop listening and drop every connection."""
-        if self._ticking is not None:
-            self._ticking.cancel()
+        self._ticking.close()
         self.close_doors()
         for sock in self._dismissed:
             sock.close()
