@@ -349,6 +349,14 @@ class LogDirectory:
             jitter=self._jitter,
             failed=self.fail,
         )
+        if high_watermark is not None and log.end_offset < high_watermark:
+            _logger.error(
+                "%s ends at offset %d, and had reached %d: the records between them were not on the medium when the machine or "
+                "the broker went down",
+                directory,
+                log.end_offset,
+                high_watermark,
+            )
         log.clean_until = min(max(log.start_offset, self._known_clean_offsets.get(key, 0)), log.end_offset)
         return log
 

@@ -136,7 +136,13 @@ class Log:
                 found = [Segment(store, directory, log_start_offset)]
                 found[0].start_empty()
             recovered = recovery.recover(
-                store, found, recovery_point, config.index_interval_bytes, self.epochs, clean=clean
+                store,
+                found,
+                recovery_point,
+                config.index_interval_bytes,
+                self.epochs,
+                clean=clean,
+                has_gaps=config.is_compacted,
             )
             self._segments = recovered.segments
             recovery.check_complete(store, directory, names, recovery_point, self._segments[-1].next_offset)

@@ -79,8 +79,8 @@ def _carry_through(store: Store, directory: Path, base: int, interval: int) -> N
 def check_complete(store: Store, directory: Path, names: list[str], recovery_point: int, end_offset: int) -> None:
     """Raise DamagedLog if a file is missing of what was on the medium below `recovery_point` (offset, exclusive).
 
-    An index without its .log file is what remains of a file that was taken away, or of a removal that a crash cut short: of
-    segments behind the recovery point, which recovery dropped, or of Kafka, which renames the .log first.
+    An index without its .log file is what remains of a file that was taken away, or of a removal by Apache Kafka that a crash
+    cut short: it renames the .log first.
     """
     remedy = "put it back from a backup, or move the partition's directory away to begin it empty, and restart"
     indexes = [name for name in names if name.endswith((".index", ".timeindex")) and name[:20].isdecimal()]
@@ -93,7 +93,9 @@ def check_complete(store: Store, directory: Path, names: list[str], recovery_poi
             continue
         if base < recovery_point and f"{lost}{DELETED}" not in names:
             raise DamagedLog(f"{directory / lost} is missing, of records that were on the medium: {remedy}")
-        if base != end_offset:
+        if base != end_offset:  # else it is that of the last segment, which nothing was appended to
+            if f"{lost}{DELETED}" not in names:
+                _logger.error("%s is missing, only its index is there", directory / lost)
             store.remove(directory / name)
     if end_offset < recovery_point:
         raise DamagedLog(
@@ -131,12 +133,20 @@ class Recovered(NamedTuple):
 
 
 def recover(
-    store: Store, segments: list[Segment], recovery_point: int, interval: int, epochs: LeaderEpochs, *, clean: bool
+    store: Store,
+    segments: list[Segment],
+    recovery_point: int,
+    interval: int,
+    epochs: LeaderEpochs,
+    *,
+    clean: bool,
+    has_gaps: bool,
 ) -> Recovered:
     """Make `segments` believable from `recovery_point` (offset, exclusive) on.
 
     clean   the last stop was a clean one: the recovery point is the end of the log, and only ends are looked up
     epochs  told of what the scanned batches say
+    has_gaps  the log is compacted: a segment may end before the next one begins
     """
     kept: list[Segment] = []
     scanned: set[int] = set()
@@ -158,6 +168,13 @@ def recover(
                 _remove(store, lost)
             break
         if not is_last:
+            if segment.next_offset < end and not (has_gaps and segment.size):
+                _logger.error(
+                    "%s ends at offset %d, and the next file begins at %d: records between them are missing",
+                    segment.path,
+                    segment.next_offset,
+                    end,
+                )
             segment.next_offset = end  # what compaction left may end earlier
     return Recovered(kept, frozenset(scanned))
 

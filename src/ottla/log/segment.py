@@ -269,6 +269,8 @@ class Segment:
 
     def has_sound_indexes(self) -> bool:
         """Whether the indexes of a closed segment can be what `seal` wrote."""
+        if not self.log.size and len(self.time_index):
+            return False  # of records that are gone
         return self.index.is_sound(self.log.size) and self.time_index.is_sound() and self.transaction_index.is_sound()
 
     def aborted_between(self, first_offset: int, end_offset: int) -> tuple[list[Aborted], bool]:

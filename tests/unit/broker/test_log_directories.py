@@ -30,15 +30,16 @@ class Machine:
     fails  what an operation on a path raises
     """
 
-    def __init__(self, path: Path, names: str = "ab") -> None:
+    def __init__(self, path: Path, names: str = "ab", **configs: str) -> None:
         self.path = path
         self.names = names
         self.fails: Callable[[str, Path], OSError | None] = lambda operation, path: None
         self.loop = asyncio.new_event_loop()
-        self._disk = DiskStore()
+        self._disk = DiskStore(durable=False)
+        self._configs = configs
         self.start()
 
-    def start(self, **configs: str) -> None:
+    def start(self) -> None:
         store: Any = FaultyStore(self._disk, self._fault)
         store.close, store.durable = self._disk.close, False
         values = {
@@ -46,7 +47,7 @@ class Machine:
             "log.dirs": ",".join(str(self.path / name) for name in self.names),
             "log.initial.task.delay.ms": "0",
             "log.retention.check.interval.ms": "10",
-            **{name.replace("_", "."): value for name, value in configs.items()},
+            **{name.replace("_", "."): value for name, value in self._configs.items()},
         }
         self.broker = Broker(broker_config(values), self.loop, files=store)
         self.broker.start()
@@ -81,6 +82,13 @@ class Machine:
         self.broker._maintenance._removals.clear()
         self.broker._maintenance.close()
         self.broker.kill()
+
+    def __enter__(self) -> "Machine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.broker.stop()
+        self.loop.close()
 
     def until(self, condition: Callable[[], bool]) -> None:
         async def wait() -> None:
@@ -130,10 +138,8 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    machine = Machine(tmp_path)
-    yield machine
-    machine.broker.stop()
-    machine.loop.close()
+    with Machine(tmp_path) as machine:
+        yield machine
 
 
 def place(machine: Machine, name: str, home: str) -> None:
@@ -215,17 +221,15 @@ def test_a_partition_moves_off_a_disk_that_became_read_only(machine: Machine, ca
 
 def test_the_longer_of_two_copies_wins_wherever_it_is(tmp_path: Path) -> None:
     for names in ("ab", "ba"):
-        machine = Machine(tmp_path / names, names)
-        place(machine, "t", "b")
-        machine.append("t", 10)
-        machine.disk_fails("b", EROFS, spare=READING)
-        machine.move("t", "a")
-        machine.until(lambda: machine.home("t") == "a")  # noqa: B023
-        machine.append("t", 1)
-        machine.restart(kill=True)
-        assert (machine.home("t"), machine.partition("t").log.end_offset) == ("a", 11)
-        machine.broker.stop()
-        machine.loop.close()
+        with Machine(tmp_path / names, names) as machine:
+            place(machine, "t", "b")
+            machine.append("t", 10)
+            machine.disk_fails("b", EROFS, spare=READING)
+            machine.move("t", "a")
+            machine.until(lambda: machine.home("t") == "a")
+            machine.append("t", 1)
+            machine.restart(kill=True)
+            assert (machine.home("t"), machine.partition("t").log.end_offset) == ("a", 11)
 
 
 def test_a_partition_that_cannot_be_read_stays_and_the_target_goes_on(machine: Machine) -> None:
