@@ -18,6 +18,13 @@ def create(servers: str, topic: str, partitions: int, **configs: str) -> None:
         assert created.result(timeout=30) is None
 
 
+def delete(servers: str, topic: str) -> None:
+    """Delete a topic."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    for deleted in admin.delete_topics([topic]).values():
+        assert deleted.result(timeout=30) is None
+
+
 class Numbers:
     """Produces 0, 1, 2, ... round robin over the partitions, acks=all, and keeps where each was acknowledged."""
 

@@ -1,6 +1,7 @@
 """Bytes that a medium has changed behind the broker's back, in what was acknowledged long ago: told, not served, and nobody
 else is hurt."""
 
+import shutil
 from pathlib import Path
 
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
@@ -10,7 +11,7 @@ from ottla.records.batch import read_header
 from tests.conformance.conftest import Wire
 
 from .conftest import Start
-from .records import Numbers, create
+from .records import Numbers, create, delete
 
 TOPIC = "numbers"
 MAGIC = 16
@@ -59,3 +60,78 @@ def test_damage_is_told_by_file_and_position(start: Start) -> None:
     more.until(lambda: more.count >= 100)  # both partitions go on
     more.flush()
     assert f"{segments[1]} at position {position}: batch of magic 9" in process.stop()
+
+
+def offline_but_for(start: Start, line: str) -> None:
+    """Start; partition 0 is offline and says why, partition 1 is served."""
+    process = start()
+    wire = process.wire()
+    assert fetched(wire, 0, 0) == (KAFKA_STORAGE_ERROR, 0)
+    assert fetched(wire, 1, 0)[1] > 0
+    assert line in process.stop()
+
+
+def filled(start: Start) -> Path:
+    """A data directory with records in two partitions, after a clean stop."""
+    process = start()
+    create(process.bootstrap_servers, TOPIC, 2)
+    numbers = Numbers(process.bootstrap_servers, TOPIC, 2)
+    numbers.until(lambda: numbers.count >= 100)
+    numbers.flush()
+    assert process.stop() == ""
+    return process.data_dir
+
+
+def test_a_removed_log_file_takes_its_partition_offline(start: Start) -> None:
+    data_dir = filled(start)
+    removed = data_dir / f"{TOPIC}-0" / "00000000000000000000.log"
+    removed.unlink()
+    offline_but_for(start, f"{TOPIC}-0 is offline: {removed} is missing")
+    offline_but_for(start, f"{TOPIC}-0 is offline: {removed} is missing")  # and it stays so
+    (data_dir / f"{TOPIC}-0").rename(data_dir.parent / "moved-away")
+    process = start()
+    assert fetched(process.wire(), 0, 0) == (NONE, 0)
+    assert f"{TOPIC}-0, which ended at offset " in process.stop()
+
+
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
+
+
+def test_damaged_small_files_are_written_again(start: Start) -> None:
+    data_dir = filled(start)
+    damaged = [data_dir / name for name in CHECKPOINTS] + [data_dir / f"{TOPIC}-0" / "partition.metadata"]
+    for path in damaged:
+        data = bytearray(path.read_bytes())
+        data[0] ^= 0xFF
+        path.write_bytes(data)
+    process = start()
+    assert all(fetched(process.wire(), index, 0)[1] > 0 for index in range(2))
+    said = process.stop().splitlines()
+    assert [f" {path}" in line for path, line in zip(damaged, said, strict=True)] == [True] * 4
+    process = start()
+    assert all(fetched(process.wire(), index, 0)[1] > 0 for index in range(2))
+    assert process.stop() == ""
+
+
+def test_a_topic_is_created_again_after_kill_9_during_its_deletion(start: Start) -> None:
+    """The deletion is in the metadata; the directory has its name still, and the checkpoints speak of it."""
+    data_dir = filled(start)
+    kept = data_dir.with_name("kept")
+    shutil.copytree(data_dir / f"{TOPIC}-0", kept)
+    checkpoint = (data_dir / "log-start-offset-checkpoint").read_text()
+    assert checkpoint == "0\n0\n"
+    process = start()
+    delete(process.bootstrap_servers, TOPIC)
+    process.kill()
+    shutil.rmtree(data_dir / f"{TOPIC}-0", ignore_errors=True)
+    kept.rename(data_dir / f"{TOPIC}-0")
+    (data_dir / "log-start-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 40\n")
+    process = start()
+    create(process.bootstrap_servers, TOPIC, 2)
+    more = Numbers(process.bootstrap_servers, TOPIC, 2)
+    more.until(lambda: more.count >= 100)
+    more.flush()
+    assert all(min(offsets.values()) == 0 for offsets in more.acknowledged.values())
+    said = process.stop()
+    assert "offline" not in said
+    assert f"{data_dir / TOPIC}-0 is no partition of this cluster" in said

@@ -31,7 +31,7 @@ from ottla.records.record import Record
 from tests.conformance.conftest import Wire
 
 from .conftest import Process, Start
-from .records import Numbers, create, read_all
+from .records import Numbers, create, delete, read_all
 
 TOPIC = "numbers"
 PARTITIONS = 4
@@ -234,3 +234,37 @@ def test_a_missing_directory_takes_its_partitions_with_it(start: Start, tmp_path
         index: 1 if name == "more" else 2 for index, name in there.items()
     }
     assert again.stop() == ""
+
+
+def numbered(process: Process, count: int, topic: str = TOPIC, partitions: int = 1) -> None:
+    numbers = Numbers(process.bootstrap_servers, topic, partitions)
+    numbers.until(lambda: numbers.count >= count)
+    numbers.flush()
+
+
+def test_records_of_a_recreated_topic_survive_the_return_of_its_old_disk(start: Start, tmp_path: Path) -> None:
+    """The disk of `more` is away while the topic is deleted and created again."""
+    process = with_two(start, tmp_path)
+    create(process.bootstrap_servers, "first", 1)  # the next one goes to the other directory
+    create(process.bootstrap_servers, TOPIC, 1)
+    assert {path.parent.name for path in tmp_path.glob(f"*/{TOPIC}-0")} == {"more"}
+    numbered(process, 1)
+    assert process.stop() == ""
+    (tmp_path / "more").rename(tmp_path / "unplugged")
+    (tmp_path / "more").write_text("not a directory")
+    process = with_two(start, tmp_path)
+    delete(process.bootstrap_servers, TOPIC)
+    create(process.bootstrap_servers, TOPIC, 1)
+    numbered(process, 100)
+    before = read_all(process.bootstrap_servers, TOPIC, 1)
+    assert len(before[0]) >= 100
+    process.stop()
+    (tmp_path / "more").unlink()
+    (tmp_path / "unplugged").rename(tmp_path / "more")
+    process = with_two(start, tmp_path)
+    assert read_all(process.bootstrap_servers, TOPIC, 1) == before
+    said = process.stop()
+    (stray,) = tmp_path.glob("*/*-stray")
+    assert stray.parent.name == "more"
+    assert said.count("\n") == 1
+    assert f"{tmp_path / 'more' / TOPIC}-0 belongs to another topic of the same name: it is {stray.name} now" in said
