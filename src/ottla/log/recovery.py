@@ -160,6 +160,8 @@ def recover(
             continue
         if is_last and clean and _intact(segment, recovery_point, interval):
             continue
+        # A segment that compaction emptied has an empty index, too.
+        is_emptied = not segment.size and len(segment.time_index) > 0
         scanned.add(segment.base_offset)
         damage = scan_segment(segment, interval, epochs, recovery_point)
         if damage is not None:
@@ -168,9 +170,10 @@ def recover(
                 _remove(store, lost)
             break
         if not is_last:
-            if segment.next_offset < end and not (has_gaps and segment.size):
+            if segment.next_offset < end and (is_emptied or not has_gaps):
                 _logger.error(
-                    "%s ends at offset %d, and the next file begins at %d: records between them are missing",
+                    "%s ends at offset %d, and the next file begins at %d: records between them are missing, unless the "
+                    "topic was compacted once",
                     segment.path,
                     segment.next_offset,
                     end,
