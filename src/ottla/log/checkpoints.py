@@ -60,8 +60,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """`epoch` begins at `start_offset` (inclusive); written before the first batch of that epoch."""
         if epoch > self.latest:
+            self._store.write(self._path, _content([*self._entries, (epoch, start_offset)]))
             self._entries.append((epoch, start_offset))
-            self._flush()
 
     def truncate(self, end_offset: int) -> None:
         """Forget epochs that began at `end_offset` or later."""
@@ -105,7 +105,7 @@ class LeaderEpochs:
 
     def copy_to(self, path: Path) -> None:
         """Write the same file at another place."""
-        self._store.write(path, self._content())
+        self._store.write(path, _content(self._entries))
 
     def moved(self, path: Path) -> None:
         """The file has another name already, because its directory has."""
@@ -117,10 +117,11 @@ class LeaderEpochs:
 
     def _flush(self) -> None:
         """Written, not flushed: who flushes the log flushes it too, and a scan finds the epochs in the batches."""
-        self._store.write(self._path, self._content())
+        self._store.write(self._path, _content(self._entries))
 
-    def _content(self) -> bytes:
-        return _file([f"{epoch} {offset}" for epoch, offset in self._entries])
+
+def _content(entries: list[tuple[int, int]]) -> bytes:
+    return _file([f"{epoch} {offset}" for epoch, offset in entries])
 
 
 def _lines(store: Store, path: Path) -> list[str]:

@@ -179,16 +179,18 @@ class OffsetIndex(_IndexFile):
         del self._offsets[at:]
         del self._positions[at:]
 
-    def write(self, *, closed: bool = True) -> None:
-        """Put the file in its place; with `closed` it is what counts from now on, and memory forgets."""
+    def write(self) -> None:
+        """Put the file in its place. Raises OSError."""
         if self._offsets is None:
             return
         flat = array("i", chain.from_iterable(zip(self._offsets, self._positions, strict=True)))
         if sys.byteorder == "little":
             flat.byteswap()
         self._store.write(self.path, flat.tobytes())
-        if closed:
-            self._offsets, self._positions = None, array("i")
+
+    def release(self) -> None:
+        """Read from the file from now on, which was written, and free the memory."""
+        self._offsets, self._positions = None, array("i")
 
 
 class TimeIndex(_IndexFile):
@@ -284,14 +286,16 @@ class TimeIndex(_IndexFile):
         del self._timestamps[at:]
         del self._offsets[at:]
 
-    def write(self, *, closed: bool = True) -> None:
-        """Put the file in its place; with `closed` it is what counts from now on, and memory forgets."""
+    def write(self) -> None:
+        """Put the file in its place. Raises OSError."""
         if self._timestamps is None:
             return
         entries = zip(self._timestamps, self._offsets, strict=True)
         self._store.write(self.path, b"".join(_TIME_ENTRY.pack(*entry) for entry in entries))
-        if closed:
-            self._timestamps, self._offsets = None, array("i")
+
+    def release(self) -> None:
+        """Read from the file from now on, which was written, and free the memory."""
+        self._timestamps, self._offsets = None, array("i")
 
 
 class Aborted(NamedTuple):
@@ -352,16 +356,18 @@ class TransactionIndex(_IndexFile):
             version == 0 for version, *_ in _ABORTED_ENTRY.iter_unpack(data[:])
         )
 
-    def write(self, *, closed: bool = True) -> None:
-        """Put the file in its place, or take it away when there is nothing to say; with `closed` memory forgets."""
+    def write(self) -> None:
+        """Put the file in its place, or take it away when there is nothing to say. Raises OSError."""
         if self._entries is None:
             return
         if self._entries:
             self._store.write(self.path, b"".join(_ABORTED_ENTRY.pack(0, *aborted) for aborted in self._entries))
         else:
             self._store.remove(self.path)
-        if closed:
-            self._entries = None
+
+    def release(self) -> None:
+        """Read from the file from now on, which was written, and free the memory."""
+        self._entries = None
 
 
 def _ascending(values: "array[int]") -> int:

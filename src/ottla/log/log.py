@@ -421,11 +421,11 @@ class Log:
     def _roll(self, now_ms: int) -> Segment:
         """Close the active segment and begin the next one at the log end offset. Raises OSError."""
         old = self._active
-        old.seal()
         self._store.write(self.directory / f"{self.end_offset:020d}.snapshot", self.producers.snapshot())
-        self._rolled.append(old)
         segment = Segment(self._store, self.directory, self.end_offset)
         segment.start_empty()
+        old.seal()  # the last thing that may fail: until then the old segment is the one that is appended to
+        self._rolled.append(old)
         segment.created_ms = now_ms
         segment.jitter_ms = self._jitter(self.config.segment_jitter_ms)
         self._segments.append(segment)

@@ -262,10 +262,12 @@ class Segment:
         """Write the indexes: the segment is rolled, or the broker stops cleanly. Raises OSError."""
         if self.log.size or self._since_index:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.index.write()
-        self.time_index.write()
-        self.transaction_index.write()
+        indexes = (self.index, self.time_index, self.transaction_index)
+        for index in indexes:
+            index.write()
         self.log.truncate(self.log.size)
+        for index in indexes:  # only now: after an error the segment can still be appended to
+            index.release()
 
     def has_sound_indexes(self) -> bool:
         """Whether the indexes of a closed segment can be what `seal` wrote."""

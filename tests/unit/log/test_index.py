@@ -23,6 +23,7 @@ def test_an_offset_lies_behind_the_entry_before_it(tmp_path: Path) -> None:
     assert found == {1000: 0, 1008: 0, 1009: 500, 1010: 500, 1019: 900, 1028: 900, 1029: 1500, 5000: 1500}
     assert [index.boundary_before(position) for position in (0, 499, 500, 899, 9999)] == [0, 0, 500, 500, 1500]
     index.write()
+    index.release()
     assert (index.is_sound(1501), index.is_sound(1500)) == (True, False)
 
 

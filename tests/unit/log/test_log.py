@@ -1,5 +1,6 @@
 """One partition's log: when it rolls, what it refuses, what it does when the disk fails, and what recovery makes of damage."""
 
+import errno
 import logging
 import os
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.log.config import LogConfig
+from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, OffsetOutOfRange, StorageError
 from ottla.log.store import DiskStore
 from ottla.protocol.errors import NONE, RECORD_LIST_TOO_LARGE
@@ -239,3 +241,43 @@ def test_a_preallocated_segment_has_its_room_and_gives_it_back(tmp_path: Path) -
     assert (again.end_offset, append(again)) == (1, 1)  # the zeros behind the batch are no damage worth keeping
     again.close()
     assert path.stat().st_size == again.segments[0].size
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_an_operation_without_descriptors_leaves_a_log_that_goes_on(tmp_path: Path, at: int) -> None:
+    """The system has none left for the `at`-th file that is written from some time on; the next attempt has one."""
+    count, fails_at = 0, 0
+
+    def fails(operation: str, path: Path) -> OSError | None:
+        nonlocal count
+        if operation not in ("append", "write", "remove", "truncate"):
+            return None
+        count += 1
+        return OSError(errno.EMFILE, "Too many open files") if count == fails_at else None
+
+    config = LogConfig(segment_bytes=400, index_interval_bytes=100)
+    log = Log(FaultyStore(DiskStore(), fails), tmp_path, config)
+    values: list[bytes] = []
+
+    def put(epoch: int) -> int:
+        value = b"%d" % len(values) * 50
+        batch = build([Record(0, NOW, b"k", value)])
+        try:
+            assert log.append(batch, 0, len(batch), epoch, NOW).error_code == 0
+        except StorageError:
+            return 1
+        values.append(value)
+        return 0
+
+    for _ in range(7):
+        assert put(0) == 0
+    fails_at = count + at
+    errors = sum(put(1) for _ in range(10))
+    assert errors == 1
+    log.high_watermark = log.end_offset
+    assert [record.value for _, records in log.batches() for record in records] == values
+    log.close()
+    again = Log(DiskStore(), tmp_path, config, recovery_point=len(values), clean=True)
+    assert [record.value for _, records in again.batches() for record in records] == values
+    assert (again.epochs.latest, again.epochs.epoch_at(6)) == (1, 0)
+    again.close()
