@@ -380,3 +380,14 @@ def test_a_damaged_partition_keeps_no_other_one_from_starting(
     machine.append("t", 1, 0)
     assert caplog.messages == [line]
     assert not list(machine.path.glob("*/*-stray"))
+
+
+def test_a_coordinator_comes_back_with_its_partition(machine: Machine) -> None:
+    machine.result(lambda: machine.broker.create_internal_topic("__consumer_offsets"))
+    machine.broker.stop()
+    machine.fails = lambda operation, path: EMFILE if path.name == "__consumer_offsets-7" else None
+    machine.start()
+    assert machine.broker.groups.leads(6)
+    assert not machine.broker.groups.leads(7)
+    machine.mend()
+    machine.until(lambda: machine.broker.groups.leads(7))
