@@ -272,6 +272,7 @@ class LogDirectory:
             if directory.name not in self._present:
                 self._forget(key)  # offsets of a predecessor, which a crash kept from being dropped
                 self._store.make_directory(directory)
+                self._present.add(directory.name)
                 self._store.write(directory / "partition.metadata", _metadata_text(topic_id).encode())
             log = self._open(key, directory, config)
         except OSError as cause:
@@ -279,7 +280,6 @@ class LogDirectory:
             if is_disk_failure(cause):
                 raise StorageError(f"{cause.filename or directory}: {cause.strerror}") from cause
             raise
-        self._present.add(directory.name)
         self._certain.discard(key)
         self._forget(key)
         self._partitions[key] = log

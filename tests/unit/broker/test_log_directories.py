@@ -297,8 +297,11 @@ def test_retention_goes_on_in_other_directories_when_a_disk_fails(machine: Machi
     machine.until(lambda: all(log.start_offset == 4 for log in others))
 
 
-def test_a_topic_that_cannot_be_opened_is_not_created(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
-    machine.fails = lambda operation, path: EMFILE if operation in ("make directory", "list", "write") else None
+@pytest.mark.parametrize("operation", ["make directory", "write", "list"])
+def test_a_topic_that_cannot_be_opened_is_not_created(
+    machine: Machine, caplog: pytest.LogCaptureFixture, operation: str
+) -> None:
+    machine.fails = lambda called, path: EMFILE if called == operation else None
     with pytest.raises(Refused, match="cannot be created") as refused:
         machine.create("t", 3)
     assert refused.value.code == KAFKA_STORAGE_ERROR
@@ -310,6 +313,7 @@ def test_a_topic_that_cannot_be_opened_is_not_created(machine: Machine, caplog: 
     machine.append("t", 2, 2)
     machine.restart()
     assert machine.partition("t", 2).log.end_offset == 2
+    assert not list(machine.path.glob("*/*-stray"))
 
 
 def test_a_topic_is_not_created_without_a_directory(machine: Machine) -> None:
