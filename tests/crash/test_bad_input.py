@@ -108,11 +108,15 @@ def test_a_directory_with_a_damaged_store(tmp_path: Path, start: Start) -> None:
     assert "metadata.db" in refused("--listen", "127.0.0.1:0", "--data-dir", str(data))
 
 
-def test_a_damaged_checkpoint(tmp_path: Path, start: Start) -> None:
+def test_a_damaged_checkpoint_is_written_again(tmp_path: Path, start: Start) -> None:
     data = tmp_path / "data"
     start(data_dir=data).stop()
-    (data / "recovery-point-offset-checkpoint").write_text("0\n7\nnonsense\n")
-    assert "recovery-point-offset-checkpoint" in refused("--listen", "127.0.0.1:0", "--data-dir", str(data))
+    path = data / "recovery-point-offset-checkpoint"
+    path.write_text("0\n7\nnonsense\n")
+    said = start(data_dir=data).stop()
+    assert f"{path}: not a checkpoint" in said
+    assert "all records are checked" in said
+    assert path.read_text() == "0\n0\n"
 
 
 @pytest.mark.parametrize(
