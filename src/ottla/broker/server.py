@@ -50,6 +50,7 @@ _ACCEPTS_A_TURN: Final = 64
 _ANSWERS_A_SEND: Final = 64
 _IDLE_TICKS: Final = 8
 _ACCEPT_RETRY_MS: Final = 200
+_QUIET_MS: Final = 60_000
 
 
 class LoopTimers:
@@ -347,8 +348,8 @@ class Server:
         self._dismissed: set[socket.socket] = set()
         self._listening: list[socket.socket] = []
         self._accepting = True
-        self._is_short = False
-        """Whether accepting failed the last time that it was tried."""
+        self._quiet_until_ms = 0
+        """When a failure to accept is logged again."""
         self._idle_ms = idle_ms
         self._tick_ms = max(idle_ms, _IDLE_TICKS) // _IDLE_TICKS
         self._ticking = Periodic("closing idle connections", self._tick, self._tick_ms, broker.timers)
@@ -389,7 +390,6 @@ class Server:
                 else:
                     _logger.warning("cannot accept a connection: %s", error)
                 return
-            self._is_short = False
             if not self._limits.enter(peer[0]):
                 _logger.info(
                     "Rejected connection from %s, address already has the configured maximum of %d connections.",
@@ -430,14 +430,15 @@ class Server:
         """Pause because the system gives no descriptor or memory: the listening socket stays readable, and trying at once again
         would keep the loop busy. A connection that closes ends the pause early.
         """
-        if not self._is_short:
+        now_ms = self.broker.clock.now_ms()
+        if now_ms >= self._quiet_until_ms:
+            self._quiet_until_ms = now_ms + _QUIET_MS
             _logger.warning(
                 "cannot accept connections: %s; it is tried every %d ms. Raise the limit of open files (ulimit -n), or lower "
                 "max.connections",
                 error.strerror or error,
                 _ACCEPT_RETRY_MS,
             )
-        self._is_short = True
         self._pause_accepting()
         self.broker.timers.call_later(_ACCEPT_RETRY_MS, self.accept_again)
 
