@@ -69,7 +69,9 @@ class Measured:
         longest = float(probe.stdout.readline())
         probe.communicate()
         self.figures[name] = longest
-        print(f"{name}: longest wait {longest:.0f} ms, {seconds:.2f} s in all, broker {self.broker.resident_mb():.0f} MB")
+        print(
+            f"{name}: longest wait {longest:.0f} ms, {seconds:.2f} s in all, broker {self.broker.resident_mb():.0f} MB"
+        )
 
 
 def create(wire: Wire, topics: dict[str, int]) -> None:
@@ -108,12 +110,16 @@ def scenarios(measured: Measured) -> None:
     create(wire, more)
     measured.hold("checkpoints with 20,000 partitions", lambda: time.sleep(62))  # they are written once a minute
     measured.hold("delete 20,000 partitions", lambda: delete(wire, [*many, *more]))
-    measured.hold("removal of their directories", lambda: time.sleep(12))  # until the delay of 1 s is over, and the work
+    measured.hold(
+        "removal of their directories", lambda: time.sleep(12)
+    )  # until the delay of 1 s is over, and the work
     create(wire, {"fetched": 1, "bomb": 1})
     batch = build(Record(at, 0, None, bytes(1000)) for at in range(900))
     for _ in range(60):
         assert produce(wire, "fetched", batch) == 0
-    asked = FetchTopic(topic="fetched", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=48 << 20)])
+    asked = FetchTopic(
+        topic="fetched", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=48 << 20)]
+    )
     old = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, topics=[asked])
     measured.hold("fetch of 48 MB, version 2", lambda: wire.ask(old, 2))
     poison = bomb(1.9)
@@ -132,7 +138,9 @@ def main() -> None:
         command += ["--log-level", "debug" if logged else "error"]
         begun = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        measured = Measured(Running("Ottla", f"127.0.0.1:{port}", process.pid, wait_for_answer(port, process.pid, begun)))
+        measured = Measured(
+            Running("Ottla", f"127.0.0.1:{port}", process.pid, wait_for_answer(port, process.pid, begun))
+        )
         try:
             scenarios(measured)
         finally:

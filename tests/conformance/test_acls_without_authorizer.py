@@ -40,5 +40,5 @@ def test_no_acl_can_be_created(broker: Wire, version: int, count: int) -> None:
 def test_no_acl_can_be_deleted(broker: Wire, version: int, count: int) -> None:
     every = DeleteAclsFilter(resource_type_filter=ANY, operation=ANY, permission_type=ANY)
     results = broker.send(DeleteAclsRequest(filters=[every] * count), version).filter_results
-    expected = (SECURITY_DISABLED, "No Authorizer is configured.", [])
+    expected: tuple[int, str, list[object]] = (SECURITY_DISABLED, "No Authorizer is configured.", [])
     assert [(each.error_code, each.error_message, each.matching_acls) for each in results] == [expected] * count

@@ -844,4 +844,5 @@ __all__ = [
     "Log",
     "OffsetOutOfRange",
     "StorageError",
+    "Unfinished",
 ]
