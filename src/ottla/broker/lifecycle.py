@@ -13,12 +13,13 @@ import shutil
 import signal
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.background import Background
+from ottla.broker.checkpoints import Checkpoints
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.flushing import Flusher
 from ottla.broker.internal_topics import internal_topic
@@ -26,6 +27,7 @@ from ottla.broker.limits import ConnectionLimits
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.moving import Moves
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.removals import Removals
 from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.slices import Slices
@@ -53,7 +55,7 @@ from ottla.metadata.image import (
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
-from ottla.protocol.answer import Answer, after
+from ottla.protocol.answer import Answer, Steps, after
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
@@ -104,6 +106,7 @@ class Broker:
         self.slices = Slices(self.timers)
         self._flusher = Flusher(loop, self.clock)
         self._background = Background(loop)
+        self._removals = Removals(self.clock, self.timers, self._background.run)
         self.throttling: Throttling | None = None
         self._least_throttle_ms = 0
         self._telemetry: Telemetry | None = None
@@ -194,12 +197,20 @@ class Broker:
             self.slices.run,
         )
         self.producer_ids = ProducerIds(self.controller.producer_id_block)
+        checkpoints = Checkpoints(self._directories, self._background.run if self._files.durable else None)
         self.replicas = Replicas(
-            self.node_id, self._directories, self.log_config, self._discard, self._flusher.flush, missing
+            self.node_id,
+            self._directories,
+            self.log_config,
+            self._discard,
+            self._flusher.flush,
+            checkpoints.write,
+            missing,
         )
         self.moves = Moves(self.replicas, self.timers, self._flusher)
         self._maintenance = Maintenance(
-            self._directories,
+            checkpoints.write,
+            self._removals,
             self.replicas,
             self.clock,
             self.timers,
@@ -303,6 +314,7 @@ class Broker:
             self._coordination.close()
         self.slices.close()
         self._maintenance.close()
+        self._removals.close()
         self.moves.close()
         self._flusher.close()
         self._background.close()
@@ -350,7 +362,7 @@ class Broker:
         self._least_throttle_ms = throttle_ms
         self._take_quotas()
 
-    def _reconfigure(self, delta: Delta) -> Iterator[None] | None:
+    def _reconfigure(self, delta: Delta) -> Steps | None:
         if delta.configured in ((BROKER, ""), (BROKER, str(self.node_id))):
             self._take_configs()
             return self.replicas.reconfigure(delta.image)
@@ -419,7 +431,7 @@ class Broker:
     def _discard(self, home: LogDirectory, path: Path) -> None:
         """Remove a deleted partition's directory once readers have had time to let go of it."""
         delay_ms = self.config.integer("log.segment.delete.delay.ms")
-        self._maintenance.remove_later(partial(home.remove_discarded, path), delay_ms)
+        self._removals.later(partial(home.remove_discarded, path), delay_ms, in_background=True)
 
 
 def _not_opened(topic: TopicImage) -> ChangeResult:

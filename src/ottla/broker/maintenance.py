@@ -1,35 +1,39 @@
 """What a broker does now and then: offsets of all partitions to their checkpoints, old segments off the disk, compaction,
 producers that have been silent for too long.
 
-What is no longer part of a log stays on the disk for file.delete.delay.ms, because a socket may still be sending from it; a
-stop removes it at once, nobody reads then. One log at a time is compacted, the dirtiest first, a step a turn of the loop:
-what a step costs is what a request may have to wait.
+All of it goes in steps, a few partitions a turn of the loop: what a step costs is what a request may have to wait. One log at a
+time is compacted, the dirtiest first.
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Final
 
 from ottla.broker.flushing import Flusher
 from ottla.broker.periodic import PAUSED, Periodic
+from ottla.broker.removals import Removals
 from ottla.environment import Clock, Timers
-from ottla.log.directory import LogDirectory
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import Segment
+from ottla.protocol.answer import Answer, Pending, Steps
+from ottla.replication.partition import Partition
 from ottla.replication.replicas import NEVER_MS, Replicas
 
 _logger = logging.getLogger("ottla.broker")
 _CHECKPOINT_MS: Final = 60_000
 _FLUSH_CHECK_MS: Final = 1_000
 _REOPEN_MS: Final = 1_000
+_PARTITIONS_A_STEP: Final = 200
+"""Partitions looked at in one turn of the loop: some milliseconds."""
 
 
 class Maintenance:
     """The broker's housekeeping, by its timers.
 
-    directories            whose checkpoints are written
+    write_checkpoints      writes those of all directories
+    removals               takes segments off the disk that are no longer part of a log
     first_retention_ms     log.initial.task.delay.ms
     retention_interval_ms  log.retention.check.interval.ms
     flusher                runs what must be on the medium before a compaction goes on, and logs whose flush.ms is over
@@ -39,7 +43,8 @@ class Maintenance:
 
     def __init__(
         self,
-        directories: Sequence[LogDirectory],
+        write_checkpoints: Callable[[], Answer[None]],
+        removals: Removals,
         replicas: Replicas,
         clock: Clock,
         timers: Timers,
@@ -49,7 +54,8 @@ class Maintenance:
         expiry: tuple[int, Callable[[], int]],
         flusher: Flusher,
     ) -> None:
-        self._directories = directories
+        self._write_checkpoints = write_checkpoints
+        self._removals = removals
         self._replicas = replicas
         self._clock = clock
         self._timers = timers
@@ -58,7 +64,6 @@ class Maintenance:
         self._cleaner_backoff_ms = cleaner_backoff_ms
         self._expiry_interval_ms, self._producer_expiration_ms = expiry
         self._flusher = flusher
-        self._removals: dict[Callable[[], None], None] = {}
         self._cleaner = Periodic("compaction", self._clean, max(0, cleaner_backoff_ms), timers)
         self._compaction: tuple[Log, Generator[Flush | list[Segment]]] | None = None
         """The log that is being compacted, and what is left to do."""
@@ -74,59 +79,46 @@ class Maintenance:
         if self._cleaner_backoff_ms >= 0:
             self._cleaner.run_in(self._first_retention_ms)
 
-    def _every(self, name: str, work: Callable[[], None], interval_ms: int, first_ms: int | None = None) -> None:
+    def _every(
+        self, name: str, work: Callable[[], Steps | None], interval_ms: int, first_ms: int | None = None
+    ) -> None:
         periodic = Periodic(name, work, interval_ms, self._timers)
         self._periodic.append(periodic)
         periodic.run_in(interval_ms if first_ms is None else first_ms)
 
-    def remove_later(self, remove: Callable[[], None], delay_ms: int) -> None:
-        """Call `remove` after `delay_ms`, or at the stop if that comes first."""
-        self._removals[remove] = None
-
-        def due() -> None:
-            if remove in self._removals:
-                del self._removals[remove]
-                self._remove(remove)
-
-        self._timers.call_later(delay_ms, due)
-
-    @staticmethod
-    def _remove(remove: Callable[[], None]) -> None:
-        try:
-            remove()
-        except OSError as cause:
-            _logger.warning("cannot remove %s: %s; the next start does", cause.filename or "a file", cause.strerror)
-
     def close(self) -> None:
-        """No more timers; what waits to be removed is."""
+        """Cancel all timers."""
         for periodic in self._periodic:
             periodic.close()
-        for remove in self._removals:
-            self._remove(remove)
-        self._removals.clear()
 
-    def _checkpoint(self) -> None:
-        for directory in self._directories:
-            try:
-                directory.checkpoint()
-            except OSError as cause:
-                _logger.error("cannot write the checkpoints of %s: %s", directory.path, cause)
-                directory.fail(cause)
+    def _logs(self) -> Iterator[tuple[Partition, bool]]:
+        """Every partition, and True with each that a step ends before."""
+        for number, partition in enumerate(self._replicas.all()):
+            yield partition, number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1
 
-    def _flush(self) -> None:
+    def _checkpoint(self) -> Steps:
+        written = self._write_checkpoints()
+        if isinstance(written, Pending):
+            yield written
+
+    def _flush(self) -> Steps:
         """What has waited for flush.ms is put on the medium; nobody waits for it. Kafka looks as often as
         log.flush.scheduler.interval.ms says, which is never unless it is set.
         """
         if self._replicas.shortest_flush_ms < NEVER_MS:
             now_ms = self._clock.now_ms()
-            for partition in self._replicas.all():
+            for partition, ends_step in self._logs():
+                if ends_step:
+                    yield None
                 log = partition.log
                 if log.recovery_point < log.end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
                     self._flusher.flush(partition)
 
-    def _retain(self) -> None:
+    def _retain(self) -> Steps:
         now_ms = self._clock.wall_ms()
-        for partition in self._replicas.all():
+        for partition, ends_step in self._logs():
+            if ends_step:
+                yield None
             log = partition.log
             try:
                 gone = log.retain(now_ms)
@@ -135,11 +127,13 @@ class Maintenance:
                 continue
             for segment in gone:
                 _logger.info("%s: segment %d is past its retention", log.name, segment.base_offset)
-                self.remove_later(segment.remove, log.config.file_delete_delay_ms)
+                self._removals.later(segment.remove, log.config.file_delete_delay_ms)
 
-    def _expire_producers(self) -> None:
+    def _expire_producers(self) -> Steps:
         before_ms = self._clock.wall_ms() - self._producer_expiration_ms()
-        for partition in self._replicas.all():
+        for partition, ends_step in self._logs():
+            if ends_step:
+                yield None
             partition.log.producers.expire(before_ms)
 
     def _clean(self) -> int | None:
@@ -167,7 +161,7 @@ class Maintenance:
             return PAUSED
         else:
             for segment in done:
-                self.remove_later(segment.remove, log.config.file_delete_delay_ms)
+                self._removals.later(segment.remove, log.config.file_delete_delay_ms)
         return 0
 
     def _compaction_flushed(self, log: Log, failed: OSError | None) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.environment import Cancellable, Timers
+from ottla.protocol.answer import Pending, Steps
 
 _logger = logging.getLogger("ottla.broker")
 PAUSED: Final = -1
@@ -15,19 +16,21 @@ class Periodic:
     """One piece of work with its timer.
 
     name         what it is called in the log
-    work         one run; returns the ms until the next one, None for `interval_ms`, or PAUSED
+    work         one run; returns the ms until the next one, None for `interval_ms`, PAUSED, or the steps of a run that takes
+                 long: each is a turn of the event loop of its own
     interval_ms  the pause between runs, and after a run that failed
 
     A run that raises is logged with its traceback, the ones after it are not until one has succeeded; the timer is set again
     in any case.
     """
 
-    def __init__(self, name: str, work: Callable[[], int | None], interval_ms: int, timers: Timers) -> None:
+    def __init__(self, name: str, work: Callable[[], int | Steps | None], interval_ms: int, timers: Timers) -> None:
         self._name = name
         self._work = work
         self._interval_ms = interval_ms
         self._timers = timers
         self._timer: Cancellable | None = None
+        self._steps: Steps | None = None
         self._failing = False
         self._closed = False
 
@@ -52,14 +55,31 @@ class Periodic:
 
     def _run(self) -> None:
         self._timer = None
-        delay_ms = None
+        delay_ms: int | None = None
         try:
-            delay_ms = self._work()
+            delay_ms = self._step()
         except Exception:
+            self._steps = None
             if not self._failing:
                 _logger.exception("%s failed; it is tried again", self._name)
             self._failing = True
-        else:
-            self._failing = False
         if self._timer is None and delay_ms != PAUSED:
             self.run_in(self._interval_ms if delay_ms is None else delay_ms)
+
+    def _step(self) -> int | None:
+        """Begin a run, or go on with the one that is under way; returns when to go on."""
+        if self._steps is None:
+            begun = self._work()
+            if begun is None or isinstance(begun, int):
+                self._failing = False
+                return begun
+            self._steps = begun
+        awaited = next(self._steps, self)
+        if awaited is self:
+            self._steps = None
+            self._failing = False
+            return None
+        if not isinstance(awaited, Pending):
+            return 0
+        awaited.listen(lambda _: self.run_in(0))
+        return PAUSED

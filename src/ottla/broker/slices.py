@@ -5,10 +5,11 @@ work is over when `run` returns; each further one in a turn of the loop of its o
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from ottla.environment import Timers
+from ottla.protocol.answer import Pending, Steps
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -20,19 +21,22 @@ class Slices:
         self._timers = timers
         self._closed = False
 
-    def run(self, steps: Iterator[None], done: Callable[[], None]) -> None:
+    def run(self, steps: Steps, done: Callable[[], None]) -> None:
         """Do all of `steps`, then call `done`; also after a step that failed, which is logged."""
         if self._closed:
             return
         try:
-            next(steps)
+            awaited = next(steps)
         except StopIteration:
             done()
         except Exception:  # who waits for the work must not wait forever because of a bug in it
             _logger.exception("a piece of work on the event loop failed")
             done()
         else:
-            self._timers.call_later(0, partial(self.run, steps, done))
+            if isinstance(awaited, Pending):
+                awaited.listen(lambda _: self.run(steps, done))
+            else:
+                self._timers.call_later(0, partial(self.run, steps, done))
 
     def close(self) -> None:
         """Begin no further slice."""

@@ -532,25 +532,38 @@ class LogDirectory:
         return end, self._known_start_offsets.get((topic, partition), 0)
 
     def checkpoint(self) -> None:
-        """Write the offsets of all partitions: now and then, after a roll, and at a stop. Raises OSError."""
+        """Write the offsets of all partitions. Raises OSError."""
+        write = self.prepare_checkpoint()
+        if write is not None:
+            write()
+
+    def prepare_checkpoint(self) -> Callable[[], None] | None:
+        """Take the offsets of all partitions as they are now, and return a function that writes them, which any thread may call
+        and which raises OSError. None for a directory that is offline.
+        """
         if self.offline is not None:
-            return
+            return None
         logs = self._partitions
-        # The high watermarks come first: no other offset of a checkpoint is beyond them, whenever a crash comes.
-        self._high_watermarks.write(
-            {
-                **self._known_high_watermarks,
-                **{key: max(log.high_watermark, log.recovery_point) for key, log in logs.items()},
-            }
-        )
-        self._recovery_points.write(
-            {**self._known_recovery_points, **{key: log.recovery_point for key, log in logs.items()}}
-        )
-        self._start_offsets.write(
-            {**self._known_start_offsets, **{key: log.start_offset for key, log in logs.items() if log.start_offset}}
-        )
+        high_watermarks = {
+            **self._known_high_watermarks,
+            **{key: max(log.high_watermark, log.recovery_point) for key, log in logs.items()},
+        }
+        recovery_points = {**self._known_recovery_points, **{key: log.recovery_point for key, log in logs.items()}}
+        start_offsets = {
+            **self._known_start_offsets,
+            **{key: log.start_offset for key, log in logs.items() if log.start_offset},
+        }
         compacted = {key: log.clean_until for key, log in logs.items() if log.config.is_compacted}
-        self._clean_offsets.write({**self._known_clean_offsets, **compacted})
+        clean_offsets = {**self._known_clean_offsets, **compacted}
+
+        def write() -> None:
+            # The high watermarks come first: no other offset of a checkpoint is beyond them, whenever a crash comes.
+            self._high_watermarks.write(high_watermarks)
+            self._recovery_points.write(recovery_points)
+            self._start_offsets.write(start_offsets)
+            self._clean_offsets.write(clean_offsets)
+
+        return write
 
     def close(self) -> None:
         """A clean stop: every log is flushed and its indexes written, then the marker is set. A directory that is offline is

@@ -13,7 +13,7 @@ The wording of refusals is Kafka's: people search for it, and tools print it.
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.environment import Random
@@ -23,7 +23,7 @@ from ottla.metadata.image import BrokerImage, Delta, Image, PartitionImage, Topi
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.store import ChangeOutcome, Entry, MetadataStore
 from ottla.metadata.turns import Turns
-from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.answer import Answer, Pending, Steps, after
 from ottla.protocol.errors import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
@@ -46,8 +46,6 @@ MOST_PARTITIONS_AT_ONCE: Final = 10_000
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 LONGEST_TOPIC_NAME: Final = 249
 R = TypeVar("R")
-Steps = Iterator[None]
-"""Work in pieces of some milliseconds, between which other requests are served."""
 Listener = Callable[[Delta], Steps | None]
 
 

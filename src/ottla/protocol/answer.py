@@ -5,7 +5,7 @@ arrived, coordinator records that were committed. Nothing is a task or a future 
 object and one call back.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -52,6 +52,8 @@ class Pending(Generic[R]):
             self._listener = listener
 
 
+Steps: TypeAlias = Iterator[Pending[Any] | None]
+"""Work in pieces of some milliseconds, between which requests are served; a `Pending` that it yields is waited for."""
 T = TypeVar("T")
 Answer: TypeAlias = T | Pending[T]
 U = TypeVar("U")

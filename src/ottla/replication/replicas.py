@@ -1,7 +1,7 @@
 """The partitions that live on this broker: opened when the metadata says so, discarded when it no longer does."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,6 +10,7 @@ from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.disk_errors import is_shortage
 from ottla.log.log import Log, StorageError
 from ottla.metadata.image import Delta, Image, TopicImage
+from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.replication.partition import Partition
 
@@ -36,6 +37,7 @@ class Replicas:
     configs  the log config of a topic, worked out from its overrides and the broker's values
     discard  called with the directory of a deleted partition, to be removed after file.delete.delay.ms
     flush    called with a partition whose log wants something on the medium
+    checkpoint  writes the checkpoints of all directories
     missing  log directories of the configuration that the disk did not give us at the start
     """
 
@@ -46,6 +48,7 @@ class Replicas:
         configs: Callable[[TopicImage], LogConfig],
         discard: Callable[[LogDirectory, Path], None],
         flush: Callable[[Partition], None],
+        checkpoint: Callable[[], Answer[None]],
         missing: Iterable[Path] = (),
     ) -> None:
         self._node_id = node_id
@@ -53,6 +56,7 @@ class Replicas:
         self._configs = configs
         self._discard = discard
         self._flush = flush
+        self._checkpoint = checkpoint
         self.missing = list(missing)
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
@@ -126,24 +130,27 @@ class Replicas:
                     _logger.error("cannot rename the other copy of %s-%d in %s: %s", *key, directory.path, cause)
                     directory.fail(cause)
 
-    def apply(self, delta: Delta) -> Iterator[None]:
+    def apply(self, delta: Delta) -> Steps:
         """Follow a change of the metadata, in steps."""
         self._topics = delta.image.topics
         for topic in delta.deleted:
             yield from self._close(topic)
         if delta.deleted:
-            self._checkpoint()
+            # Before anybody can create a topic of the same name: it must not begin with what the old one left in them.
+            written = self._checkpoint()
+            if isinstance(written, Pending):
+                yield written
         for topic in delta.changed:
             yield from self._open(topic)
 
-    def reconfigure(self, image: Image) -> Iterator[None]:
+    def reconfigure(self, image: Image) -> Steps:
         """Work out every log's config again after a change of the broker's own, in steps."""
         for number, topic in enumerate(image.topics.values(), 1):
             yield from self._open(topic)
             if number % _TOPICS_A_STEP == 0:
-                yield
+                yield None
 
-    def _open(self, topic: TopicImage) -> Iterator[None]:
+    def _open(self, topic: TopicImage) -> Steps:
         """Open the partitions of a topic that are not open yet, and hand its config to those that are; in steps."""
         config = self._configs(topic)
         self.shortest_flush_ms = min(self.shortest_flush_ms, config.flush_ms)
@@ -162,7 +169,7 @@ class Replicas:
                 continue
             opened += 1
             if opened % _PARTITIONS_A_STEP == 0:
-                yield
+                yield None
             log = self._opened(topic, index, config)
             if log is not None:
                 partitions[index] = Partition(
@@ -225,13 +232,13 @@ class Replicas:
         working = [directory for directory in self.directories if directory.offline is None]
         return min(working, key=lambda directory: len(directory.logs()), default=None)
 
-    def _close(self, topic: TopicImage) -> Iterator[None]:
+    def _close(self, topic: TopicImage) -> Steps:
         """Discard the partitions of a deleted topic, in steps; none of them can be found from the first step on."""
         self._by_id.pop(topic.id, None)
         partitions = self._by_name.pop(topic.name, {})
         for index in range(len(topic.partitions)):
             if index % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
-                yield
+                yield None
             key = topic.name, index
             self._failed.discard(key)
             self._postponed.pop(key, None)
@@ -266,13 +273,6 @@ class Replicas:
         self._homes[key] = target
         self._discard_from(home, key)
         self._checkpoint()
-
-    def _checkpoint(self) -> None:
-        for directory in self.directories:
-            try:
-                directory.checkpoint()
-            except OSError as cause:
-                directory.fail(cause)
 
     def _take_offline(self, home: LogDirectory) -> None:
         """A directory failed: its partitions are not here any more, and who waits for them learns it."""

@@ -79,7 +79,7 @@ class Machine:
 
     def end(self) -> None:
         """As a kill -9 would."""
-        self.broker._maintenance._removals.clear()
+        self.broker._removals._waiting.clear()
         self.broker._maintenance.close()
         self.broker.kill()
 

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.maintenance import Maintenance
+from ottla.broker.removals import Removals
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log
@@ -66,7 +68,9 @@ def keeper(world: World, *logs: Log, flushes: Any = None) -> Maintenance:
         open_postponed=lambda: None,
     )
     flusher: Any = flushes or Flushes()
-    return Maintenance([], replicas, world, world, 30_000, 300_000, 15_000, (600_000, lambda: 24 * HOUR), flusher)
+    removals = Removals(world, world, lambda work, done: done(work()))
+    expiry = (600_000, lambda: 24 * HOUR)
+    return Maintenance(lambda: None, removals, replicas, world, world, 30_000, 300_000, 15_000, expiry, flusher)
 
 
 def opened(directory: Path, **config: Any) -> Log:
@@ -107,7 +111,8 @@ def test_a_dirty_log_is_compacted_step_by_step(tmp_path: Path) -> None:
     assert sum(len(records) for _, records in log.batches()) == 10
     world.pass_time(2)
     assert sum(len(records) for _, records in log.batches()) < 10
-    keep.close()  # a stop takes what waits to be removed with it
+    keep.close()
+    keep._removals.close()  # a stop takes what waits to be removed with it
     assert not list(log.directory.glob("*.deleted"))
     log.close()
 
@@ -187,20 +192,52 @@ def test_compaction_goes_on_after_a_flush_without_descriptors(tmp_path: Path) ->
 
 
 def test_a_file_that_cannot_be_removed_holds_up_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    world, log = World(), opened(tmp_path / "t-0")
-    keep = keeper(world, log)
+    world = World()
+    removals = Removals(world, world, lambda work, done: done(work()))
     removed = []
 
     def fail() -> None:
         raise OSError(errno.EIO, "Input/output error", "t-0/0.log.deleted")
 
-    keep.remove_later(fail, 1000)
-    keep.remove_later(lambda: removed.append(1), 2000)
-    keep.remove_later(lambda: fail(), 9000)
-    keep.remove_later(lambda: removed.append(2), 9000)
+    removals.later(fail, 1000)
+    removals.later(lambda: removed.append(1), 2000)
+    removals.later(fail, 9000)
+    removals.later(lambda: removed.append(2), 9000)
     world.pass_time(2000)
     assert removed == [1]
-    keep.close()
+    removals.close()
     assert removed == [1, 2]
     assert caplog.messages == ["cannot remove t-0/0.log.deleted: Input/output error; the next start does"] * 2
-    log.close()
+
+
+def test_thousands_of_removals_are_a_few_a_turn() -> None:
+    world = World()
+    jobs: list[Callable[[], object]] = []
+    removals = Removals(world, world, lambda work, done: jobs.append(work))
+    removed: list[int] = []
+    for number in range(100):
+        removals.later(partial(removed.append, number), 1000)
+        removals.later(partial(removed.append, 100 + number), 1000, in_background=True)
+    world.pass_time(999)
+    assert removed == []
+    (due,) = world.due
+    world.due.clear()
+    world.now = 1000
+    due[1]()
+    assert len(removed) == 16
+    assert len(world.due) == 1, "the rest has a turn of its own"
+    world.pass_time(0)
+    assert sorted(removed) == list(range(100))
+    for job in jobs:
+        job()
+    assert sorted(removed) == list(range(200))
+
+
+def test_a_stop_leaves_directories_to_the_next_start() -> None:
+    world = World()
+    removals = Removals(world, world, lambda work, done: done(work()))
+    removed: list[str] = []
+    removals.later(partial(removed.append, "segment"), 1000)
+    removals.later(partial(removed.append, "directory"), 1000, in_background=True)
+    removals.close()
+    assert removed == ["segment"]

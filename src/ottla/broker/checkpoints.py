@@ -1,0 +1,55 @@
+"""Checkpoints of the log directories, written on the background thread: a slow disk holds up nobody but them."""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from ottla.log.directory import LogDirectory
+from ottla.protocol.answer import Answer, Pending
+
+_logger = logging.getLogger("ottla.broker")
+Background = Callable[[Callable[[], Any], Callable[[Any], object]], object]
+
+
+class Checkpoints:
+    """Writes the offsets of all partitions of some directories.
+
+    background  as for `Removals`; None writes at once
+    """
+
+    def __init__(self, directories: Iterable[LogDirectory], background: Background | None) -> None:
+        self._directories = directories
+        self._background = background
+
+    def write(self) -> Answer[None]:
+        """Write the checkpoints of every directory as they are now; a directory whose disk does not take them fails."""
+        writes = [(directory, directory.prepare_checkpoint()) for directory in self._directories]
+        work = partial(_write_all, [(directory, write) for directory, write in writes if write is not None])
+        if self._background is None:
+            self._written(work())
+            return None
+        answer = Pending[None]()
+
+        def done(failures: list[tuple[LogDirectory, OSError]]) -> None:
+            self._written(failures)
+            answer.complete(None)
+
+        self._background(work, done)
+        return answer
+
+    @staticmethod
+    def _written(failures: list[tuple[LogDirectory, OSError]]) -> None:
+        for directory, cause in failures:
+            _logger.error("cannot write the checkpoints of %s: %s", directory.path, cause)
+            directory.fail(cause)
+
+
+def _write_all(writes: list[tuple[LogDirectory, Callable[[], None]]]) -> list[tuple[LogDirectory, OSError]]:
+    failures = []
+    for directory, write in writes:
+        try:
+            write()
+        except OSError as cause:
+            failures.append((directory, cause))
+    return failures

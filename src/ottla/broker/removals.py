@@ -1,0 +1,95 @@
+"""Files that are no longer part of a log, and directories of deleted partitions, taken off the disk.
+
+They stay for a while first (file.delete.delay.ms, log.segment.delete.delay.ms): a socket may still be sending from them.
+Segments are removed on the event loop, a few at a time; directories on the background thread, since thousands of them take
+seconds. A stop leaves directories to the next start, which knows them by their names.
+"""
+
+import heapq
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from ottla.environment import Cancellable, Clock, Timers
+
+_logger = logging.getLogger("ottla.broker")
+_FILES_A_TURN: Final = 16
+_DIRECTORIES_A_JOB: Final = 64
+_REMOVED_AT_A_STOP: Final = 1_000
+Remove = Callable[[], None]
+Background = Callable[[Callable[[], Any], Callable[[Any], object]], object]
+
+
+class Removals:
+    """What waits to be removed.
+
+    background  runs a function on another thread, then the second one with its result on the event loop; see `Background.run`
+    """
+
+    def __init__(self, clock: Clock, timers: Timers, background: Background) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._background = background
+        self._waiting: list[tuple[int, int, bool, Remove]] = []
+        """A heap of (due ms, number, on the background thread, remove)."""
+        self._count = 0
+        self._timer: Cancellable | None = None
+        self._due_ms = 0
+
+    def later(self, remove: Remove, delay_ms: int, *, in_background: bool = False) -> None:
+        """Call `remove` after `delay_ms`; one that uses the log's store must not run in the background."""
+        self._count += 1
+        heapq.heappush(self._waiting, (self._clock.now_ms() + delay_ms, self._count, in_background, remove))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if not self._waiting:
+            return
+        due_ms = self._waiting[0][0]
+        if self._timer is not None:
+            if self._due_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._due_ms = due_ms
+        self._timer = self._timers.call_later(max(0, due_ms - self._clock.now_ms()), self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        now_ms = self._clock.now_ms()
+        files = 0
+        directories: list[Remove] = []
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            if files == _FILES_A_TURN or len(directories) == _DIRECTORIES_A_JOB:
+                break
+            _, _, in_background, remove = heapq.heappop(self._waiting)
+            if in_background:
+                directories.append(remove)
+            else:
+                files += 1
+                _try(remove)
+        if directories:
+            self._background(partial(_remove_all, directories), lambda _: None)
+        self._set_timer()
+
+    def close(self) -> None:
+        """Remove the files that wait, as long as that is quick."""
+        if self._timer is not None:
+            self._timer.cancel()
+        files = [
+            remove for _, _, in_background, remove in sorted(self._waiting)[:_REMOVED_AT_A_STOP] if not in_background
+        ]
+        self._waiting.clear()
+        _remove_all(files)
+
+
+def _remove_all(removes: list[Remove]) -> None:
+    for remove in removes:
+        _try(remove)
+
+
+def _try(remove: Remove) -> None:
+    try:
+        remove()
+    except OSError as cause:
+        _logger.warning("cannot remove %s: %s; the next start does", cause.filename or "a file", cause.strerror)
