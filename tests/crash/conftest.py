@@ -32,7 +32,8 @@ class Process:
         limits += [] if most_files is None else [f"ulimit -n {most_files}"]
         limit = ["sh", "-c", "; ".join([*limits, 'exec "$@"']), "sh"] if limits else []
         self._process = subprocess.Popen(
-            limit + command("--listen", f"127.0.0.1:{port}", "--data-dir", str(data_dir), *options),
+            limit
+            + command("--listen", f"127.0.0.1:{port}", "--data-dir", str(data_dir), "--log-level", "warning", *options),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

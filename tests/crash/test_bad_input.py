@@ -1,6 +1,7 @@
 """What is wrong outside of the program is said in one line, without a traceback."""
 
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -9,6 +10,13 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.conformance.conftest import Closed
 
 from .conftest import Start, command, environment
@@ -17,7 +25,13 @@ from .conftest import Start, command, environment
 def refused(*arguments: str, code: int = 1, cwd: Path | None = None) -> str:
     """The one line that `ottla serve` with these arguments says before it ends."""
     ran = subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=30, cwd=cwd, env=environment(), check=False
+        command(*arguments, "--log-level", "error"),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=cwd,
+        env=environment(),
+        check=False,
     )
     assert ran.returncode == code, ran.stderr
     assert ran.stdout == ""
@@ -137,9 +151,79 @@ def test_a_config_that_is_none(tmp_path: Path, option: str, words: str) -> None:
 
 def test_a_config_file_that_is_none(tmp_path: Path) -> None:
     assert "no-such-file" in refused("--config", str(tmp_path / "no-such-file"), "--data-dir", str(tmp_path / "data"))
-    wrong = tmp_path / "server.properties"
-    wrong.write_text("num.partitons=3\n")
-    assert "did you mean num.partitions?" in refused("--config", str(wrong), "--data-dir", str(tmp_path / "data"))
+    data = ("--data-dir", str(tmp_path / "data"))
+    assert "did you mean num.partitions?" in refused("-o", "num.partitons=3", *data)
+
+
+def test_names_of_a_file_that_are_unknown_or_do_nothing_are_warned_of(tmp_path: Path, start: Start) -> None:
+    """Files of other brokers have names of their own; Apache Kafka starts with them, too."""
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "zookeeper.connect=localhost:2181\nconfluent.support=1\nssl.keystore.location=/k\nnum.io.threads=8\n"
+        "super.users=User:a\n"
+    )
+    unknown, idle = start("--config", str(file)).stop().splitlines()
+    assert unknown.endswith("unknown configs in the file are left out: zookeeper.connect, confluent.support")
+    assert idle.endswith(
+        "these configs are set and have no effect in Ottla: num.io.threads, ssl.keystore.location, super.users"
+    )
+
+
+def test_listeners_are_given_once(tmp_path: Path) -> None:
+    """A --listen beside a SASL_SSL listener of the file once opened a plain-text port."""
+    file = tmp_path / "server.properties"
+    file.write_text("listeners=SASL_SSL://0.0.0.0:9093\n")
+    listen = ("--listen", "127.0.0.1:0")
+    assert "both say where clients connect" in refused(*listen, "--config", str(file), code=2)
+    assert "both say where clients connect" in refused(*listen, "-o", "listeners=PLAINTEXT://127.0.0.1:0", code=2)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ("group.consumer.assignors=uniform,org.Foo", "Invalid value org.Foo for {}: Class cannot be found"),
+        ("group.share.assignors=foo", "Invalid value foo for {}: Class cannot be found"),
+        ("group.streams.assignors=foo", "Invalid value foo for {}: Class cannot be found"),
+        ("alter.config.policy.class.name=a.B", "Invalid value a.B for {}: Class a.B could not be found."),
+        ("principal.builder.class=a.B", "Invalid value a.B for {}: Class a.B could not be found."),
+        ("metric.reporters=a.B", "Invalid value a.B for {}: Class a.B could not be found."),
+        ("replica.selector.class=a.B", "Invalid value a.B for {}: Class a.B could not be found."),
+    ],
+)
+def test_a_class_that_is_not_there_keeps_the_broker_from_starting(tmp_path: Path, config: str, reason: str) -> None:
+    """Once a made-up assignor made every heartbeat of a consumer group fail. The first five texts are Apache Kafka's."""
+    said = refused("-o", config, "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+    assert said == f"ottla: {reason.format('configuration ' + config.partition('=')[0])}\n"
+
+
+def test_an_authorizer_does_not_leave_an_open_broker(tmp_path: Path) -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    said = refused("-o", f"authorizer.class.name={authorizer}", "--data-dir", str(tmp_path / "data"))
+    assert said.startswith(f"ottla: authorizer.class.name is {authorizer}, and Ottla has no authorizer yet")
+
+
+def test_the_life_of_a_broker_is_in_its_log(start: Start) -> None:
+    broker = start("--log-level", "info")
+    wire = broker.wire()
+    wire.client_id = "operator"
+    topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    wire.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+    retention = AlterableConfig(name="retention.ms", config_operation=0, value="1000")
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[retention])
+    wire.send(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    wire.send(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000), 6)
+    lines = [re.sub(r"\d+ ms", "N ms", line.split(" INFO ")[1]) for line in broker.stop().splitlines()]
+    assert re.match(
+        r"Ottla \S+ started in N ms: node 1 of cluster \S{22}, 0 topics, listening on PLAINTEXT://", lines[0]
+    )
+    who = "User:ANONYMOUS (client operator at /127.0.0.1)"
+    assert lines[1:] == [
+        f"topic t created with 2 partitions by {who}",
+        f"configs of topic t altered by {who}: retention.ms",
+        f"topic t deleted by {who}",
+        "stopping",
+        "stopped in N ms",
+    ]
 
 
 def test_wrong_usage_is_2(tmp_path: Path) -> None:

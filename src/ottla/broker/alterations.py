@@ -4,6 +4,7 @@ Checks come in Kafka's order: the request as a whole, the resource, then the new
 who subscribed to the metadata acts on it.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -33,7 +34,9 @@ from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
+_logger = logging.getLogger("ottla.broker")
 _NOTHING: Final[Mapping[str, str]] = {}
+_KINDS: Final = {TOPIC: "topic", BROKER: "broker", GROUP: "group", CLIENT_METRICS: "client metrics"}
 
 
 class Alteration(NamedTuple):
@@ -54,7 +57,9 @@ class Outcome(NamedTuple):
     error_message: str | None
 
 
-def alter(wanted: Sequence[Alteration], broker: "Broker", *, validate_only: bool) -> Answer[list[Outcome]]:
+def alter(
+    wanted: Sequence[Alteration], broker: "Broker", requester: str, *, validate_only: bool
+) -> Answer[list[Outcome]]:
     """Alter each resource on its own, one after the other: one that is refused does not hold up the others."""
     times = Counter((each.kind, each.name) for each in wanted)
 
@@ -70,7 +75,14 @@ def alter(wanted: Sequence[Alteration], broker: "Broker", *, validate_only: bool
             change = _alter(alteration, broker, validate_only=validate_only)
         except Refused as refused:
             return Outcome(kind, name, refused.code, refused.message)
-        return after(change, lambda result: Outcome(kind, name, *result))
+        return after(change, lambda result: _logged(alteration, Outcome(kind, name, *result)))
+
+    def _logged(alteration: Alteration, outcome: Outcome) -> Outcome:
+        if outcome.error_code == NONE and not validate_only:
+            names = ", ".join(edit.name for edit in alteration.edits) or "no configs any more"
+            where = f"{_KINDS.get(alteration.kind, alteration.kind)} {alteration.name or '(all)'}"
+            _logger.info("configs of %s altered by %s: %s", where, requester, names)
+        return outcome
 
     return in_sequence(partial(outcome, alteration) for alteration in wanted)
 

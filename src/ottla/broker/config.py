@@ -1,7 +1,8 @@
 """Where a broker's values come from: a server.properties file, the environment, `-o name=value`; the later wins.
 
-Every source speaks Kafka's names. A name that no config has is refused with the nearest one, because a misspelt config that is
-silently ignored is found in production. Only `read_file` touches the disk; all the rest is pure.
+Every source uses Kafka's names. On the command line and in the environment a name that no config has is refused with the
+nearest one, because a misspelt config that is silently ignored is found in production; in a file, which may be another
+broker's, it is warned of, as in Kafka. Only `read_file` touches the disk; all the rest is pure.
 """
 
 import difflib
@@ -10,12 +11,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.metadata.config_effects import OF_THE_AUTHORIZER, without_effect
+from ottla.metadata.config_table import CLASS
 from ottla.metadata.configs import BrokerValues, InvalidConfig, Scope, configs, parse
 
 ENVIRONMENT_PREFIX: Final = "OTTLA_"
 _NOT_CONFIGS: Final = ("OTTLA_COMPILE", "OTTLA_BENCH_", "OTTLA_DEMO_", "OTTLA_REFERENCE_", "OTTLA_TEST_")
 """Variables of Ottla's own build, benchmarks and tests."""
 
+_KAFKAS_OWN: Final = "org.apache.kafka."
+"""Package of the classes that every Apache Kafka has."""
+_ASSIGNOR_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
+_ASSIGNORS: Final = {
+    "group.consumer.assignors": (
+        "uniform",
+        "range",
+        f"{_ASSIGNOR_PACKAGE}UniformAssignor",
+        f"{_ASSIGNOR_PACKAGE}RangeAssignor",
+    ),
+    "group.share.assignors": ("simple", f"{_ASSIGNOR_PACKAGE}SimpleAssignor"),
+    "group.streams.assignors": ("sticky",),
+}
+"""What the assignors' configs may name: short names, and Kafka's classes."""
 _OPEN_PREFIXES: Final = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.")
 """Beginnings of names that end in whatever a listener or a plug-in calls its own."""
 
@@ -110,15 +127,37 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {what} {name}" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _checked(texts: Mapping[str, str]) -> dict[str, str]:
-    """`texts` when every name is known and every value is one that it takes."""
+def _checked(texts: Mapping[str, str], file: Mapping[str, str]) -> dict[str, str]:
+    """`texts` when every name is known, or comes from `file`, and every value is one that its config takes."""
     known = configs(Scope.BROKER)
     for name, text in texts.items():
         if name in known:
             parse(known[name], text)
-        elif not name.startswith(_OPEN_PREFIXES):
+        elif not name.startswith(_OPEN_PREFIXES) and name not in OF_THE_AUTHORIZER and name not in file:
             raise InvalidConfig(_unknown("config", name, known))
     return dict(texts)
+
+
+def _check_classes(config: "BrokerConfig") -> None:
+    """Raise InvalidConfig for a class or an assignor that is not there: it would be left out in silence."""
+    for row in configs(Scope.BROKER).values():
+        text = config.static.get(row.name)
+        if text and row.type == CLASS and text != row.default and not text.startswith(_KAFKAS_OWN):
+            raise InvalidConfig(f"Invalid value {text} for configuration {row.name}: Class {text} could not be found.")
+    for name in ("metric.reporters", "replica.selector.class"):
+        for text in filter(None, map(str.strip, config.static.get(name, "").split(","))):
+            if not text.startswith(_KAFKAS_OWN):
+                raise InvalidConfig(f"Invalid value {text} for configuration {name}: Class {text} could not be found.")
+    for name, assignors in _ASSIGNORS.items():
+        for text in config.items_of(name):
+            if text not in assignors:
+                raise InvalidConfig(f"Invalid value {text} for configuration {name}: Class cannot be found")
+    authorizer = config.text("authorizer.class.name")
+    if authorizer:
+        raise InvalidConfig(
+            f"authorizer.class.name is {authorizer}, and Ottla has no authorizer yet: the broker would be open to everybody; "
+            "remove it to run without permissions"
+        )
 
 
 class Listener(NamedTuple):
@@ -153,6 +192,17 @@ class BrokerConfig(BrokerValues):
         if "node.id" in self.static:
             return self
         return BrokerConfig({**self.static, "node.id": str(self.node_id)})
+
+    @property
+    def unknown(self) -> list[str]:
+        """The names in the file that are no broker's configs."""
+        known = (*_OPEN_PREFIXES, *OF_THE_AUTHORIZER)
+        return [name for name in self.static if name not in configs(Scope.BROKER) and not name.startswith(known)]
+
+    @property
+    def idle(self) -> list[str]:
+        """The configs that are set and have no effect, sorted."""
+        return without_effect(self.static)
 
     @property
     def log_dirs(self) -> list[str]:
@@ -191,6 +241,7 @@ class BrokerConfig(BrokerValues):
 
     def check(self) -> None:
         """Raise InvalidConfig for values that their types allow and that mean nothing."""
+        _check_classes(self)
         if not self.listeners:
             raise InvalidConfig("Invalid value  for configuration listeners: there is no listener for clients")
         _ = self.advertised_listeners, self.connections_per_ip
@@ -235,7 +286,7 @@ def broker_config(
     file = dict(file or {})
     if "controller.quorum.voters" in file or "process.roles" in file:
         file.setdefault("controller.listener.names", "CONTROLLER")
-    merged = _checked(file | from_environment(environment or {}) | from_options(options))
+    merged = _checked(file | from_environment(environment or {}) | from_options(options), file)
     config = BrokerConfig(merged)
     config.check()
     return config

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla import __version__
 from ottla.broker.background import Background
 from ottla.broker.checkpoints import Checkpoints
 from ottla.broker.config import BrokerConfig, Listener
@@ -173,6 +174,8 @@ class Broker:
 
     def start(self) -> None:
         """Open everything, then listen. Raises CannotStart; what was opened is closed again."""
+        begun_ms = self.clock.now_ms()
+        self._report_configs()
         try:
             self._open()
             self._listen()
@@ -183,6 +186,22 @@ class Broker:
             self._abandon()
             raise
         self._maintenance.begin()
+        _logger.info(
+            "Ottla %s started in %d ms: node %d of cluster %s, %d topics, listening on %s",
+            __version__,
+            self.clock.now_ms() - begun_ms,
+            self.node_id,
+            self.image.cluster_id,
+            len(self.image.topics),
+            ", ".join(str(listener._replace(host=host, port=port)) for listener, (host, port) in self.bound),
+        )
+
+    def _report_configs(self) -> None:
+        """Warn of configs that do nothing here: of a file for another broker, or with a misspelt name."""
+        if self.config.unknown:
+            _logger.warning("unknown configs in the file are left out: %s", ", ".join(self.config.unknown))
+        if self.config.idle:
+            _logger.warning("these configs are set and have no effect in Ottla: %s", ", ".join(self.config.idle))
 
     def _open(self) -> None:
         missing = self._open_directories()
@@ -306,7 +325,9 @@ class Broker:
             directory.release()
 
     def stop(self) -> None:
-        """Close the doors, then every log cleanly. The next start scans nothing."""
+        """Stop accepting, then close every log cleanly. The next start scans nothing."""
+        _logger.info("stopping")
+        begun_ms = self.clock.now_ms()
         self.server.close()
         if self._sharing is not None:
             self._sharing.close()
@@ -325,6 +346,7 @@ class Broker:
                 _logger.error("cannot stop %s cleanly: %s; the next start looks through it", directory.path, cause)
         if self._store is not None:
             self._store.close()
+        _logger.info("stopped in %d ms", self.clock.now_ms() - begun_ms)
 
     def kill(self) -> None:
         """Let go of everything as it is, as the system does after a kill -9: nobody is told, nothing is written any more, what
@@ -385,14 +407,17 @@ class Broker:
         first = self.config.advertised_listeners[0]
         return first.host, first.port
 
-    def create_topic(self, topic: NewTopic) -> Answer[ChangeResult]:
+    def create_topic(self, topic: NewTopic, requester: str = "the broker") -> Answer[ChangeResult]:
         """Create a topic that no client has named in a CreateTopics request: on first use, mostly."""
         controller = self.controller
-        return controller.decide(
-            lambda: after(self.create_planned([controller.plan(topic, {})]), lambda changes: changes[topic.name])
-        )
 
-    def create_planned(self, topics: Sequence[TopicImage]) -> Answer[dict[str, ChangeResult]]:
+        def create() -> Answer[ChangeResult]:
+            planned = [controller.plan(topic, {})]
+            return after(self.create_planned(planned, requester), lambda changes: changes[topic.name])
+
+        return controller.decide(create)
+
+    def create_planned(self, topics: Sequence[TopicImage], requester: str) -> Answer[dict[str, ChangeResult]]:
         """Create planned topics, in a turn of the controller; the results are by name. A topic with a partition that cannot be
         opened on this broker is deleted again, rather than reported as created. (Apache Kafka answers success, and the
         partition is offline.)
@@ -403,6 +428,10 @@ class Broker:
         def created(change: ChangeResult) -> Answer[dict[str, ChangeResult]]:
             results = {topic.name: change for topic in topics}
             failed = [topic for topic in topics if change.error_code == NONE and self.replicas.has_offline(topic)]
+            for topic in topics:
+                if change.error_code == NONE and topic not in failed:
+                    count = len(topic.partitions)
+                    _logger.info("topic %s created with %d partitions by %s", topic.name, count, requester)
             if not failed:
                 return results
             results.update({topic.name: _not_opened(topic) for topic in failed})

@@ -30,7 +30,10 @@ from ottla.observability.client_metrics import ClientMetrics
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus' /metrics: what clients have pushed (KIP-714).")
 @click.option(
-    "--log-level", default="WARNING", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
+    "--log-level",
+    default="INFO",
+    show_default=True,
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
 )
 def serve(
     listen: str | None,
@@ -71,6 +74,11 @@ def _flags(listen: str | None, data_dir: str | None, file: dict[str, str], optio
     }
     flags = list(options)
     if listen is not None:
+        if "listeners" in said:
+            where = "-o" if any(option.startswith("listeners") for option in options) else "the file or the environment"
+            raise click.UsageError(
+                f"--listen and `listeners` of {where} both say where clients connect: give one of them"
+            )
         flags.append(f"listeners=PLAINTEXT://{listen}")
     elif "listeners" not in said:
         flags.append("listeners=PLAINTEXT://127.0.0.1:9092")

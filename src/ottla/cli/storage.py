@@ -186,7 +186,8 @@ def _features(release: str | None, named: tuple[str, ...]) -> dict[str, int]:
         raise CommandFailed("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
     known = {each.name: each.level for each in FEATURES}
     level = level_of_release(release) if release is not None else chosen.get(_METADATA, known[_METADATA])
-    brought = {name: level for name, level in levels_with(level) if name in known}
+    # kraft.version is raised by a quorum whose voters may change, which no release of Ottla has.
+    brought = {name: level for name, level in levels_with(level) if name in known and name != "kraft.version"}
     try:
         return initial(brought | chosen)
     except UnsupportedLevel as error:

@@ -179,6 +179,15 @@ def recover(
                     end,
                 )
             segment.next_offset = end  # what compaction left may end earlier
+    checked = [segment for segment in kept if segment.base_offset in scanned and segment.size]
+    if checked:
+        _logger.info(
+            "%s was not closed cleanly: %d of %d segments checked, the log ends at offset %d",
+            checked[0].path.parent,
+            len(checked),
+            len(kept),
+            kept[-1].next_offset,
+        )
     return Recovered(kept, frozenset(scanned))
 
 

@@ -241,6 +241,11 @@ class RequestContext(NamedTuple):
     address: tuple[str, int] = ("", -1)
     peer: Peer = Peer()
 
+    @property
+    def requester(self) -> str:
+        """The principal with its client id and address, for the log."""
+        return f"{self.principal} (client {self.client_id} at {self.client_host})"
+
 
 NO_CONTEXT: Final = RequestContext()
 

@@ -75,7 +75,7 @@ class EmbeddedBroker:
         return self._thread is not None
 
     def _new_broker(self, loop: asyncio.AbstractEventLoop) -> Broker:
-        return Broker(broker_config(self._configs), loop, files=self._files())
+        return Broker(broker_config(options=map("=".join, self._configs.items())), loop, files=self._files())
 
     def _files(self) -> DiskStore:
         """A temporary directory does not outlive the machine."""

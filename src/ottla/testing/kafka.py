@@ -63,7 +63,13 @@ class Kafka(EmbeddedBroker):
 
     def _new_broker(self, loop: asyncio.AbstractEventLoop) -> Broker:
         self._timers = MovableTimers(loop, self._clock)
-        broker = Broker(broker_config(self._configs), loop, clock=self._clock, timers=self._timers, files=self._files())
+        broker = Broker(
+            broker_config(options=map("=".join, self._configs.items())),
+            loop,
+            clock=self._clock,
+            timers=self._timers,
+            files=self._files(),
+        )
         self._faults.attach(broker)
         return broker
 

@@ -43,6 +43,9 @@ def refused(*words: object) -> str:
     return result.stderr.removeprefix("ottla: ").rstrip("\n")
 
 
+FINALIZED = {each.name: each.level for each in FEATURES if each.level}
+
+
 @contextmanager
 def started(data: Path, **configs: str) -> Iterator[tuple[str, dict[str, int]]]:
     """A broker on a directory: the cluster's id and its finalized features."""
@@ -60,7 +63,7 @@ def test_a_broker_starts_on_what_was_formatted(tmp_path: Path) -> None:
     assert META.fullmatch(meta)
     with started(data) as (cluster_id, levels):
         assert cluster_id == ID
-        assert levels == {each.name: each.level for each in FEATURES}
+        assert levels == FINALIZED
     assert (data / "meta.properties").read_text(encoding="utf-8") == meta
 
 
@@ -71,7 +74,7 @@ def test_a_broker_starts_on_what_was_formatted(tmp_path: Path) -> None:
         (["--release-version", "3.9"], {"metadata.version": 21}),
         (["--feature", "metadata.version=21"], {"metadata.version": 21}),
         (["-r", "4.0", "-f", "group.version=0"], {"metadata.version": 25, "transaction.version": 2}),
-        (["-f", "share.version=1"], {each.name: each.level for each in FEATURES} | {"share.version": 1}),
+        (["-f", "share.version=1"], FINALIZED | {"share.version": 1}),
     ],
     ids=" ".join,
 )
@@ -182,7 +185,10 @@ def test_directories_that_cannot_be_formatted(tmp_path: Path) -> None:
             "--initial-controllers is for several controllers; Ottla is one node and",
         ),
         (["-S", "SCRAM-SHA-256=[name=a,password=b]"], "--add-scram: give users credentials with `ottla configs`"),
-        (["-f", "odd=1"], "Unsupported feature: odd. Supported features are: group.version, metadata.version, share"),
+        (
+            ["-f", "odd=1"],
+            "Unsupported feature: odd. Supported features are: group.version, kraft.version, metadata.version, share",
+        ),
         (["-f", "group.version=2"], "group.version has no level 2: there are levels from 0 to 1"),
         (["-f", "metadata.version=5"], "metadata.version has no level 5: there are levels from 7 to 33"),
         (["-r", "4.0", "-f", "metadata.version=20"], "Use --release-version instead of --feature metadata.version=X"),

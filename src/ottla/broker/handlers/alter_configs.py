@@ -36,7 +36,7 @@ def alter_configs(request: AlterConfigsRequest, broker: "Broker") -> Answer[Alte
         )
         for resource in request.resources
     ]
-    return after(alter(wanted, broker, validate_only=request.validate_only), _response)
+    return after(alter(wanted, broker, request.context.requester, validate_only=request.validate_only), _response)
 
 
 def _response(outcomes: list[Outcome]) -> AlterConfigsResponse:

@@ -12,6 +12,7 @@ Versions
     1  throttled
 """
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ from ottla.protocol.messages.create_partitions import (
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
+_logger = logging.getLogger("ottla.broker")
+
 
 @handles(CreatePartitionsRequest, in_turn=True)
 def create_partitions(request: CreatePartitionsRequest, broker: "Broker") -> Answer[CreatePartitionsResponse]:
@@ -51,6 +54,9 @@ def create_partitions(request: CreatePartitionsRequest, broker: "Broker") -> Ans
 
     def response(change: ChangeResult) -> CreatePartitionsResponse:
         for topic in grown:
+            if change.error_code == NONE and not request.validate_only:
+                count = len(topic.partitions)
+                _logger.info("topic %s has %d partitions now, by %s", topic.name, count, request.context.requester)
             results[topic.name].error_code, results[topic.name].error_message = change
         return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=list(results.values()))
 

@@ -73,7 +73,7 @@ def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[Crea
 
     if request.validate_only:
         return response(dict.fromkeys(planned, CHANGED))
-    return after(broker.create_planned(list(planned.values())), response)
+    return after(broker.create_planned(list(planned.values()), request.context.requester), response)
 
 
 def _new_topic(wanted: CreatableTopic) -> NewTopic:

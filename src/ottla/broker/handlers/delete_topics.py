@@ -13,6 +13,7 @@ Versions
     6  by id (KIP-516)
 """
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ from ottla.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
+
+_logger = logging.getLogger("ottla.broker")
 
 
 @handles(DeleteTopicsRequest, in_turn=True)
@@ -80,6 +83,9 @@ def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[Dele
             for result in results:
                 if result.error_code == NONE:
                     result.error_code, result.error_message = change
+        else:
+            for topic in deleted:
+                _logger.info("topic %s deleted by %s", topic.name, request.context.requester)
         return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
     return after(broker.controller.delete(deleted), response)

@@ -38,7 +38,7 @@ def incremental_alter_configs(
         )
         for resource in request.resources
     ]
-    return after(alter(wanted, broker, validate_only=request.validate_only), _response)
+    return after(alter(wanted, broker, request.context.requester, validate_only=request.validate_only), _response)
 
 
 def _response(outcomes: list[Outcome]) -> IncrementalAlterConfigsResponse:

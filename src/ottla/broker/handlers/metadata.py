@@ -118,7 +118,7 @@ def _response(
     )
     if not missing:
         return response
-    return gather([_created(name, broker) for name in missing], lambda changes: response)  # noqa: ARG005
+    return gather([_created(name, broker, request.context.requester) for name in missing], lambda changes: response)  # noqa: ARG005
 
 
 def _senseless(asked: list[MetadataRequestTopic]) -> MetadataResponse:
@@ -153,12 +153,12 @@ def _asked_for(
     return MetadataResponseTopic(error_code=error_code, name=wanted.name, topic_id=ZERO_UUID, is_internal=is_internal)
 
 
-def _created(name: str, broker: "Broker") -> Answer[ChangeResult]:
+def _created(name: str, broker: "Broker", requester: str) -> Answer[ChangeResult]:
     """Create a topic because a client asked about it."""
     if name in INTERNAL_TOPICS:
         answer = broker.create_internal_topic(name)
     else:
-        answer = broker.create_topic(NewTopic(name, -1, -1, {}, {}))
+        answer = broker.create_topic(NewTopic(name, -1, -1, {}, {}), requester)
 
     def logged(change: ChangeResult) -> ChangeResult:
         if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):

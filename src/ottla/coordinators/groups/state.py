@@ -34,6 +34,11 @@ def _bounded(values: BrokerValues, name: str) -> Bounded:
     return Bounded(*(values.integer(name.format(each)) for each in ("", "min.", "max.")))
 
 
+def _short_name(assignor: str) -> str:
+    """The name of an assignor that may be given by Kafka's class, as in org...UniformAssignor."""
+    return assignor.rpartition(".")[2].removesuffix("Assignor").lower() if "." in assignor else assignor
+
+
 class ConsumerSettings(NamedTuple):
     """The broker configs that consumer groups obey; times in ms."""
 
@@ -57,7 +62,7 @@ class ConsumerSettings(NamedTuple):
             heartbeat_interval_ms=_bounded(values, "group.consumer.{}heartbeat.interval.ms"),
             assignment_interval_ms=_bounded(values, "group.consumer.{}assignment.interval.ms"),
             max_size=values.integer("group.consumer.max.size"),
-            assignors=tuple(values.items_of("group.consumer.assignors")),
+            assignors=tuple(map(_short_name, values.items_of("group.consumer.assignors"))),
             may_upgrade=policy in ("bidirectional", "upgrade"),
             may_downgrade=policy in ("bidirectional", "downgrade"),
             regex_refresh_ms=values.integer("group.consumer.regex.refresh.interval.ms"),
