@@ -210,6 +210,24 @@ def test_a_topic_that_goes_and_comes_back_is_another_one(broker: Wire, make_topi
     assert again.id != topic.id
 
 
+def test_a_deleted_topic_leaves_the_assignment_before_the_next_target(broker: Wire, make_topic: TopicFactory) -> None:
+    """The epoch follows when share.assignment.interval.ms is over."""
+    group_id = share_group(broker)
+    configure(broker, group_id, share_assignment_interval_ms="0")
+    stays, goes = make_topic(2), make_topic(2)
+    member = Sharer(broker, group_id)
+    member.join(stays.name, goes.name)
+    settle(all_of(stays, 2) | all_of(goes, 2), member)
+    configure(broker, group_id, share_assignment_interval_ms="15000")
+    before = member.epoch
+    broker.send(DeleteTopicsRequest(topic_names=[goes.name], timeout_ms=5000), 5)
+    settle(all_of(stays, 2), member)
+    assert (member.epoch, member.beat().assignment) == (before, None)
+    configure(broker, group_id, share_assignment_interval_ms="0")
+    wait_for(lambda: member.beat().member_epoch == before + 1)
+    assert member.assigned == {stays.id: {0, 1}}
+
+
 def test_targets_wait_for_their_time(broker: Wire, make_topic: TopicFactory) -> None:
     topic, group_id = make_topic(2), share_group(broker)
     configure(broker, group_id, share_assignment_interval_ms="15000")

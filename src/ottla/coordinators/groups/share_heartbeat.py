@@ -291,11 +291,13 @@ class _Step:
     # 3
 
     def follow(self) -> None:
-        """The member has its target, as far as it reads those topics still."""
+        """Give the member its target, without topics that it no longer reads or that were deleted; the latter at once, even if the
+        next target has to wait for the interval.
+        """
         member = self.member
-        if member.epoch == self.target_epoch and not self.resubscribed:
-            return
         topics = self.groups.cluster.topic_ids(self.description.topics)
+        if member.epoch == self.target_epoch and not self.resubscribed and topics >= member.assigned.keys():
+            return
         self.assigned = {topic_id: parts for topic_id, parts in self.target.items() if topic_id in topics}
         self.member_epoch = self.target_epoch
         if self.member_epoch == member.epoch and self.assigned == member.assigned:
