@@ -18,8 +18,9 @@ import pytest
 def kafka_config():
     return {"num.partitions": 2}
 
-@pytest.hookimpl(trylast=True)
-def pytest_unconfigure(config):
+# Before xdist's own: once a worker has said that it has finished it may be ended at any time.
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("ottla")]
     sockets = [name for name in map(lambda fd: os.path.realpath(fd), Path("/proc/self/fd").glob("*")) if "socket" in name]
     who = os.environ.get("PYTEST_XDIST_WORKER", "main")
