@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -24,7 +24,9 @@ from ottla.cli.features import (
 )
 from ottla.cli.table import echo_json
 from ottla.environment import SystemRandom
-from ottla.metadata.adoption import Adoption, AlreadyAdopted, CannotAdopt, adopt
+from ottla.log.backup import CannotCopy, copy_log_directory
+from ottla.metadata.adoption import DATABASE, Adoption, AlreadyAdopted, CannotAdopt, adopt
+from ottla.metadata.backup import CannotCopyMetadata, copy_database
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.features import FEATURES, UnsupportedLevel, finalized, initial
 from ottla.metadata.formatting import CannotFormat, Formatted, Found, format_directories, look_at
@@ -33,6 +35,7 @@ from ottla.protocol.uuids import uuid_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 _METADATA: Final = "metadata.version"
+_BACKUP_ATTEMPTS: Final = 3
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -242,6 +245,74 @@ def import_(
         click.echo(line)
     click.echo()
     click.echo(f"{'would be imported' if dry_run else 'imported'}; serve with: {command}")
+
+
+@storage.command("backup")
+@_where
+@click.option("--to", "target", metavar="DIR", required=True, help="A directory that does not exist yet, or is empty.")
+@_json_option
+def backup(
+    directories: tuple[str, ...], *, file: str | None, options: tuple[str, ...], target: str, as_json: bool
+) -> None:
+    """Copy data directories, those of a running broker too: `ottla serve --data-dir` starts on the copy.
+
+    DIR is log.dirs. Of several directories each goes into a directory of its own below the target, by its name. Each
+    partition is copied at a moment of its own, as after a crash: for transactions over several partitions stop the broker.
+    """
+    config = _config_or_fail(directories, file, options)
+    home = Path(config.metadata_log_dir)
+    try:
+        copies = _targets([home, *map(Path, config.log_dirs)], Path(target))
+        partitions, size = _copied(home, copies)
+    except (CannotCopy, CannotCopyMetadata) as error:
+        raise CommandFailed(str(error)) from None
+    except OSError as error:
+        raise CommandFailed(f"cannot copy {error.filename or home}: {error.strerror or error}") from None
+    serve = shlex.join(["ottla", "serve", "--data-dir", ",".join(str(copies[Path(path)]) for path in config.log_dirs)])
+    if as_json:
+        echo_json({"partitions": partitions, "bytes": size, "serve": serve})
+    else:
+        click.echo(f"copied {partitions} partitions, {size:,} bytes; serve the copy with: {serve}")
+
+
+def _targets(sources: Sequence[Path], target: Path) -> dict[Path, Path]:
+    """The directory that each source is copied to. Raises CommandFailed."""
+    different = list(dict.fromkeys(sources))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise CommandFailed(f"{target} is not empty: name a directory that does not exist yet")
+    if len(different) == 1:
+        return {different[0]: target}
+    copies = {source: target / source.name for source in different}
+    if len(set(copies.values())) < len(copies):
+        raise CommandFailed("two of the directories have the same name: copy them one by one")
+    return copies
+
+
+def _copied(home: Path, copies: Mapping[Path, Path]) -> tuple[int, int]:
+    """Copy metadata and partitions, again when topics have come or gone meanwhile; returns partitions and bytes."""
+    if not (home / DATABASE).exists():
+        raise CommandFailed(f"{home} has no {DATABASE}: it is not the data directory of Ottla")
+    size = 0
+
+    def progress(name: str, count: int) -> None:
+        nonlocal size
+        size += count
+        if sys.stderr.isatty():
+            click.echo(f"\r\x1b[K{name}: {size:,} bytes", nl=False, err=True)
+
+    for _ in range(_BACKUP_ATTEMPTS):
+        size = 0
+        copies[home].mkdir(parents=True, exist_ok=True)
+        revision = copy_database(home / DATABASE, copies[home] / DATABASE)
+        partitions = sum(copy_log_directory(source, copies[source], progress) for source in copies)
+        again = copies[home] / f"{DATABASE}.again"
+        unchanged = copy_database(home / DATABASE, again) == revision
+        again.unlink()
+        if unchanged:
+            break
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)
+    return partitions, size
 
 
 def _config(directories: Sequence[str], file: str | None, options: Sequence[str]) -> tuple[BrokerConfig, int | None]:

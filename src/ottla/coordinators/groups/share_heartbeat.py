@@ -291,8 +291,9 @@ class _Step:
     # 3
 
     def follow(self) -> None:
-        """Give the member its target, without topics that it no longer reads or that were deleted; the latter at once, even if the
-        next target has to wait for the interval.
+        """Give the member its target, without topics that it no longer reads or that were deleted.
+
+        Deleted ones go at once, even if the next target has to wait for the interval.
         """
         member = self.member
         topics = self.groups.cluster.topic_ids(self.description.topics)

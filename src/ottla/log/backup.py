@@ -1,0 +1,79 @@
+"""A copy of a log directory whose broker may be running: what a start on the copy needs to recover every partition.
+
+The copy looks like a directory after a kill -9. It has no marker of a clean stop, so that the start checks the end of each log,
+cuts a batch that was being written, and makes indexes and producer snapshots fit. What keeps that true:
+
+    checkpoints   are copied before the logs: offsets only grow, and an older one is always safe
+    segments      are copied oldest first; only the last one grows meanwhile
+    a partition   whose segments were replaced or removed meanwhile (compaction, retention) is copied again
+    left out      .lock, the marker, files being written (.tmp, .cleaned, .swap), what is being deleted (.deleted, -delete)
+                  or moved (-future)
+
+Each partition is copied at a moment of its own. A transaction that ends meanwhile may be complete in one partition and open in
+another: stop the broker, or take a snapshot of the file system, where that matters.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+_LEFT_OUT: Final = (".tmp", ".cleaned", ".swap", ".deleted", "-delete", "-future")
+_ATTEMPTS: Final = 10
+
+
+class CannotCopy(Exception):
+    """A directory that cannot be copied; the message says why."""
+
+
+def copy_log_directory(source: Path, target: Path, progress: Callable[[str, int], None]) -> int:
+    """Copy a log directory into `target`, which is made; returns the number of partitions.
+
+    progress  called with the name of each partition that was copied, and its bytes
+
+    Raises CannotCopy, and OSError.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    partitions = []
+    for path in sorted(source.iterdir()):
+        if path.is_dir():
+            if (path / "partition.metadata").exists() and not path.name.endswith(_LEFT_OUT):
+                partitions.append(path)
+        elif path.name == "meta.properties" or path.name.endswith("-checkpoint"):
+            shutil.copy2(path, target / path.name)
+    for path in partitions:
+        size = _copy_partition(path, target / path.name)
+        if size is not None:
+            progress(path.name, size)
+    return len(partitions)
+
+
+def _copy_partition(source: Path, target: Path) -> int | None:
+    """Copy a partition until its segments have stayed the same; returns its bytes, None for one that was deleted meanwhile."""
+    for _ in range(_ATTEMPTS):
+        try:
+            names = _names(source)
+            _copy_files(source, target, names)
+            after = _names(source)
+        except FileNotFoundError:
+            if not source.exists():
+                shutil.rmtree(target, ignore_errors=True)
+                return None
+            continue
+        segments = [name for name in names if name.endswith(".log")]
+        if [name for name in after if name.endswith(".log")][: len(segments)] == segments:
+            return sum(path.stat().st_size for path in target.iterdir())
+    raise CannotCopy(
+        f"{source} changed {_ATTEMPTS} times while it was copied: try again when its topic is compacted less"
+    )
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if not path.name.endswith(_LEFT_OUT))
+
+
+def _copy_files(source: Path, target: Path, names: list[str]) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    for name in names:
+        shutil.copy2(source / name, target / name)
