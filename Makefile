@@ -1,5 +1,5 @@
 # Every target is one script under scripts/, which can be run as well without make.
-.PHONY: demo test check conformance-kafka interop bench soak wheel format setup
+.PHONY: demo test check conformance-kafka interop bench soak release format setup
 
 setup:
 	scripts/setup
@@ -17,7 +17,7 @@ bench:
 	scripts/bench
 soak:
 	scripts/soak
-wheel:
-	scripts/wheel
+release:
+	scripts/release
 format:
 	scripts/format
