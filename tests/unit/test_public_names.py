@@ -74,6 +74,7 @@ PUBLIC = {
         "STALE_CODES",
         "SequenceLost",
         "StaleMetadata",
+        "TransactionAborted",
         "UnknownTopic",
         "UnsupportedVersion",
         "error_for",

@@ -334,12 +334,21 @@ class Producer(Blocking):
         self._run(self._producer.send_offsets(offsets, group_metadata, limit_ms(timeout)))
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Wait until everything is acknowledged, then let readers see it. Raises IllegalState when a part of it failed."""
+        """Wait until everything is acknowledged, then let readers see it.
+
+        timeout  seconds for both together; default.api.timeout.ms unless given
+
+        Raises RequestTimedOut, and nothing is visible yet: call again, or abort unless the error says that it may have
+        succeeded. Raises IllegalState when a part of the transaction failed: abort.
+        """
         self._run(self._producer.transactional().commit(limit_ms(timeout)))
         self.poll()
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Nobody shall see what was written."""
+        """Let nobody see what was written: records without an acknowledgement fail with TransactionAborted.
+
+        Raises RequestTimedOut while records are in flight to a broker that does not answer: call again.
+        """
         self._run(self._producer.transactional().abort(limit_ms(timeout)))
         self.poll()
 

@@ -17,6 +17,7 @@ KafkaError                       code, name and `retriable` as in the table of p
 ├── UnsupportedVersion
 ├── FencedError
 ├── SequenceLost
+├── TransactionAborted
 ├── BufferExhausted              also a BufferError
 ├── IllegalState                 the client is not in a state for this call
 └── InvalidClientConfig          also a ValueError
@@ -133,6 +134,10 @@ class FencedError(KafkaError):
 
 class SequenceLost(KafkaError):
     """The broker misses batches that it had acknowledged to this idempotent producer."""
+
+
+class TransactionAborted(KafkaError):
+    """The record was part of a transaction that was aborted."""
 
 
 class BufferExhausted(KafkaError, BufferError):

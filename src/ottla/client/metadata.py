@@ -97,13 +97,9 @@ class Metadata:
             finally:
                 begun.cancel()
             if not ended:
-                met = str(last) if last is not None else "; ".join(self.network.troubles.values())
-                last_words = f"; last: {met}" if met else ""
-                raise RequestTimedOut(f"{about}: no success within {limit} ms{last_words}", last.code if last else -1)
+                raise self._out_of_time(about, limit, last)
             try:
                 return begun.result()
-            except BrokersUnreachable:
-                raise
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -113,8 +109,23 @@ class Metadata:
                     self.forget()
                 left = deadline - clock.now_ms()
                 if left <= 0:
-                    raise RequestTimedOut(f"{about}: no success within {limit} ms; last: {error}", error.code) from None
+                    raise self._out_of_time(about, limit, last) from None
                 await self.scheduler.sleep(min(self.backoff_ms(failures), left))
+
+    def _out_of_time(self, about: str, limit: int, last: KafkaError | None) -> KafkaError:
+        """What a call raises whose time is over: it names every address that cannot be reached."""
+        reasons = list(self.network.troubles.values())
+        if isinstance(last, BrokersUnreachable) or (last is None and self._all_fail()):
+            met = "; ".join(reasons) or str(last)
+            return BrokersUnreachable(f"{about}: no broker answered within {limit} ms: {met}")
+        met = "; ".join(dict.fromkeys([*([str(last)] if last is not None else []), *reasons]))
+        last_words = f"; last: {met}" if met else ""
+        return RequestTimedOut(f"{about}: no success within {limit} ms{last_words}", last.code if last else -1)
+
+    def _all_fail(self) -> bool:
+        """Whether no address can be reached, as far as was tried."""
+        troubles = self.network.troubles
+        return bool(troubles) and all(address in troubles for address, _ in self._addresses())
 
     # -- asking --
 

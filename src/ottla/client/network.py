@@ -376,6 +376,10 @@ class Network:
         ]
         return sorted(found, key=lambda link: link.in_flight)
 
+    def reasons(self) -> str:
+        """Why brokers cannot be reached, all of them, to be put behind an error message; empty when they can."""
+        return f": {'; '.join(self.troubles.values())}" if self.troubles else ""
+
     # -- what links say --
 
     def setup_timeout_ms(self, address: Address) -> int:

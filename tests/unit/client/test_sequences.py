@@ -4,6 +4,9 @@ from ottla.client.producer.sequences import Batch, PartitionQueue, Verdict
 from ottla.client.topics import TopicPartition
 from ottla.protocol import errors
 
+ME = (9, 0)
+NEXT = (9, 1)
+
 
 def queue_of(count: int, **settings: int) -> PartitionQueue:
     queue = PartitionQueue(idempotent=True, **settings)
@@ -14,52 +17,126 @@ def queue_of(count: int, **settings: int) -> PartitionQueue:
 
 def test_five_are_on_their_way_at_most() -> None:
     queue = queue_of(7)
-    taken = [queue.take().sequence for _ in range(5) if queue.next()]
+    taken = [queue.take(ME).sequence for _ in range(5) if queue.next(ME)]
     assert taken == [0, 10, 20, 30, 40]
-    assert queue.next() is None
+    assert queue.next(ME) is None
 
 
 def test_after_a_failure_all_answers_are_awaited_then_the_oldest_goes_first() -> None:
     queue = queue_of(3)
-    first, second, third = queue.take(), queue.take(), queue.take()
+    first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
     queue.again(second)
-    assert queue.next() is None
+    assert queue.next(ME) is None
     queue.again(third)
     queue.done(first)
-    assert [queue.take().sequence, queue.take().sequence] == [10, 20]
+    assert [queue.take(ME).sequence, queue.take(ME).sequence] == [10, 20]
 
 
 def test_five_are_counted_from_the_oldest_that_is_open() -> None:
     queue = queue_of(7)
-    first, second = queue.take(), queue.take()
+    first, second = queue.take(ME), queue.take(ME)
     queue.again(first)
     queue.done(second)
-    assert [queue.take().sequence for _ in range(4) if queue.next()] == [0, 20, 30, 40]
-    assert queue.next() is None
+    assert [queue.take(ME).sequence for _ in range(4) if queue.next(ME)] == [0, 20, 30, 40]
+    assert queue.next(ME) is None
     queue.done(first)
-    assert queue.take().sequence == 50
+    assert queue.take(ME).sequence == 50
 
 
 def test_out_of_order_behind_a_failed_one_is_sent_again() -> None:
     queue = queue_of(2)
-    queue.take()
-    second = queue.take()
+    queue.take(ME)
+    second = queue.take(ME)
     assert queue.verdict(second, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
 
 
 def test_out_of_order_of_the_oldest_means_loss() -> None:
     queue = queue_of(2)
-    first = queue.take()
+    first = queue.take(ME)
     assert queue.verdict(first, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.REFUSED
 
 
 def test_a_duplicate_is_as_good_as_acknowledged() -> None:
     queue = queue_of(1)
-    assert queue.verdict(queue.take(), errors.DUPLICATE_SEQUENCE_NUMBER) is Verdict.ACKNOWLEDGED
+    assert queue.verdict(queue.take(ME), errors.DUPLICATE_SEQUENCE_NUMBER) is Verdict.ACKNOWLEDGED
 
 
 def test_sequences_go_back_to_zero_after_the_largest() -> None:
     queue = queue_of(0)
     for count in (2**31 - 5, 10, 1):
         queue.add(Batch(TopicPartition("t", 0), b"", count, 0))
-    assert [queue.take().sequence for _ in range(3)] == [0, 2**31 - 5, 5]
+    assert [queue.take(ME).sequence for _ in range(3)] == [0, 2**31 - 5, 5]
+
+
+def test_behind_a_refused_batch_all_is_numbered_anew_once_everything_is_answered() -> None:
+    queue = queue_of(3)
+    first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
+    queue.failed(first)
+    assert queue.verdict(second, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    queue.again(second)
+    assert not queue.wants_identity()
+    assert queue.verdict(third, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    queue.again(third)
+    assert queue.wants_identity()
+    queue.renumber(NEXT)
+    assert [(each.sequence, each.identity) for each in (queue.take(NEXT), queue.take(NEXT))] == [(0, NEXT), (10, NEXT)]
+
+
+def test_what_was_sent_before_a_refused_batch_keeps_its_numbers() -> None:
+    queue = queue_of(3)
+    first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
+    first.uncertain = True
+    queue.again(first)
+    queue.failed(second)
+    queue.again(third)
+    assert not queue.wants_identity()
+    assert (queue.take(ME).sequence, queue.next(ME)) == (0, None)
+    queue.done(first)
+    assert queue.wants_identity()
+
+
+def test_behind_an_expired_batch_the_numbers_stay_until_a_broker_has_answered() -> None:
+    queue = queue_of(3)
+    first, second = queue.take(ME), queue.take(ME)
+    first.uncertain = second.uncertain = True
+    queue.again(first)
+    queue.again(second)
+    queue.failed(queue.waiting.popleft())
+    assert not queue.wants_identity()
+    assert queue.take(ME).sequence == 10
+    assert queue.next(ME) is None  # the third one has no number yet
+    queue.done(second)
+    assert not queue.wants_identity()  # the first was appended, or the second could not have been
+    assert queue.take(ME).sequence == 20
+
+
+def test_out_of_order_behind_an_expired_batch_shows_the_hole() -> None:
+    queue = queue_of(2)
+    first, second = queue.take(ME), queue.take(ME)
+    first.uncertain = second.uncertain = True
+    queue.again(first)
+    queue.failed(queue.waiting.popleft())
+    assert queue.verdict(second, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    queue.again(second)
+    assert queue.wants_identity()
+
+
+def test_when_all_that_was_sent_expired_another_identity_goes_on() -> None:
+    queue = queue_of(2)
+    queue.take(ME).uncertain = True
+    queue.again(queue.in_flight[0])
+    queue.failed(queue.waiting.popleft())
+    assert queue.wants_identity()
+    queue.renumber(NEXT)
+    assert queue.take(NEXT).sequence == 0
+
+
+def test_another_identity_waits_for_all_that_is_on_its_way() -> None:
+    """Its sequence 0 would overtake them."""
+    queue = queue_of(2)
+    first = queue.take(ME)
+    assert queue.next(NEXT) is None
+    queue.done(first)
+    assert queue.next(NEXT) is not None
+    second = queue.take(NEXT)
+    assert (second.sequence, second.identity) == (0, NEXT)

@@ -13,13 +13,14 @@ from ottla.broker.lifecycle import Broker as OttlaBroker
 from ottla.client.topics import TopicPartition
 from ottla.log.store import DiskStore
 from ottla.metadata.controller import NewTopic
-from ottla.metadata.image import OFFSETS_TOPIC
+from ottla.metadata.image import OFFSETS_TOPIC, Image
 from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.schema import Peer, Request, RequestContext
 from ottla.records.batch import build
+from ottla.records.control import ABORT, read_marker
 from ottla.records.record import Record
 
 from .world import LOST, Answer, Broker, Wire, World
@@ -74,6 +75,30 @@ class WholeBroker(Broker):
     def create_topic(self, name: str, partitions: int) -> None:
         controller = self._broker.controller
         controller.create([controller.plan(NewTopic(name, partitions, 1, {}, {}), {})])
+
+    def delete_topic(self, name: str) -> None:
+        self._broker.controller.delete([self._broker.image.topics[name]])
+
+    @property
+    def image(self) -> Image:
+        return self._broker.image
+
+    def records(self, partition: TopicPartition, *, committed: bool = False) -> list[Record]:
+        """Every record of a partition; `committed`: those that a reader of committed records sees in the end."""
+        found = self._broker.replicas.find(*partition)
+        assert found is not None
+        seen: list[Record] = []
+        open_now: dict[int, list[Record]] = {}
+        for header, records in found.log.batches():
+            if not header.is_transactional or not committed:
+                seen += [] if header.is_control else records
+            elif not header.is_control:
+                open_now.setdefault(header.producer_id, []).extend(records)
+            else:
+                ended = open_now.pop(header.producer_id, [])
+                if read_marker(records[0].key, records[0].value).type != ABORT:
+                    seen += ended
+        return sorted(seen, key=lambda record: record.offset)
 
     @property
     def is_troubled(self) -> bool:

@@ -184,8 +184,11 @@ class Wire:
             self._world.call_later(moment - self._world.now, lambda frame=frame: self._arrived(frame))  # type: ignore[misc]
 
     def _arrived(self, frame: bytes) -> None:
-        if not self._open:
-            return
+        if self._open and not self._broker.keeps(self, frame):
+            self.carry_out(frame)
+
+    def carry_out(self, frame: bytes) -> None:
+        """The broker reads a request, though the connection may be closed by now."""
         if self._waiting:
             self._backlog.append(frame)
             return
@@ -304,6 +307,11 @@ class Broker:
 
     def hung_up(self, wire: Wire) -> None:
         """A connection is closed."""
+
+    def keeps(self, wire: Wire, frame: bytes) -> bool:
+        """Whether the broker reads a request that has arrived later, if ever."""
+        del wire, frame
+        return False
 
     def lose_all(self) -> None:
         """Every connection breaks."""

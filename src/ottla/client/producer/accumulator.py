@@ -52,6 +52,7 @@ class OpenBatch:
 
     opened_ms  when its first record came, of the clock that never goes back
     listeners  (index of the record, its timestamp, who wants to hear of it)
+    is_named   whether a record of it named its partition
     """
 
     def __init__(self, partition: i64, opened_ms: i64, base_timestamp: i64) -> None:
@@ -61,6 +62,7 @@ class OpenBatch:
         self.max_timestamp: i64 = base_timestamp
         self.count: i64 = 0
         self.size: i64 = _OVERHEAD
+        self.is_named = False
         self.listeners: list[tuple[int, int, Any]] | None = None
         self._spans: list[tuple[int, int, Any]] = []
         self._counter: Any = None
@@ -183,11 +185,20 @@ class TopicBuffers:
         self.sticky: i64 = -1
         self.sticky_bytes: i64 = 0
 
-    def grow(self, partitions: i64) -> None:
-        """The topic has more partitions now."""
+    def resize(self, partitions: i64) -> list[OpenBatch]:
+        """The topic has more partitions now, or fewer; the open batches of those that are gone."""
+        gone: list[OpenBatch] = []
         while self.partitions < partitions:
             self.open.append(None)
             self.partitions += 1
+        while self.partitions > partitions:
+            batch = self.open.pop()
+            if batch is not None:
+                gone.append(batch)
+            self.partitions -= 1
+        if self.sticky >= partitions:
+            self.sticky = -1
+        return gone
 
 
 @final
@@ -233,6 +244,7 @@ class Accumulator:
 
     topics    what is known, by name
     closed    (topic, batch) in the order of closing, for the sender to take
+    held      (topic, partition) of batches that are late and not closed, because others of their partition wait
     ended     nothing is taken any more
     buffered  bytes of memory in use
     records   that are not acknowledged
@@ -251,6 +263,7 @@ class Accumulator:
         self.topics: dict[str, TopicBuffers] = {}
         self.ended = False
         self.closed: list[tuple[str, OpenBatch]] = []
+        self.held: list[tuple[str, int]] = []
         self.buffered: i64 = 0
         self.records: i64 = 0
         self._batch_size: i64 = batch_size
@@ -262,6 +275,7 @@ class Accumulator:
         self._lingers: bool = lingers
         self._lock = lock
         self._wake: bool = False
+        self._named: bool = False
         self._body: i64 = 0
         self._total: i64 = 0
         self._delta: i64 = 0
@@ -290,12 +304,18 @@ class Accumulator:
         if self.ended:
             return CLOSED
         with self._lock:
+            self._named = partition >= 0
             if partition < 0:
                 sticky = self._sticky
                 partition = sticky(topic, key) if sticky is not None else self._choose(topic, key)
             if partition < 0 or partition >= topic.partitions:
                 return NO_PARTITION
             return self._append(topic, partition, timestamp, key, value, headers, listener)
+
+    def partition_for(self, topic: TopicBuffers, key: bytes | None) -> int:
+        """The partition of a record that names none."""
+        with self._lock:
+            return self._choose(topic, key)
 
     def _append(
         self,
@@ -378,6 +398,7 @@ class Accumulator:
                     target = number
                     if target < 0:
                         return at - begin, NO_PARTITION
+            self._named = target >= 0
             if target < 0:
                 target = sticky.of_row(topic, rows) if sticky is not None else self._choose(topic, rows.key())
             if target < 0 or target >= topic.partitions:
@@ -425,6 +446,8 @@ class Accumulator:
     def _appended(self, topic: TopicBuffers, batch: OpenBatch, timestamp: i64) -> None:
         """A record was written into a batch."""
         total: i64 = self._total
+        if self._named:
+            batch.is_named = True
         batch.count += 1
         batch.size += total
         if timestamp > batch.max_timestamp:
@@ -438,20 +461,28 @@ class Accumulator:
             topic.open[batch.partition] = None
             self._wake = True
 
-    def close_late(self, topics: list[TopicBuffers], opened_before_ms: i64) -> int:
-        """Close the batches that were opened before a moment; the moment at which the oldest that is left was opened, -1
-        when none is."""
+    def close_late(self, topics: list[TopicBuffers], opened_before_ms: i64, held_by: dict[Any, None]) -> int:
+        """Close the batches that were opened before a moment; the moment at which the oldest of the others was opened, -1
+        when there is none.
+
+        held_by  (topic, partition) where batches wait already: another one could not be sent before them, and fills up instead
+        """
         oldest: i64 = -1
+        held: list[tuple[str, int]] = []
         with self._lock:
             for topic in topics:
                 for partition, batch in enumerate(topic.open):
                     if batch is None:
                         continue
                     if batch.opened_ms < opened_before_ms:
+                        if held_by and (topic.name, partition) in held_by:
+                            held.append((topic.name, partition))
+                            continue
                         self.closed.append((topic.name, batch))
                         topic.open[partition] = None
                     elif oldest < 0 or batch.opened_ms < oldest:
                         oldest = batch.opened_ms
+            self.held = held
         return oldest
 
     def take_closed(self) -> list[tuple[str, OpenBatch]]:
@@ -467,7 +498,8 @@ class Accumulator:
             self.buffered -= size
             self.records -= records
 
-    def grow(self, topic: TopicBuffers, partitions: i64) -> None:
-        """A topic has more partitions now."""
+    def resize(self, topic: TopicBuffers, partitions: i64) -> None:
+        """A topic has more partitions now, or fewer: open batches of those that are gone are closed."""
         with self._lock:
-            topic.grow(partitions)
+            for batch in topic.resize(partitions):
+                self.closed.append((topic.name, batch))

@@ -1,7 +1,7 @@
 """A closed batch on its way: its records as they will travel, and who wants to hear what becomes of them."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.client.errors import KafkaError
 from ottla.client.producer.accumulator import OpenBatch
@@ -10,6 +10,7 @@ from ottla.client.topics import TopicPartition
 from ottla.records.batch import TRANSACTIONAL, BatchHeader, records_of, seal
 from ottla.records.compression import compress
 from ottla.records.legacy import for_old_client
+from ottla.records.record import Record
 
 _OLD_LIMIT: Final = 2**31 - 1
 
@@ -44,16 +45,18 @@ class Packing(NamedTuple):
 class ClosedBatch(Batch):
     """One batch of a producer that takes single records.
 
-    size  what it holds of buffer.memory
+    size      what it holds of buffer.memory
+    is_named  whether a record of it named its partition
     """
 
-    __slots__ = ("header", "listeners", "payload", "size", "spans", "transactional")
+    __slots__ = ("header", "is_named", "listeners", "payload", "size", "spans", "transactional")
 
     def __init__(
         self, partition: TopicPartition, batch: OpenBatch, packing: Packing, deadline: int, *, transactional: bool
     ) -> None:
         super().__init__(partition, b"", batch.count, deadline)
         self.size = batch.size
+        self.is_named = batch.is_named
         self.listeners = batch.listeners
         self.spans: list[tuple[int, int, Counter]] = batch.spans()
         self.transactional = transactional
@@ -68,31 +71,57 @@ class ClosedBatch(Batch):
 
     def halves(self) -> "tuple[ClosedBatch, ClosedBatch]":
         """Two batches with half of the records each (KIP-126)."""
-        whole = records_of(seal(self.header, self.payload))
-        middle = len(whole) // 2
-        packing = Packing(self.header.compression, None)
-        parts = []
-        for first, records in ((0, whole[:middle]), (middle, whole[middle:])):
-            part = OpenBatch(self.partition.partition, 0, records[0].timestamp)
-            for record in records:
-                part.add(record.timestamp, record.key, record.value, record.headers)
-            for index, timestamp, listener in self.listeners or ():
-                if first <= index < first + len(records):
-                    part.listen(index - first, timestamp, listener)
-            for begin, end, counter in self.spans:
-                for index in range(max(begin, first), min(end, first + len(records))):
-                    part.count_for(index - first, counter)
-            parts.append(ClosedBatch(self.partition, part, packing, self.deadline, transactional=self.transactional))
-        # What they hold of buffer.memory is what the whole held.
-        parts[0].size, parts[1].size = self.size // 2, self.size - self.size // 2
-        return parts[0], parts[1]
+        middle = self.count // 2
+        first, second = self._parts([0] * middle + [1] * (self.count - middle), [self.partition] * 2)
+        return first, second
 
-    def sealed(self, producer_id: int, epoch: int, version: int) -> bytes:
-        """The bytes for a Produce of this version, in the producer's name (-1: nobody's)."""
+    def spread(self, choose: Callable[[bytes | None], int]) -> "list[ClosedBatch]":
+        """Batches for the partitions that `choose(key)` names, for a partition that is gone."""
+        chosen = [choose(record.key) for record in self._records()]
+        topic = self.partition.topic
+        numbers = {partition: number for number, partition in enumerate(dict.fromkeys(chosen))}
+        targets = [TopicPartition(topic, partition) for partition in numbers]
+        return self._parts([numbers[partition] for partition in chosen], targets)
+
+    def _records(self) -> list[Record]:
+        return records_of(seal(self.header, self.payload))
+
+    def _parts(self, part_of: list[int], targets: list[TopicPartition]) -> "list[ClosedBatch]":
+        """Several batches in place of this one; `part_of` says which one each record goes to."""
+        records = self._records()
+        listeners: dict[int, list[tuple[int, Any]]] = {}
+        for index, timestamp, listener in self.listeners or ():
+            listeners.setdefault(index, []).append((timestamp, listener))
+        counters = {index: counter for begin, end, counter in self.spans for index in range(begin, end)}
+        opened: dict[int, OpenBatch] = {}
+        for index, record in enumerate(records):
+            number = part_of[index]
+            part = opened.get(number)
+            if part is None:
+                part = opened[number] = OpenBatch(targets[number].partition, 0, record.timestamp)
+            place = part.count
+            part.add(record.timestamp, record.key, record.value, record.headers)
+            for timestamp, listener in listeners.get(index, ()):
+                part.listen(place, timestamp, listener)
+            if index in counters:
+                part.count_for(place, counters[index])
+        packing = Packing(self.header.compression, None)
+        parts = [
+            ClosedBatch(targets[number], batch, packing, self.deadline, transactional=self.transactional)
+            for number, batch in sorted(opened.items())
+        ]
+        # What they hold of buffer.memory is what the whole held.
+        for each in parts:
+            each.size = self.size // len(parts)
+            each.is_named = self.is_named
+        parts[0].size += self.size - sum(each.size for each in parts)
+        return parts
+
+    def sealed(self, version: int) -> bytes:
+        """The bytes for a Produce of this version, in the name of whom it is numbered for."""
         header = self.header
-        header.producer_id = producer_id
-        header.producer_epoch = epoch if producer_id >= 0 else -1
-        header.base_sequence = self.sequence if producer_id >= 0 else -1
+        header.producer_id, header.producer_epoch = self.identity
+        header.base_sequence = self.sequence
         data = seal(header, self.payload)
         if version >= 3:
             return data

@@ -170,14 +170,7 @@ class ProducerCore:
 
     async def flush(self, timeout_ms: int) -> int:
         """Send everything and wait until it is acknowledged or has failed; how many records are left after `timeout_ms`."""
-        deadline = self._clock.now_ms() + timeout_ms
-        self.sender.close_all()
-        while not self.sender.empty:
-            left = deadline - self._clock.now_ms()
-            if left <= 0:
-                break
-            await self.core.scheduler.within(self.sender.drained.wait(), left)
-        return self.accumulator.records
+        return await self.sender.drain(self._clock.now_ms() + timeout_ms)
 
     async def close(self, timeout_ms: int) -> None:
         """Flush for so long, give up the rest."""
@@ -188,8 +181,7 @@ class ProducerCore:
                 await self.flush(timeout_ms)
         finally:
             self.accumulator.ended = True
-            self.sender.close_all()
-            self.sender.fail_waiting(IllegalState("the producer was closed before this was sent"))
+            self.sender.refuse(IllegalState("the producer was closed before this was sent"))
             self.sender.close()
             self.core.close()
 

@@ -5,9 +5,12 @@ is over) calls `pump`, which sends all that can be sent now: one batch of each p
 node as max.in.flight.requests.per.connection allows. `sequences.py` decides for each partition which batch may go next and
 what an error code means, so that order and exactness hold over retries (KIP-98).
 
-A batch that fails for good leaves a hole in its partition's sequences. An idempotent producer then waits until nothing is on
-its way, raises its epoch, and numbers anew (KIP-360); the batches behind the hole go out under the new epoch. In a
-transaction the hole makes the transaction one that can only be aborted.
+A batch that fails for good leaves a hole in its partition's sequences. An idempotent producer raises its epoch (KIP-360), and
+what waits behind the hole goes out under it once nothing of the partition is on its way; other partitions change over when all
+they have sent is answered. In a transaction the hole makes the transaction one that can only be aborted.
+
+A batch that lingered long enough is closed when it can be sent: not while others of its partition wait, so that an outage
+leaves full batches behind and not one for every few milliseconds.
 """
 
 from collections.abc import Callable
@@ -27,7 +30,7 @@ from ottla.client.errors import (
 from ottla.client.network import Link
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.closed import ClosedBatch, Packing
-from ottla.client.producer.sequences import PartitionQueue, Verdict
+from ottla.client.producer.sequences import Identity, PartitionQueue, Verdict
 from ottla.client.scheduler import Promise, Signal
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.environment import Cancellable
@@ -49,6 +52,8 @@ _NEWEST_WITHOUT_IMPLICIT_PARTITIONS: Final = 11
 """Produce 12 adds its partitions to the transaction by itself, which a transaction of version 1 must not ask for (KIP-890)."""
 _MOST_IN_FLIGHT: Final = 5
 _LAST_EPOCH: Final = 32766
+_ALL: Final = 1 << 62
+"""Later than any batch was opened."""
 
 
 class Sender:
@@ -59,6 +64,8 @@ class Sender:
     drained             happens when nothing is on its way any more
     admit               whether a partition may be written to now (transactions)
     on_failure          called with the error of a batch that failed for good
+    refused             with what batches fail that are not on their way (a transaction that failed, or is aborted); None: sent
+    flushing            how many wait for everything to be sent: nothing lingers then
     """
 
     def __init__(self, core: Core, accumulator: Accumulator) -> None:
@@ -70,6 +77,8 @@ class Sender:
         self.transaction_version = 0
         self.admit: Callable[[TopicPartition], bool] = lambda partition: True  # noqa: ARG005
         self.on_failure: Callable[[KafkaError], None] = lambda error: None  # noqa: ARG005
+        self.refused: KafkaError | None = None
+        self.flushing = 0
         self.idempotent: bool = config["enable.idempotence"]
         self.records = self.bytes = self.requests = 0
         self._core = core
@@ -90,7 +99,6 @@ class Sender:
         """What is being asked for, so that it is asked for once."""
         self._in_flight = 0
         self._pumping = self._pump_again = False
-        self._epoch_is_over = False
         self._alarm: Cancellable | None = None
         self._alarm_at = 0
         self.closed = False
@@ -99,31 +107,61 @@ class Sender:
 
     def take_in(self) -> None:
         """Whatever was closed goes to its partition's queue; then send what can be sent."""
-        now = self._clock.now_ms()
-        linger = int(self._config["linger.ms"])
-        oldest = self._accumulator.close_late(list(self._accumulator.topics.values()), now - linger + 1)
-        if oldest >= 0:
-            self._wake_at(oldest + linger)
-        self._queue_closed(now)
+        self._close_late()
         self.pump()
 
     def close_all(self) -> None:
-        """Close every open batch, late or not (a flush)."""
-        self._accumulator.close_late(list(self._accumulator.topics.values()), 1 << 62)
-        self._queue_closed(self._clock.now_ms())
+        """Close every open batch, late or not: all that can be sent now is."""
+        self._accumulator.close_late(list(self._accumulator.topics.values()), _ALL, self._waiting)
+        self._queue_closed()
         self.pump()
 
-    def _queue_closed(self, now: int) -> None:
-        deadline = now + self._config["delivery.timeout.ms"]
+    def _close_late(self) -> None:
+        now = self._clock.now_ms()
+        linger = int(self._config["linger.ms"])
+        limit = _ALL if self.flushing else now - linger + 1
+        oldest = self._accumulator.close_late(list(self._accumulator.topics.values()), limit, self._waiting)
+        if oldest >= 0:
+            self._wake_at(oldest + linger)
+        self._queue_closed()
+
+    def _queue_closed(self) -> None:
+        limit = self._config["delivery.timeout.ms"]
+        transactional = self.transactional_id is not None
         for topic, batch in self._accumulator.take_closed():
-            partition = TopicPartition(topic, batch.partition)
-            queue = self._queues.get(partition)
-            if queue is None:
-                limit = min(self._config["max.in.flight.requests.per.connection"], _MOST_IN_FLIGHT)
-                queue = self._queues[partition] = PartitionQueue(idempotent=self.idempotent, limit=limit)
-            transactional = self.transactional_id is not None
-            queue.add(ClosedBatch(partition, batch, self._packing, deadline, transactional=transactional))
-            self._waiting[partition] = None
+            deadline = batch.opened_ms + limit
+            closed = ClosedBatch(
+                TopicPartition(topic, batch.partition), batch, self._packing, deadline, transactional=transactional
+            )
+            if self.refused is not None:
+                self._release(closed)
+                closed.tell(self.refused)
+            else:
+                self._queue(closed)
+
+    def _queue(self, batch: ClosedBatch) -> None:
+        partition = batch.partition
+        queue = self._queues.get(partition)
+        if queue is None:
+            limit = min(self._config["max.in.flight.requests.per.connection"], _MOST_IN_FLIGHT)
+            queue = self._queues[partition] = PartitionQueue(idempotent=self.idempotent, limit=limit)
+        queue.add(batch)
+        self._waiting[partition] = None
+
+    async def drain(self, deadline: int) -> int:
+        """Send everything and wait until it is acknowledged or has failed, up to `deadline` by the core's clock; how many
+        records are left."""
+        self.flushing += 1
+        try:
+            self.close_all()
+            while not self.empty:
+                left = deadline - self._clock.now_ms()
+                if left <= 0:
+                    break
+                await self._core.scheduler.within(self.drained.wait(), left)
+        finally:
+            self.flushing -= 1
+        return self._accumulator.records
 
     @property
     def empty(self) -> bool:
@@ -147,6 +185,8 @@ class Sender:
             self._pumping = False
 
     def _pump(self) -> None:
+        if self._accumulator.held:
+            self._close_late()
         if not self._waiting:
             if not self._in_flight:
                 self.drained.happen()
@@ -163,6 +203,8 @@ class Sender:
                 ready.setdefault(node, []).append(partition)
         for node, partitions in ready.items():
             self._send_to(node, partitions, infos)
+        if any(held not in self._waiting for held in self._accumulator.held):
+            self._pump_again = True
         if self._waiting:
             self._wake_at(now + 1000)
 
@@ -176,15 +218,22 @@ class Sender:
         if not_before > now:
             self._wake_at(not_before)
             return -1
-        if queue.next() is None or not self.admit(partition):
+        if (self.idempotent and not self._settled(queue)) or queue.next(self._identity) is None:
+            return -1
+        if not self.admit(partition):
             return -1
         info = infos.get(partition.topic) or self._core.metadata.known(partition.topic)
         if info is None:
             self._once(f"topic {partition.topic}", self._look_up(partition.topic))
             return -1
-        infos[partition.topic] = info
+        if partition.topic not in infos:
+            infos[partition.topic] = info
+            self._resize(info)
         node = info.leaders.get(partition.partition, -1)
-        if node < 0:
+        if partition.partition not in info.leaders:
+            self._spread(partition, len(info.leaders))
+        elif node not in self._core.network.brokers:  # no leader, or one that the metadata does not list
+            node = -1
             self._core.metadata.forget(partition.topic)
             self._not_before[partition] = now + self._core.metadata.backoff_ms(1)
             self._wake_at(self._not_before[partition])
@@ -214,14 +263,14 @@ class Sender:
         again = []
         for partition in partitions:
             queue = self._queues[partition]
-            batch = queue.next()
+            batch = queue.next(self._identity)
             if batch is None or not isinstance(batch, ClosedBatch):
                 continue
             size = len(batch.payload)
             if batches and size > room:
                 again.append(partition)
                 continue
-            queue.take()
+            queue.take(self._identity)
             room -= size
             batches.append(batch)
             if queue.waiting:
@@ -245,7 +294,7 @@ class Sender:
             for batch in batches:
                 name = batch.partition.topic
                 topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
-                data = batch.sealed(self.producer_id if self.idempotent else -1, self.epoch, version)
+                data = batch.sealed(version)
                 topic.partition_data.append(PartitionProduceData(index=batch.partition.partition, records=data))
             request = ProduceRequest(
                 acks=acks, timeout_ms=self._config["request.timeout.ms"], topic_data=list(topics.values())
@@ -287,6 +336,7 @@ class Sender:
 
     def _missed(self, batch: ClosedBatch, error: KafkaError) -> None:
         """No answer: nobody knows whether it was appended."""
+        batch.uncertain = batch.uncertain or not isinstance(error, UnsupportedVersion)
         if error.retriable:
             self._core.metadata.forget(batch.partition.topic)
             self._again(batch)
@@ -296,11 +346,9 @@ class Sender:
     def _judge(self, batch: ClosedBatch, row: PartitionProduceResponse) -> None:
         queue = self._queues[batch.partition]
         verdict = queue.verdict(batch, row.error_code)
-        if row.error_code == table.OUT_OF_ORDER_SEQUENCE_NUMBER and self._epoch_is_over:
-            verdict = Verdict.AGAIN  # it stands behind the hole, and goes out under the next epoch
         if verdict is Verdict.ACKNOWLEDGED:
             self._acknowledged(batch, row.base_offset, row.log_append_time_ms)
-        elif row.error_code == table.MESSAGE_TOO_LARGE and batch.count > 1:
+        elif row.error_code == table.MESSAGE_TOO_LARGE and batch.count > 1 and self.refused is None:
             queue.divide(batch, batch.halves())
             self._waiting[batch.partition] = None
         elif verdict is Verdict.AGAIN:
@@ -324,6 +372,11 @@ class Sender:
 
     def _again(self, batch: ClosedBatch) -> None:
         partition = batch.partition
+        if self.refused is not None:
+            self._queues[partition].failed(batch)
+            self._release(batch)
+            batch.tell(self.refused)
+            return
         self._queues[partition].again(batch)
         self._waiting[partition] = None
         failures = self._failures[partition] = self._failures.get(partition, 0) + 1
@@ -334,12 +387,10 @@ class Sender:
     def _refused(self, batch: ClosedBatch, error: KafkaError) -> None:
         """It will never be appended."""
         queue = self._queues[batch.partition]
-        queue.done(batch)
+        queue.failed(batch)
         if queue.waiting:
             self._waiting[batch.partition] = None
         self._fail(batch, error)
-        if self.idempotent:
-            self._epoch_is_over = True
 
     def _fail(self, batch: ClosedBatch, error: KafkaError) -> None:
         self._release(batch)
@@ -358,8 +409,7 @@ class Sender:
             while queue.waiting and queue.waiting[0].deadline <= now:
                 batch = queue.waiting.popleft()
                 assert isinstance(batch, ClosedBatch)
-                if self.idempotent and batch.sequence >= 0:
-                    self._epoch_is_over = True
+                queue.failed(batch)
                 troubles = "; ".join(self._core.network.troubles.values())
                 why = f": {troubles}" if troubles else ""
                 self._fail(batch, RequestTimedOut(f"produce to {partition}: not acknowledged within {limit} ms{why}"))
@@ -373,32 +423,87 @@ class Sender:
             while queue.waiting:
                 batch = queue.waiting.popleft()
                 assert isinstance(batch, ClosedBatch)
+                queue.failed(batch)
                 self._release(batch)
                 batch.tell(error)
             del self._waiting[partition]
         if self.empty:
             self.drained.happen()
 
+    def refuse(self, error: KafkaError) -> None:
+        """Give up what is not on its way, and what comes back from there, until `refused` is None again."""
+        self.refused = error
+        self._accumulator.close_late(list(self._accumulator.topics.values()), _ALL, {})
+        self._queue_closed()
+        self.fail_waiting(error)
+
+    # -- partitions that come and go --
+
+    def _resize(self, info: TopicInfo) -> None:
+        """A topic may have more partitions than it had, or (deleted and created again) fewer."""
+        buffers = self._accumulator.topics.get(info.name)
+        if buffers is not None and buffers.partitions != len(info.leaders):
+            self._accumulator.resize(buffers, len(info.leaders))
+            self._queue_closed()
+
+    def _spread(self, partition: TopicPartition, partitions: int) -> None:
+        """The partition is gone: its records go to others, unless they named it."""
+        queue = self._queues[partition]
+        if queue.in_flight:
+            return
+        buffers = self._accumulator.topics[partition.topic]
+        while queue.waiting:
+            batch = queue.waiting.popleft()
+            assert isinstance(batch, ClosedBatch)
+            if batch.is_named:
+                gone = f"topic {partition.topic} was created again and has no partition {partition.partition}"
+                self._fail(batch, UnknownTopic(f"produce to {partition}: {gone}: it has {partitions}"))
+                continue
+            for part in batch.spread(lambda key: self._accumulator.partition_for(buffers, key)):
+                self._queue(part)
+        del self._queues[partition]
+        self._waiting.pop(partition, None)
+        self._pump_again = True
+
     # -- who we are --
 
-    def new_identity(self, producer_id: int, epoch: int) -> None:
-        """Another id or epoch: every partition numbers anew."""
-        self.producer_id, self.epoch = producer_id, epoch
-        self._epoch_is_over = False
-        for queue in self._queues.values():
-            queue.restart()
+    @property
+    def _identity(self) -> Identity:
+        return self.producer_id, self.epoch
 
-    def _has_producer_id(self) -> bool:
-        """Whether batches can be numbered now; if not, what is needed is under way."""
-        if self._epoch_is_over:
-            if self._in_flight:
-                return False
+    @property
+    def is_broken(self) -> bool:
+        """Whether a partition has a hole in its sequences, or may have one."""
+        return any(queue.is_broken for queue in self._queues.values())
+
+    def forget_batches(self) -> None:
+        """Nothing of any partition is on its way or waits, and none of it is in a transaction to come: sequences begin at 0."""
+        for queue in self._queues.values():
+            queue.renumber(self._identity)
+
+    def new_identity(self, producer_id: int, epoch: int) -> None:
+        """Another id or epoch; partitions change over one by one."""
+        self.producer_id, self.epoch = producer_id, epoch
+
+    def _settled(self, queue: PartitionQueue) -> bool:
+        """Whether a partition's batches are numbered as they must be, if need be under another epoch."""
+        if not queue.wants_identity():
+            return True
+        if queue.identity == self._identity:
             if self.transactional_id is not None:
-                return True  # only an abort goes on from here, which brings a new epoch
+                return False  # only an abort goes on from here, which brings a new epoch
             if self.epoch >= _LAST_EPOCH:
-                self.producer_id = -1
+                self.new_identity(-1, -1)
+                self._once("producer id", self._init_producer_id())
             else:
                 self.new_identity(self.producer_id, self.epoch + 1)
+        if self.producer_id < 0:
+            return False
+        queue.renumber(self._identity)
+        return True
+
+    def _has_producer_id(self) -> bool:
+        """Whether there is a producer id; if not, one is on its way."""
         if self.producer_id >= 0:
             return True
         if self.transactional_id is None:
@@ -454,9 +559,7 @@ class Sender:
             if not error.retriable:
                 self._fail_topic(topic, error)
         else:
-            buffers = self._accumulator.topics.get(topic)
-            if buffers is not None:
-                self._accumulator.grow(buffers, len(info.leaders))
+            self._resize(info)
 
     def _fail_topic(self, topic: str, error: KafkaError) -> None:
         for partition in [each for each in self._waiting if each.topic == topic]:
@@ -464,6 +567,7 @@ class Sender:
             while queue.waiting:
                 batch = queue.waiting.popleft()
                 assert isinstance(batch, ClosedBatch)
+                queue.failed(batch)
                 self._fail(batch, error)
             self._waiting.pop(partition, None)
 

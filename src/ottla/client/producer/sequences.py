@@ -5,6 +5,16 @@ up to five may be on their way at once. When one fails for a passing reason, tho
 taken before it, so nothing more is sent until all that is on its way is answered; then the failed ones go out again, oldest
 first, with the sequences they had. One that had been appended although its answer was lost is recognised by the broker and
 acknowledged without being appended twice.
+
+A batch that fails for good leaves a hole in the sequences of its partition, which only another epoch closes (KIP-360). A batch
+keeps producer id, epoch and sequence as long as it may be in the log: numbered again it would be appended twice.
+
+    refused, no attempt unanswered     it is not in the log, so nothing behind it is: all that is behind it is renumbered
+    expired, or refused after an       nobody knows (unresolved): those behind it that were sent go on under their sequences;
+    attempt without an answer          the first one that is acknowledged shows that there is no hole, the first one that is
+                                       out of order that there is one. New ones wait until then.
+
+Other partitions go on under the epoch they have until all they have sent is answered.
 """
 
 from bisect import insort
@@ -19,6 +29,22 @@ MOST_IN_FLIGHT: Final = 5
 _SEQUENCES: Final = 2**31
 
 
+Identity = tuple[int, int]
+"""Producer id and epoch."""
+NOBODY: Final[Identity] = (-1, -1)
+
+_UNCERTAIN: Final = frozenset(
+    {
+        table.UNKNOWN_SERVER_ERROR,
+        table.REQUEST_TIMED_OUT,
+        table.NETWORK_EXCEPTION,
+        table.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        table.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Answers after which a batch may be in the log all the same."""
+
+
 class Verdict(Enum):
     """What an answer means for a batch."""
 
@@ -30,12 +56,14 @@ class Verdict(Enum):
 class Batch:
     """One batch on its way.
 
-    number    position among all batches of its partition, never reused; of halves in between
-    sequence  -1 until it is first sent
-    deadline  clock ms after which it is not sent again (delivery.timeout.ms)
+    number     position among all batches of its partition, never reused; of halves in between
+    sequence   -1 until it is first sent
+    identity   whom the sequence belongs to
+    uncertain  whether it may be in the log although it was never acknowledged
+    deadline   clock ms after which it is not sent again (delivery.timeout.ms)
     """
 
-    __slots__ = ("count", "data", "deadline", "number", "partition", "sequence")
+    __slots__ = ("count", "data", "deadline", "identity", "number", "partition", "sequence", "uncertain")
 
     def __init__(self, partition: TopicPartition, data: bytes, count: int, deadline: int) -> None:
         self.partition = partition
@@ -44,19 +72,30 @@ class Batch:
         self.deadline = deadline
         self.number: float = -1
         self.sequence = -1
+        self.identity = NOBODY
+        self.uncertain = False
 
 
 class PartitionQueue:
-    """The batches of one partition: those that wait, in order, and those on their way, in order."""
+    """The batches of one partition: those that wait, in order, and those on their way, in order.
+
+    identity  whom the sequences belong to that are given out now
+    """
 
     def __init__(self, *, idempotent: bool, limit: int = MOST_IN_FLIGHT) -> None:
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
+        self.identity = NOBODY
         self._idempotent = idempotent
         self._limit = limit
         self._numbers = 0
         self._next_sequence = 0
         self._draining = False
+        self._acknowledged: tuple[float, int] = (-1, 0)
+        """Number of the newest batch that was acknowledged, and the sequence behind it."""
+        self._unresolved = False
+        self._hole: float | None = None
+        """Batches from this number on are not in the log, and cannot be under the sequences they have."""
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.in_flight)
@@ -66,20 +105,29 @@ class PartitionQueue:
         self._numbers += 1
         self.waiting.append(batch)
 
-    def next(self) -> Batch | None:
-        """The batch that may be sent now, left where it is."""
+    def next(self, identity: Identity) -> Batch | None:
+        """The batch that may be sent now by a producer of this identity, left where it is."""
         if not self.waiting or (self._draining and self.in_flight):
             return None
         head = self.waiting[0]
+        if self._hole is not None and head.number >= self._hole:
+            return None
+        # Sequence 0 of another epoch would overtake what is on its way; behind what is unresolved no sequence is known.
+        must_wait = self._unresolved or (self.in_flight and identity != self.identity)
+        if head.sequence < 0 and self._idempotent and must_wait:
+            return None
         # Counted from the oldest that is open: a broker remembers a producer's last five batches, and one that it appended
         # without our hearing of it must still be among them when it goes out again.
         return head if not self.in_flight or head.number - self.in_flight[0].number < self._limit else None
 
-    def take(self) -> Batch:
+    def take(self, identity: Identity) -> Batch:
         """The batch of `next`, on its way from now on."""
         batch = self.waiting.popleft()
         self._draining = False
         if self._idempotent and batch.sequence < 0:
+            if identity != self.identity:
+                self._begin(identity)
+            batch.identity = identity
             batch.sequence = self._next_sequence
             self._next_sequence = (self._next_sequence + batch.count) % _SEQUENCES
         self.in_flight.append(batch)
@@ -90,8 +138,14 @@ class PartitionQueue:
         if code in (table.NONE, table.DUPLICATE_SEQUENCE_NUMBER):
             return Verdict.ACKNOWLEDGED
         if code == table.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # Expected behind one that failed; by itself it means that the broker lost what it had acknowledged.
-            return Verdict.AGAIN if self._is_behind(batch) else Verdict.REFUSED
+            if self._is_behind(batch) or (self._hole is not None and batch.number >= self._hole):
+                return Verdict.AGAIN
+            if self._unresolved:
+                self._open_hole(batch.number)
+                return Verdict.AGAIN
+            return Verdict.REFUSED  # the broker lost what it had acknowledged
+        if code in _UNCERTAIN:
+            batch.uncertain = True
         return Verdict.AGAIN if table.error(code).retriable else Verdict.REFUSED
 
     def _is_behind(self, batch: Batch) -> bool:
@@ -100,37 +154,81 @@ class PartitionQueue:
     def done(self, batch: Batch) -> None:
         """It was acknowledged."""
         self.in_flight.remove(batch)
+        if batch.sequence >= 0 and batch.number > self._acknowledged[0]:
+            self._acknowledged = batch.number, (batch.sequence + batch.count) % _SEQUENCES
 
-    def divide(self, batch: Batch, halves: tuple[Batch, Batch]) -> None:
+    def failed(self, batch: Batch) -> None:
+        """It is given up, on its way or taken out of `waiting` before."""
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+        if batch.sequence < 0 or not self._idempotent:
+            return
+        if batch.uncertain:
+            self._unresolved = True
+        else:
+            self._open_hole(batch.number)
+
+    def _open_hole(self, number: float) -> None:
+        self._hole = number if self._hole is None else min(number, self._hole)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether there is a hole in the sequences, or may be."""
+        return self._unresolved or self._hole is not None
+
+    def wants_identity(self) -> bool:
+        """Whether nothing goes on before what waits is numbered under another identity."""
+        if self.in_flight or not self.is_broken:
+            return False
+        head = self.waiting[0] if self.waiting else None
+        if head is not None and head.sequence >= 0 and (self._hole is None or head.number < self._hole):
+            return False  # it tells, or is told, first
+        if self._hole is None and self._acknowledged[1] == self._next_sequence:
+            self._unresolved = False  # what nobody knew of was appended: something behind it was acknowledged
+            return False
+        return True
+
+    def renumber(self, identity: Identity) -> None:
+        """Number what waits under another identity: when `wants_identity`, or nothing waits that was sent."""
+        self._begin(identity)
+        for batch in self.waiting:
+            batch.sequence = -1
+            batch.uncertain = False
+
+    def _begin(self, identity: Identity) -> None:
+        self.identity = identity
+        self._next_sequence = 0
+        self._acknowledged = self._acknowledged[0], 0
+        self._unresolved = False
+        self._hole = None
+
+    def divide(self, batch: Batch, parts: tuple[Batch, Batch]) -> None:
         """In place of a batch that was too large for the broker its halves go out, under the sequences that it had."""
-        first, second = halves
+        first, second = parts
         first.sequence = batch.sequence
         second.sequence = (batch.sequence + first.count) % _SEQUENCES if batch.sequence >= 0 else -1
         behind = [other.number for other in (*self.in_flight, *self.waiting) if other.number > batch.number]
         following = min(behind, default=batch.number + 1)
         first.number, second.number = batch.number, (batch.number + following) / 2
+        for part in parts:
+            part.identity, part.uncertain = batch.identity, batch.uncertain
         self.in_flight.remove(batch)
         self._draining = True
-        ordered = list(self.waiting)
-        for half in halves:
-            insort(ordered, half, key=lambda other: other.number)
-        self.waiting = deque(ordered)
+        self._put_back(*parts)
 
     def again(self, batch: Batch) -> None:
         """It goes out once more, in its turn."""
         self.in_flight.remove(batch)
         self._draining = True
-        ordered = list(self.waiting)
-        insort(ordered, batch, key=lambda other: other.number)
-        self.waiting = deque(ordered)
+        self._put_back(batch)
 
-    def restart(self) -> None:
-        """Another id or epoch: number anew what is not on its way."""
-        self._next_sequence = 0
-        for batch in self.waiting:
-            batch.sequence = -1
+    def _put_back(self, *batches: Batch) -> None:
+        ordered = list(self.waiting)
+        for batch in batches:
+            insort(ordered, batch, key=lambda other: other.number)
+        self.waiting = deque(ordered)
 
     def forget_sequences(self) -> None:
         """The brokers know no sequences: nothing is numbered any more."""
         self._idempotent = False
-        self.restart()
+        self.renumber(NOBODY)

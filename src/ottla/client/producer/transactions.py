@@ -1,9 +1,17 @@
 """Transactions of a producer: begun, written in, committed or aborted as a whole (KIP-98, KIP-360, KIP-447, KIP-890).
 
-    init() --> READY --begin()--> OPEN --commit()/abort()--> READY
-                                   |  a batch fails for good
-                                   v
-                               ABORTABLE --abort()--> READY            whoever is fenced: FATAL, for ever
+    init() --> READY --begin()--> OPEN --commit()--> COMMITTING --flushed--> ENDING --> READY
+                                   |                     |
+                                   |  a batch fails      |  abort() while nothing has been decided
+                                   v  for good           v
+                               ABORTABLE --abort()--> ABORTING --> READY         whoever is fenced: FATAL, for ever
+
+A commit first flushes; only when every record is acknowledged does the coordinator hear of it (EndTxn). Both share the caller's
+timeout. When it is over the call raises RequestTimedOut and the state stays: called again, it goes on where it was. Once EndTxn
+was sent the coordinator may have decided, so nothing but another commit is possible.
+
+While a transaction is aborted nothing of it is sent any more: what waits fails, and so does what comes back from a broker that
+did not answer. Such a batch may be in the log, before the marker; the next transaction numbers from the beginning.
 
 Under transaction.version 2 the brokers add partitions to a transaction by themselves, and each transaction ends with another
 epoch. Under version 1 a partition is added (AddPartitionsToTxn) before the first batch for it is sent, which `admit` sees to.
@@ -14,7 +22,14 @@ from enum import Enum
 from typing import Any, Final
 
 from ottla.client.core import Core
-from ottla.client.errors import FencedError, IllegalState, KafkaError, error_for
+from ottla.client.errors import (
+    FencedError,
+    IllegalState,
+    KafkaError,
+    RequestTimedOut,
+    TransactionAborted,
+    error_for,
+)
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.metadata import COORDINATOR_LINK, GROUP, TRANSACTION
 from ottla.client.producer.sender import Sender
@@ -50,7 +65,10 @@ class _State(Enum):
     NEW = "init_transactions() comes first"
     READY = "begin_transaction() comes first"
     OPEN = "a transaction is open"
+    COMMITTING = "commit_transaction() timed out: call it again, or abort_transaction()"
+    ENDING = "commit_transaction() timed out and may have succeeded: call commit_transaction() again"
     ABORTABLE = "the transaction has failed: abort_transaction() is what is left"
+    ABORTING = "abort_transaction() timed out: call abort_transaction() again"
     FATAL = "another producer with this transactional.id has taken over, or may not write: close this one"
 
 
@@ -67,7 +85,6 @@ class Transactions:
         self._to_add: set[TopicPartition] = set()
         self._adding = False
         self._touched = False
-        self._hole = False
         sender.admit = self._admit
         sender.on_failure = self.failed
 
@@ -89,12 +106,11 @@ class Transactions:
         """A batch failed for good, or a request did."""
         if error.code in _FENCED or isinstance(error, FencedError):
             self._state, self._error = _State.FATAL, error
-        elif self._state is _State.OPEN:
+        elif self._state in (_State.OPEN, _State.COMMITTING) or error.code == table.TRANSACTION_ABORTABLE:
             self._state, self._error = _State.ABORTABLE, error
-            self._hole = True
         else:
             return
-        self._sender.fail_waiting(error)
+        self._sender.refuse(error)
 
     async def _ask(self, about: str, attempt: Callable[[], Awaitable[Any]], timeout_ms: int | None = None) -> Any:
         """Ask until it succeeds; what cannot be mended changes the state."""
@@ -149,11 +165,11 @@ class Transactions:
         self._state = _State.OPEN
         self._added.clear()
         self._to_add.clear()
-        self._touched = self._hole = False
+        self._touched = False
 
     def _admit(self, partition: TopicPartition) -> bool:
         """Whether a batch for the partition may be sent now."""
-        if self._state is not _State.OPEN:
+        if self._state not in (_State.OPEN, _State.COMMITTING):
             return False
         self._touched = True
         if self._sender.transaction_version >= 2 or partition in self._added:
@@ -260,31 +276,48 @@ class Transactions:
                 raise error_for(row.error_code, about)
 
     async def commit(self, timeout_ms: int | None) -> None:
-        """Wait until everything is acknowledged, then let readers see it. Raises what made a part of it fail."""
-        self._expect(_State.OPEN)
-        await self._flush(timeout_ms)
-        self._expect(_State.OPEN)
-        await self._end(timeout_ms, commit=True)
+        """Wait until everything is acknowledged, then let readers see it.
+
+        Raises RequestTimedOut when that takes longer: commit again, or abort while records are not acknowledged.
+        Raises IllegalState, with what failed, when a part of the transaction did.
+        """
+        if self._state not in (_State.COMMITTING, _State.ENDING):
+            self._expect(_State.OPEN)
+            self._state = _State.COMMITTING
+        deadline, limit = self._deadline(timeout_ms)
+        if self._state is _State.COMMITTING:
+            left = await self._sender.drain(deadline)
+            if self._state is _State.COMMITTING and left:
+                raise RequestTimedOut(
+                    f"commit transaction {self._id}: {_counted(left)} not acknowledged within {limit} ms"
+                    f"{self._core.network.reasons()}: commit again, or abort"
+                )
+            self._expect(_State.COMMITTING)
+            self._state = _State.ENDING
+        await self._end(deadline, commit=True)
 
     async def abort(self, timeout_ms: int | None) -> None:
-        """Nobody shall see what was written."""
-        if self._state is not _State.ABORTABLE:
+        """Let nobody see what was written. Raises RequestTimedOut when that takes longer: abort again."""
+        if self._state not in (_State.ABORTABLE, _State.ABORTING, _State.COMMITTING):
             self._expect(_State.OPEN)
-        self._sender.close_all()
-        aborted = IllegalState("the transaction was aborted before this was written")
-        self._sender.fail_waiting(aborted)
-        self._state = _State.ABORTABLE
-        await self._flush(timeout_ms)
-        await self._end(timeout_ms, commit=False)
+        self._state = _State.ABORTING
+        deadline, limit = self._deadline(timeout_ms)
+        self._sender.refuse(TransactionAborted("the transaction was aborted before this was acknowledged"))
+        left = await self._sender.drain(deadline)
+        if left and self._state is _State.ABORTING:
+            raise RequestTimedOut(
+                f"abort transaction {self._id}: {_counted(left)} in flight after {limit} ms"
+                f"{self._core.network.reasons()}: abort again"
+            )
+        self._expect(_State.ABORTING)
+        await self._end(deadline, commit=False)
 
-    async def _flush(self, timeout_ms: int | None) -> None:
-        limit = self._core.config["default.api.timeout.ms"] if timeout_ms is None else timeout_ms
-        deadline = self._core.clock.now_ms() + limit
-        self._sender.close_all()
-        while not self._sender.empty and self._core.clock.now_ms() < deadline:
-            await self._core.scheduler.within(self._sender.drained.wait(), deadline - self._core.clock.now_ms())
+    def _deadline(self, timeout_ms: int | None) -> tuple[int, int]:
+        """Until when a call may take, by the core's clock; and how many ms that is."""
+        limit = int(self._core.config["default.api.timeout.ms"] if timeout_ms is None else timeout_ms)
+        return self._core.clock.now_ms() + limit, limit
 
-    async def _end(self, timeout_ms: int | None, *, commit: bool) -> None:
+    async def _end(self, deadline: int, *, commit: bool) -> None:
         about = f"{'commit' if commit else 'abort'} transaction {self._id}"
         if self._touched:
             newest = 32767 if self._sender.transaction_version >= 2 else 4
@@ -301,17 +334,26 @@ class Transactions:
                 return answer
 
             try:
-                answer = await self._ask(about, attempt, timeout_ms)
+                answer = await self._ask(about, attempt, max(deadline - self._core.clock.now_ms(), 0))
             except KafkaError as error:
                 # The coordinator knows of no partition: there is nothing to abort.
                 if commit or error.code != table.INVALID_TXN_STATE or self._added:
                     raise
                 answer = None
+            self._touched = False
             if answer is not None and answer.producer_id >= 0:
                 self._sender.new_identity(answer.producer_id, answer.producer_epoch)
-            elif self._hole:
-                await self._init(timeout_ms, self._sender.producer_id, self._sender.epoch)
+                self._sender.forget_batches()
+        if self._sender.is_broken:
+            left = max(deadline - self._core.clock.now_ms(), 0)
+            await self._init(left, self._sender.producer_id, self._sender.epoch)
+            self._sender.forget_batches()
+        self._sender.refused = None
         self._state, self._error = _State.READY, None
+
+
+def _counted(records: int) -> str:
+    return "1 record is" if records == 1 else f"{records} records are"
 
 
 async def end_transaction(

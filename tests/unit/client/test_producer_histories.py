@@ -1,0 +1,301 @@
+"""Random histories of producers in virtual time: nodes freeze, die and come back, answers are lost, leaders change.
+
+The checker knows what the application was told and what the logs hold. `--seed N` repeats a history, `--soak N` runs N times as
+many. The tests at the end plant a defect and see the checker find it.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client.errors import FencedError, IllegalState, KafkaError
+from ottla.client.topics import TopicPartition
+from ottla.protocol.errors import (
+    INVALID_RECORD,
+    KAFKA_STORAGE_ERROR,
+    NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+)
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.schema import Request
+
+from .test_producer_outages import Application
+from .whole_cluster import UNHEARD, Fate, Late, Node, WholeCluster
+from .world import LOST, World
+
+ROUNDS = 6
+PARTITIONS = 3
+TOPICS = ("t", "u")
+_RETRIED = (
+    NOT_LEADER_OR_FOLLOWER,
+    NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    REQUEST_TIMED_OUT,
+    KAFKA_STORAGE_ERROR,
+)
+
+
+class Faults:
+    """What happens to a cluster while a client works: from a generator of random numbers, so that it can be repeated.
+
+    kinds  requests whose answers may be lost, late or refused
+    """
+
+    def __init__(self, cluster: WholeCluster, dice: random.Random, kinds: dict[type[Request], tuple[int, ...]]) -> None:
+        self.cluster = cluster
+        self.dice = dice
+        self.kinds = kinds
+        self.active = True
+        self.level = dice.choice([0.02, 0.1, 0.25])
+        cluster.chance = self.fate
+        for node in cluster.nodes.values():
+            node.latency_ms = dice.choice([0, 1, 5, 20])
+
+    def fate(self, node: Node, kind: type[Request]) -> Fate:
+        """What happens to one request."""
+        del node
+        codes = self.kinds.get(kind)
+        if codes is None or not self.active or self.dice.random() > self.level:
+            return None
+        fates: list[Fate] = [LOST, UNHEARD, Late(self.dice.choice([5, 100, 2000])), *codes]
+        return self.dice.choice(fates)
+
+    def step(self) -> None:
+        """Something happens to a node, or to the leadership of a partition."""
+        cluster, dice = self.cluster, self.dice
+        node = cluster.nodes[dice.randint(1, 3)]
+        verb = dice.choice(["freeze", "kill", "lose", "move", "coordinator", "none", "none"])
+        troubled = [each for each in cluster.nodes.values() if each.frozen or each.refuses]
+        if verb in ("freeze", "kill") and len(troubled) < 2 and node not in troubled:
+            node.freeze() if verb == "freeze" else node.kill()
+            if dice.random() < 0.7:
+                cluster.world.call_later(dice.choice([300, 3000, 12_000]), lambda: self._fail_over(node))
+            cluster.world.call_later(dice.choice([200, 2000, 20_000, 40_000]), lambda: self._recover(node))
+        elif verb == "lose":
+            node.lose_all()
+        elif verb == "move" and node not in troubled:
+            cluster.lead(dice.choice(TOPICS), dice.randrange(PARTITIONS), node.node)
+        elif verb == "coordinator" and node not in troubled:
+            cluster.coordinators[dice.choice([0, 1])] = node.node
+
+    def _fail_over(self, node: Node) -> None:
+        if node.frozen or node.refuses:
+            self.cluster.fail_over(node.node)
+
+    def _recover(self, node: Node) -> None:
+        if node.frozen:
+            node.thaw()
+        node.start()
+
+    def end(self) -> None:
+        """All is well again."""
+        self.active = False
+        for node in self.cluster.nodes.values():
+            self._recover(node)
+
+
+class History:
+    """A producer's records, what it was told of them, and the order in which it produced them."""
+
+    def __init__(self, directory: Path, seed: int, **configs: Any) -> None:
+        self.dice = random.Random(seed)
+        self.cluster = WholeCluster(World(), directory)
+        for topic in TOPICS:
+            self.cluster.engine.create_topic(topic, PARTITIONS)
+        kinds: dict[type[Request], tuple[int, ...]] = {
+            ProduceRequest: _RETRIED,
+            InitProducerIdRequest: (),
+            EndTxnRequest: (),
+        }
+        self.faults = Faults(self.cluster, self.dice, kinds)
+        dice = self.dice
+        self.app = Application(
+            self.cluster,
+            linger_ms=dice.choice([0, 5, 50]),
+            batch_size=dice.choice([0, 200, 16_384]),
+            request_timeout_ms=dice.choice([1000, 10_000]),
+            **{"delivery_timeout_ms": dice.choice([8000, 120_000]), **configs},
+        )
+        self.order: dict[tuple[str, int], list[bytes]] = {}
+        self.count = 0
+
+    def produce(self) -> None:
+        topic, partition = self.dice.choice(TOPICS), self.dice.randrange(PARTITIONS)
+        value = b"%s-%d-%06d" % (topic.encode(), partition, self.count)
+        self.count += 1
+        self.order.setdefault((topic, partition), []).append(value)
+        self.app.produce(topic, partition, value)
+
+    def pause(self) -> None:
+        self.app.world.advance(self.dice.choice([0, 0, 1, 10, 200, 2500]))
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.produce()
+            if self.dice.random() < 0.06:
+                self.faults.step()
+            if self.dice.random() < 0.03:
+                # Refused for good: the next batch of this kind leaves a hole in its partition's sequences.
+                self.cluster.nodes[self.dice.randint(1, 3)].fate(ProduceRequest, INVALID_RECORD)
+            self.pause()
+        self.faults.end()
+        for node in self.cluster.nodes.values():
+            node.fates.clear()
+        assert self.app.flush(600) == 0
+        self.app.world.advance(60_000)  # what frozen nodes had kept has come out too
+
+    def check(self, *, exactly_once: bool) -> None:
+        """Every record has an outcome; what was acknowledged is there, where it was said to be, once, in order."""
+        outcomes = self.app.outcomes
+        assert len(outcomes) == self.count
+        assert self.app.producer.accumulator.buffered == 0
+        for (topic, index), produced in self.order.items():
+            records = self.cluster.engine.records(TopicPartition(topic, index))
+            values = [record.value or b"" for record in records]
+            acknowledged = [value for value in produced if not isinstance(outcomes[value], KafkaError)]
+            times = Counter(values)
+            assert all(times[value] for value in acknowledged), "an acknowledged record is lost"
+            if not exactly_once:
+                continue
+            assert max(times.values(), default=1) == 1, f"duplicates: {times.most_common(3)}"
+            kept = [value for value in values if not isinstance(outcomes[value], KafkaError)]
+            assert kept == acknowledged, "records are out of order"
+            at = {record.value: record.offset for record in records}
+            for value in acknowledged:
+                # An offset of -1: acknowledged as a duplicate of what the broker no longer remembers.
+                assert outcomes[value] in (at[value], -1), f"{value!r} is not where it was said to be"
+
+
+def histories(path: Path, seed: int, rounds: int, make: Callable[[Path, int], Any], act: Callable[[Any], None]) -> None:
+    """Run and check histories one after the other."""
+    for number in range(rounds):
+        history = make(path / str(number), seed + number)
+        try:
+            act(history)
+        except BaseException:
+            print(f"--seed {seed + number}")  # noqa: T201  (shown when the test fails)
+            raise
+        finally:
+            history.cluster.close()
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    if request.config.getoption("--seed") is not None:
+        return 1
+    return ROUNDS * int(request.config.getoption("--soak"))
+
+
+def test_nothing_acknowledged_is_lost(tmp_path: Path, dice_seed: int, rounds: int) -> None:
+    """A producer without idempotence: records may come twice."""
+
+    def act(history: History) -> None:
+        history.run(120)
+        history.check(exactly_once=False)
+
+    histories(tmp_path, dice_seed, rounds, lambda path, seed: History(path, seed, enable_idempotence="false"), act)
+
+
+def test_an_idempotent_producer_writes_each_record_once_and_in_order(
+    tmp_path: Path, dice_seed: int, rounds: int
+) -> None:
+    def act(history: History) -> None:
+        history.run(120)
+        history.check(exactly_once=True)
+
+    histories(tmp_path, dice_seed, rounds * 2, History, act)
+
+
+class TransactionHistory(History):
+    """Transactions of one producer: committed ones are visible as a whole, aborted ones not at all.
+
+    fates  of each transaction its values, and whether it was committed: True, False, or None when nobody knows
+    """
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        super().__init__(directory, seed, transactional_id="tx", transaction_timeout_ms=900_000)
+        self.cluster.features["transaction.version"] = self.dice.choice([1, 2])
+        self.fates: list[tuple[list[bytes], bool]] = []
+
+    def run(self, steps: int) -> None:
+        self.app.run(self._eventually(lambda: self.app.producer.transactional().init(5000)))
+        for _ in range(steps):
+            self._transaction()
+        self.faults.end()
+        for node in self.cluster.nodes.values():
+            node.fates.clear()
+        before = self.count
+        self.app.begin()
+        self.produce()
+        self.app.commit(None)
+        self.fates.append((self._since(before), True))
+        self.app.world.advance(60_000)
+
+    async def _eventually(self, call: Callable[[], Any]) -> None:
+        """Call again what may be called again."""
+        while True:
+            try:
+                await call()
+                return
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                await self.app.core.scheduler.sleep(100)
+
+    def _transaction(self) -> None:
+        dice, transactions = self.dice, self.app.producer.transactional()
+        self.app.begin()
+        before = self.count
+        aborts = dice.random() < 0.4
+        limit = dice.choice([500, 3000, 60_000])
+        committed = not aborts
+        try:
+            for _ in range(dice.randint(0, 6)):
+                self.produce()
+                if dice.random() < 0.15:
+                    self.faults.step()
+                if dice.random() < 0.05:
+                    self.cluster.nodes[dice.randint(1, 3)].fate(ProduceRequest, INVALID_RECORD)
+                self.pause()
+            if not aborts:
+                self.app.run(self._eventually(lambda: transactions.commit(limit)))
+        except FencedError:
+            raise
+        except IllegalState:
+            committed = False
+        if not committed:
+            self.app.run(self._eventually(lambda: transactions.abort(limit)))
+        self.fates.append((self._since(before), committed))
+
+    def _since(self, number: int) -> list[bytes]:
+        """The values that were produced from a number on."""
+        return [value for values in self.order.values() for value in values if int(value[-6:]) >= number]
+
+    def check(self, *, exactly_once: bool = True) -> None:
+        visible: Counter[bytes] = Counter()
+        for topic, index in self.order:
+            found = self.cluster.engine.records(TopicPartition(topic, index), committed=True)
+            visible.update(record.value or b"" for record in found)
+        assert max(visible.values(), default=1) == 1, f"duplicates: {visible.most_common(3)}"
+        for number, (values, committed) in enumerate(self.fates):
+            seen = [value for value in values if value in visible]
+            if committed:
+                assert seen == values, f"transaction {number} was committed; visible is {seen} of {values}"
+            else:
+                assert not seen, f"transaction {number} was aborted; visible is {seen}"
+
+
+def test_transactions_are_visible_as_a_whole_or_not_at_all(tmp_path: Path, dice_seed: int, rounds: int) -> None:
+    def act(history: TransactionHistory) -> None:
+        history.run(25)
+        history.check()
+
+    histories(tmp_path, dice_seed, rounds * 2, TransactionHistory, act)
