@@ -45,6 +45,8 @@ _OLDEST_WITH_EPOCHS: Final = 9
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
+_PATIENCE_MS: Final = 3000
+"""How long one broker is waited for alone where another can answer as well."""
 COORDINATOR_LINK: Final = "coordinator"
 """Groups' requests go over links of their own: a JoinGroup waits for minutes."""
 
@@ -68,6 +70,9 @@ class Metadata:
         self._names: dict[bytes, str] = {}
         self._newest_epochs: dict[bytes, dict[int, int]] = {}
         """topic id -> partition -> the newest leader epoch that anybody told of (KIP-320)"""
+        self._ids: dict[str, bytes] = {}
+        self._retired: set[bytes] = set()
+        """Ids of topics that were deleted and created again: an answer that has one comes from a broker that lags behind."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
         self._missed_since_ms: int | None = None
@@ -115,7 +120,7 @@ class Metadata:
     def _out_of_time(self, about: str, limit: int, last: KafkaError | None) -> KafkaError:
         """What a call raises whose time is over: it names every address that cannot be reached."""
         reasons = list(self.network.troubles.values())
-        if isinstance(last, BrokersUnreachable) or (last is None and self._all_fail()):
+        if isinstance(last, BrokersUnreachable) or (isinstance(last, ConnectionLost | None) and self._all_fail()):
             met = "; ".join(reasons) or str(last)
             return BrokersUnreachable(f"{about}: no broker answered within {limit} ms: {met}")
         met = "; ".join(dict.fromkeys([*([str(last)] if last is not None else []), *reasons]))
@@ -188,8 +193,38 @@ class Metadata:
         self, node: int, request: Request, *, newest: int = 32767, timeout_ms: int | None = None, purpose: str = ""
     ) -> Any:
         """Send to a node, -1 for whichever, in the newest version that both sides know; the response."""
-        link = await (self.any_link() if node < 0 else self.network.ready(node, purpose))
-        return await link.request(request, link.version(type(request), newest), timeout_ms=timeout_ms)
+
+        async def attempt(link: Link) -> Any:
+            return await link.request(request, link.version(type(request), newest), timeout_ms=timeout_ms)
+
+        if node < 0:
+            return await self.anywhere(attempt)
+        return await attempt(await self.network.ready(node, purpose))
+
+    async def anywhere(self, attempt: Callable[[Link], Awaitable[T]]) -> T:
+        """`attempt` with a connection to whichever broker. When it takes longer than _PATIENCE_MS another broker is asked as
+        well, and so on: the first answer counts, so that one that is frozen holds nobody up. Raises KafkaError."""
+        link = await self.any_link()
+        asked = {link.address}
+        begun = [self.scheduler.spawn(_awaited(attempt(link)), "request")]
+        try:
+            while True:
+                await self.scheduler.within(begun[0], _PATIENCE_MS, *begun[1:])
+                ended = [task for task in begun if task.done]
+                for task in ended:
+                    if task.error is None or len(begun) == 1 or not _is_retriable(task.error):
+                        return task.result()
+                begun = [task for task in begun if not task.done] or begun[-1:]
+                others = [(address, node) for address, node in self._addresses() if address not in asked]
+                if others and not ended:
+                    asked.add(others[0][0])
+                    begun.append(self.scheduler.spawn(self._attempt_at(others[0], attempt), "request"))
+        finally:
+            for task in begun:
+                task.cancel()
+
+    async def _attempt_at(self, where: tuple[Address, int], attempt: Callable[[Link], Awaitable[T]]) -> T:
+        return await attempt(await self.network.ready_at(where[0], "", where[1]))
 
     # -- topics --
 
@@ -237,8 +272,13 @@ class Metadata:
                     raise UnknownTopic(f"topic {name} does not exist", found.error_code)
                 if found.error_code != NONE:
                     raise error_for(found.error_code, f"topic {name}")
-                return self._topics[name]
-        raise StaleMetadata(f"the metadata does not speak of topic {name}")
+                known = self._topics.get(name)
+                if known is None:
+                    raise StaleMetadata(
+                        f"topic {name}: a broker answered with the id of the deleted topic of that name"
+                    )
+                return known
+        raise StaleMetadata(f"topic {name} is missing from the metadata response")
 
     async def all_topics(self) -> list[TopicInfo]:
         """Every topic of the cluster, by name."""
@@ -263,13 +303,16 @@ class Metadata:
         elif self.config["metadata.recovery.strategy"] == "rebootstrap" and now - self._missed_since_ms > limit:
             self.rebootstrap()
             self._missed_since_ms = now
-        link = await self.any_link()
-        version = link.version(MetadataRequest)
-        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        if version == 0 and topics is None:
-            topics = []  # how version 0 asks for all
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < 4)
-        answer: MetadataResponse = await link.request(request, version)
+
+        async def attempt(link: Link) -> tuple[MetadataResponse, int]:
+            version = link.version(MetadataRequest)
+            topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+            if version == 0 and topics is None:
+                topics = []  # how version 0 asks for all
+            request = MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < 4)
+            return await link.request(request, version), version
+
+        answer, version = await self.anywhere(attempt)
         if answer.error_code == REBOOTSTRAP_REQUIRED:
             self.rebootstrap()
         if answer.error_code != NONE:
@@ -295,6 +338,9 @@ class Metadata:
             if topic.error_code != NONE:
                 self._topics.pop(topic.name, None)
                 continue
+            if not self._is_current(topic.name, topic.topic_id):
+                self._topics.pop(topic.name, None)
+                continue
             leaders = {part.partition_index: part.leader_id for part in topic.partitions}
             epochs = {part.partition_index: part.leader_epoch if has_epochs else -1 for part in topic.partitions}
             self._leave_out_stale(topic.topic_id, leaders, epochs)
@@ -304,6 +350,18 @@ class Metadata:
             )
             if topic.topic_id != ZERO_UUID:
                 self._names[topic.topic_id] = topic.name
+
+    def _is_current(self, name: str, topic_id: bytes) -> bool:
+        """Whether a topic of this name has this id now, as far as is known."""
+        before = self._ids.get(name)
+        if topic_id in (before, ZERO_UUID):
+            return True
+        if topic_id in self._retired:
+            return False
+        if before is not None:
+            self._retired.add(before)
+        self._ids[name] = topic_id
+        return True
 
     def _leave_out_stale(self, topic_id: bytes, leaders: dict[int, int], epochs: dict[int, int]) -> None:
         """A broker that lags behind tells of a leader that is none any more: nobody leads then, until one knows better."""
@@ -315,6 +373,8 @@ class Metadata:
                 leaders[index] = -1
             else:
                 newest[index] = epoch
+        for index in newest.keys() - epochs.keys():
+            leaders[index] = -1  # partitions are never taken away: they are new
 
     # -- leaders --
 
@@ -349,14 +409,17 @@ class Metadata:
         node = self._coordinators.get((kind, key))
         if node is not None and node in self.network.brokers:
             return node
-        link = await self.any_link()
-        version = link.version(FindCoordinatorRequest)
-        request = FindCoordinatorRequest(key_type=kind)
-        if version >= 4:
-            request.coordinator_keys = [key]
-        else:
-            request.key = key
-        answer = await link.request(request, version)
+
+        async def attempt(link: Link) -> tuple[Any, int]:
+            version = link.version(FindCoordinatorRequest)
+            request = FindCoordinatorRequest(key_type=kind)
+            if version >= 4:
+                request.coordinator_keys = [key]
+            else:
+                request.key = key
+            return await link.request(request, version), version
+
+        answer, version = await self.anywhere(attempt)
         row = answer.coordinators[0] if version >= 4 else answer
         if row.error_code != NONE:
             raise error_for(row.error_code, f"the coordinator of {key}", row.error_message)
@@ -383,6 +446,10 @@ class Metadata:
     def lost_coordinator(self, kind: int, key: str) -> None:
         """Somebody else coordinates now, or nobody."""
         self._coordinators.pop((kind, key), None)
+
+
+def _is_retriable(error: BaseException) -> bool:
+    return isinstance(error, KafkaError) and error.retriable
 
 
 async def _awaited(awaitable: Awaitable[T]) -> T:

@@ -112,14 +112,16 @@ class Cluster(Blocking):
 
         stable  transactions that are about to commit something are waited for
         """
-        return self._run(Commits(self._core, group).fetch(partitions, GroupMetadata(group), timeout_ms, stable=stable))
+        return self._run(
+            Commits(self._core, group).fetch(partitions, lambda: GroupMetadata(group), timeout_ms, stable=stable)
+        )
 
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int | None = None, metadata: str = ""
     ) -> None:
         """Commit offsets of a group without members. Raises KafkaError when it has some."""
         whole = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
-        self._run(Commits(self._core, group).commit(whole, GroupMetadata(group), timeout_ms))
+        self._run(Commits(self._core, group).commit(whole, lambda: GroupMetadata(group), timeout_ms))
 
     def share_group_offsets(
         self, group: str, partitions: list[TopicPartition]

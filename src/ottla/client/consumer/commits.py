@@ -1,10 +1,10 @@
 """Committed offsets of a group: written and read at its coordinator."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, UnknownTopic, error_for
+from ottla.client.errors import KafkaError, RetriableError, UnknownTopic, error_for
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.metadata import COORDINATOR_LINK, GROUP
 from ottla.client.topics import TopicPartition
@@ -37,13 +37,19 @@ class Commits:
         self._group_id = group_id
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, timeout_ms: int | None = None
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        member: Callable[[], GroupMetadata],
+        timeout_ms: int | None = None,
     ) -> None:
-        """Commit offsets as a member, or as nobody (generation -1). Raises what the first partition met that time does not
-        mend: FencedError and the like when the member is none any more."""
+        """Commit offsets as a member, or without one (generation -1). Raises what the first partition met that time does not
+        mend: FencedError and the like when the member was removed.
+
+        member  asked before each attempt: its epoch may change meanwhile
+        """
         if offsets:
             about = f"commit offsets of group {self._group_id}"
-            await self._core.metadata.retrying(about, lambda: self._commit(offsets, member, about), timeout_ms)
+            await self._core.metadata.retrying(about, lambda: self._commit(offsets, member(), about), timeout_ms)
 
     async def _commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, about: str
@@ -74,9 +80,7 @@ class Commits:
             request.group_instance_id = member.group_instance_id
         answer: OffsetCommitResponse = await link.request(request, version)
         for row in (row for topic in answer.topics for row in topic.partitions):
-            if row.error_code != table.NONE:
-                metadata.elsewhere(GROUP, self._group_id, row.error_code)
-                raise error_for(row.error_code, about)
+            self._check(row.error_code, about)
 
     async def _ids(self, names: Iterable[str]) -> dict[str, bytes]:
         """Topic ids, zero for what is not known: names do as well."""
@@ -91,7 +95,7 @@ class Commits:
     async def fetch(
         self,
         partitions: Iterable[TopicPartition],
-        member: GroupMetadata,
+        member: Callable[[], GroupMetadata],
         timeout_ms: int | None = None,
         *,
         stable: bool = True,
@@ -105,7 +109,7 @@ class Commits:
         if not wanted:
             return {}
         return await self._core.metadata.retrying(
-            about, lambda: self._fetch(wanted, member, about, stable=stable), timeout_ms
+            about, lambda: self._fetch(wanted, member(), about, stable=stable), timeout_ms
         )
 
     async def _fetch(
@@ -157,7 +161,9 @@ class Commits:
     def _check(self, code: int, about: str) -> None:
         if code != table.NONE:
             self._core.metadata.elsewhere(GROUP, self._group_id, code)
-            raise error_for(code, about)
+            error = error_for(code, about)
+            # The next heartbeat brings the new epoch (KIP-848); whoever is no member any more hears of it there.
+            raise RetriableError(str(error), code) if code == table.STALE_MEMBER_EPOCH else error
 
 
 def lost_membership(error: KafkaError) -> bool:

@@ -32,7 +32,7 @@ from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffse
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
 from ottla.client.scheduler import Promise, Signal
-from ottla.client.topics import FoundOffset, TopicPartition
+from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
 from ottla.environment import Cancellable
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
 from ottla.records.record import Record
@@ -55,7 +55,7 @@ class ConsumerCore:
         self.listeners = Listeners()
         self._group_id: str = config["group.id"]
         self._positions = Positions()
-        self._fetcher = Fetcher(core, self._positions, self._lost, self._truncated)
+        self._fetcher = Fetcher(core, self._positions, self._lost, self._truncated, self._recreated)
         self._commits = Commits(core, self._group_id)
         self._membership: Membership | None = None
         self._handovers: deque[Handover] = deque()
@@ -336,6 +336,19 @@ class ConsumerCore:
             logger.info("%s: going on by auto.offset.reset", error)
             self._search.begin()
 
+    def _recreated(self, state: PartitionState) -> None:
+        """The topic of the position was deleted: all records of the one that has its name now are new."""
+        what = f"topic {state.partition.topic} was deleted and created again"
+        if self.core.config["auto.offset.reset"] == "none":
+            state.fetch_position = UNKNOWN
+            self._fetcher.trouble = OffsetOutOfRange(f"{state.partition}: {what}: seek to go on", OFFSET_OUT_OF_RANGE)
+            self._stir()
+            return
+        logger.warning("%s: %s: going on at its beginning", state.partition, what)
+        state.look_up(EARLIEST)
+        self._fetcher.drop_stale()
+        self._search.begin()
+
     def _truncated(self, state: PartitionState, end: EpochEnd) -> None:
         """What was fetched is not in the log any more. The application hears of it, or is moved, when it comes by."""
         self._truncations.append((state, state.version, end))
@@ -457,7 +470,7 @@ class ConsumerCore:
         if not self._group_id:
             raise IllegalState(f"commit: {_NO_GROUP}")
         wanted = self.consumed() if offsets is None else whole_offsets(offsets)
-        await self._commits.commit(wanted, self.group_metadata, timeout_ms)
+        await self._commits.commit(wanted, lambda: self.group_metadata, timeout_ms)
         self._committed_ms = self.core.clock.now_ms()
         return wanted
 
@@ -468,11 +481,11 @@ class ConsumerCore:
         if not self._group_id:
             raise IllegalState(f"committed: {_NO_GROUP}")
         wanted = [TopicPartition(*partition) for partition in partitions]
-        return await self._commits.fetch(wanted, GroupMetadata(self._group_id), timeout_ms)
+        return await self._commits.fetch(wanted, lambda: GroupMetadata(self._group_id), timeout_ms)
 
     async def _commit_offsets(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         if offsets:
-            await self._commits.commit(offsets, self.group_metadata, self.core.config["request.timeout.ms"])
+            await self._commits.commit(offsets, lambda: self.group_metadata, self.core.config["request.timeout.ms"])
 
     def _commit_now_and_then(self) -> None:
         """enable.auto.commit: every auto.commit.interval.ms, in the background."""

@@ -22,8 +22,8 @@ from ottla.client.consumer.chunks import Chunk, chunk_of
 from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
 from ottla.client.consumer.validation import EpochEnd, Question, epoch_ends
 from ottla.client.core import Core
-from ottla.client.errors import CorruptBatch, KafkaError, OffsetOutOfRange, error_for
-from ottla.client.scheduler import Signal
+from ottla.client.errors import CorruptBatch, KafkaError, OffsetOutOfRange, RequestTimedOut, error_for
+from ottla.client.scheduler import Promise, Signal
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.protocol import errors as table
 from ottla.protocol.messages.fetch import (
@@ -41,6 +41,8 @@ _PURPOSE: Final = "fetch"
 _NEWEST_WITHOUT_IDS: Final = 12
 _OLDEST_WITH_LAST_EPOCH: Final = 12
 _FULL: Final = 0
+_PATIENCE_MS: Final = 3000
+"""How long a node may not answer before its partitions are looked for elsewhere; its connection has request.timeout.ms."""
 _SESSION_CODES: Final = frozenset(
     {
         table.FETCH_SESSION_ID_NOT_FOUND,
@@ -82,6 +84,7 @@ class Fetcher:
     trouble    what the application should hear of
     lost       called with a partition whose offset is not in the log, and the error
     truncated  called with a partition of whose records some are not in the log any more, and up to where they are
+    recreated  called with a partition whose topic was deleted and created again
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Fetcher:
         positions: Positions,
         lost: Callable[[PartitionState, OffsetOutOfRange], None],
         truncated: Truncated,
+        recreated: Callable[[PartitionState], None],
     ) -> None:
         self.chunks: deque[Chunk] = deque()
         self.arrived = Signal()
@@ -101,6 +105,7 @@ class Fetcher:
         self._positions = positions
         self._lost = lost
         self._truncated = truncated
+        self._recreated = recreated
         self._nodes: dict[int, _NodeFetch] = {}
         self._looking_up: set[str] = set()
 
@@ -111,7 +116,7 @@ class Fetcher:
         now = self._core.clock.now_ms()
         wanted: dict[int, dict[PartitionState, TopicInfo]] = {}
         doubtful: dict[int, dict[PartitionState, Question]] = {}
-        for state in self._positions.states.values():
+        for state in list(self._positions.states.values()):
             if state.fetch_position == UNKNOWN or state.paused or state.validating or state.not_before > now:
                 continue
             if state.buffered >= self._config["max.partition.fetch.bytes"]:
@@ -119,6 +124,8 @@ class Fetcher:
             info = self._core.metadata.known(state.partition.topic)
             if info is None:
                 self._look_up(state.partition.topic)
+                continue
+            if info.id != state.topic_id and self._is_recreated(state, info):
                 continue
             question = self._question(state, info)
             if question is not None:
@@ -141,6 +148,14 @@ class Fetcher:
                 known.busy = True
                 self._core.scheduler.background(self._fetch(node, known, states), "fetch")
 
+    def _is_recreated(self, state: PartitionState, info: TopicInfo) -> bool:
+        """Whether the position belongs to a topic that was deleted; the consumer is told then."""
+        before, state.topic_id = state.topic_id, info.id
+        if before is None or ZERO_UUID in (before, info.id):
+            return False
+        self._recreated(state)
+        return True
+
     def _question(self, state: PartitionState, info: TopicInfo) -> Question | None:
         """What the leader must be asked before the position can be trusted."""
         leader_epoch = info.epochs.get(state.partition.partition, -1)
@@ -156,12 +171,17 @@ class Fetcher:
         sent = {state: (state.version, state.fetch_position) for state in questions}
         failed: KafkaError | None = None
         found: dict[TopicPartition, EpochEnd | KafkaError] = {}
+        asked = {state.partition: question for state, question in questions.items()}
+        asking = self._core.scheduler.spawn(epoch_ends(self._core, node, asked), "validation")
         try:
-            asked = {state.partition: question for state, question in questions.items()}
-            found = await epoch_ends(self._core, node, asked)
+            if await self._core.scheduler.within(asking, _PATIENCE_MS):
+                found = asking.result()
+            else:  # another node may lead by now
+                failed = RequestTimedOut(f"node {node} did not say whether it has what was read")
         except KafkaError as error:
             failed = error
         finally:
+            asking.cancel()
             known.validating -= 1
         for state, question in questions.items():
             state.validating = False
@@ -247,7 +267,10 @@ class Fetcher:
             request = self._request(known, states, ids, version)
             timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
             self.fetches += 1
-            answer: FetchResponse = await link.request(request, version, timeout_ms=timeout_ms)
+            asking: Promise[FetchResponse] = link.request(request, version, timeout_ms=timeout_ms)
+            while not await self._core.scheduler.within(asking, self._config["fetch.max.wait.ms"] + _PATIENCE_MS):
+                self._look_for_leaders(states)
+            answer = asking.result()
             if answer.error_code != table.NONE:
                 known.forget()
                 if answer.error_code not in _SESSION_CODES:
@@ -269,6 +292,12 @@ class Fetcher:
         finally:
             known.busy = False
         self.arrived.happen()
+        self.pump()
+
+    def _look_for_leaders(self, states: dict[PartitionState, TopicInfo]) -> None:
+        """A node does not answer: it may lead no more. Its answer is still taken, unless another is faster."""
+        for info in states.values():
+            self._core.metadata.forget(info.name)
         self.pump()
 
     def _request(

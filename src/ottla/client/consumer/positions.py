@@ -28,6 +28,7 @@ class PartitionState:
     valid_epoch     the leader epoch of the partition under which the fetch position is known to lie in the log; -1 for none
     validating      whether a leader is being asked about it
     buffered        bytes that are fetched and not taken yet
+    topic_id        of the topic that the position belongs to, None before anybody looked
     preferred       the node to fetch from in place of the leader, and until when (KIP-392)
     """
 
@@ -44,6 +45,7 @@ class PartitionState:
         "position",
         "preferred",
         "reset",
+        "topic_id",
         "valid_epoch",
         "validating",
         "version",
@@ -61,6 +63,7 @@ class PartitionState:
         self.buffered = 0
         self.version = 0
         self.not_before = 0
+        self.topic_id: bytes | None = None
         self.preferred: tuple[int, int] | None = None
         self.high_watermark = self.last_stable_offset = self.log_start = UNKNOWN
 

@@ -59,11 +59,15 @@ class PositionSearch:
             lacking = self._positions.lacking()
             if lacking and self._group_id:
                 await self._find_committed(lacking)
-            for state in self._positions.lacking():
-                self.reset_by_policy(state, None)
+            # Not those that were assigned meanwhile: nobody has asked yet what is committed of them.
+            for state in lacking:
+                if self._lacks(state):
+                    self.reset_by_policy(state, None)
             await self._look_up(self._positions.resetting())
         except KafkaError as error:
-            if error.retriable:
+            # A member of an older epoch, or one that was removed, is told so by its heartbeats and asks again; a position that
+            # nobody could look up is no reason to reset it.
+            if error.retriable or lost_membership(error):
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
             else:
                 self._failed(error)
@@ -71,19 +75,18 @@ class PositionSearch:
         finally:
             self._task = None
         self._found()
-        self.begin()  # somebody may have moved on meanwhile
+        self.begin()  # positions may be missing that were not a moment ago
+
+    def _lacks(self, state: PartitionState) -> bool:
+        """Whether a partition is still read, and still without a position or an order to look one up."""
+        current = self._positions.states.get(state.partition) is state
+        return current and state.position == UNKNOWN and state.reset is None
 
     async def _find_committed(self, states: list[PartitionState]) -> None:
-        member = self._member()
-        try:
-            found = await self._commits.fetch([state.partition for state in states], member)
-        except KafkaError as error:
-            if not lost_membership(error):
-                raise
-            return
+        found = await self._commits.fetch([state.partition for state in states], self._member)
         for state in states:
             offset = found.get(state.partition)
-            if offset is not None and state.position == UNKNOWN and state.reset is None:
+            if offset is not None and self._lacks(state):
                 state.seek(offset.offset, offset.leader_epoch)
 
     def reset_by_policy(self, state: PartitionState, cause: OffsetOutOfRange | None) -> None:

@@ -99,7 +99,8 @@ class ShareConsumerCore:
             if left <= 0:
                 return []
             await self._fetch(left)
-            if not self._acquired and self._trouble is None:
+            left = deadline - clock.now_ms()
+            if not self._acquired and self._trouble is None and left > 0:
                 await self.core.scheduler.within(arrived, left, changed)
 
     def _settle_last_poll(self) -> None:
@@ -154,15 +155,18 @@ class ShareConsumerCore:
 
     # -- fetching --
 
-    async def _wanted(self) -> dict[int, dict[tuple[bytes, int], TopicPartition]]:
-        """The assigned partitions by the node that leads them."""
+    async def _wanted(self, left_ms: int) -> dict[int, dict[tuple[bytes, int], TopicPartition]]:
+        """The assigned partitions by the node that leads them, as far as can be known within `left_ms`."""
         metadata = self.core.metadata
-        for name in self._topics:
+        deadline = self.core.clock.now_ms() + left_ms
+        for name in sorted(self._topics):
             if metadata.known(name) is None:
                 try:
-                    await metadata.topic(name)
-                except UnknownTopic:
-                    continue  # it may come
+                    await metadata.topic(name, timeout_ms=max(deadline - self.core.clock.now_ms(), 0))
+                except KafkaError as error:
+                    if not error.retriable and not isinstance(error, UnknownTopic):
+                        raise
+                    # It may come, and brokers may answer again.
         found: dict[int, dict[tuple[bytes, int], TopicPartition]] = {}
         for topic_id, index in self._member.assigned:
             name_of = metadata.name_of(topic_id)
@@ -178,7 +182,7 @@ class ShareConsumerCore:
         """Ask every node that is not asked already."""
         if not self._member.assigned:
             return
-        wanted = await self._wanted()
+        wanted = await self._wanted(left_ms)
         config = self.core.config
         limits = Limits(config["max.poll.records"], max(min(config["fetch.max.wait.ms"], left_ms), _SHORTEST_WAIT_MS))
         for node, partitions in wanted.items():

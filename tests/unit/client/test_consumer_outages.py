@@ -1,0 +1,253 @@
+"""Consumers and a cluster whose nodes freeze, die and lose answers: what users saw, in virtual time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client.consumer.core import ConsumerCore
+from ottla.client.consumer.rebalance import Handover, Listeners
+from ottla.client.errors import BrokersUnreachable, KafkaError, OffsetOutOfRange
+from ottla.client.groups import OffsetAndMetadata
+from ottla.client.share.consumer import ShareConsumerCore
+from ottla.client.topics import TopicPartition
+from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSTABLE_OFFSET_COMMIT
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
+
+from .whole_cluster import WholeCluster
+from .world import World
+
+PROTOCOLS = ["classic", "consumer"]
+PARTS = [TopicPartition("t", index) for index in range(3)]
+
+
+class Reader:
+    """A consumer whose application polls all the while.
+
+    read   (partition, offset, value) of every record, in the order of reading
+    error  what poll raised, which ends the application
+    """
+
+    def __init__(self, cluster: WholeCluster, name: str = "reader", **configs: Any) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.core = cluster.core(**({"client_id": name, "auto_offset_reset": "earliest"} | configs))
+        self.consumer = ConsumerCore(self.core)
+        self.read: list[tuple[TopicPartition, int, bytes | None]] = []
+        self.error: BaseException | None = None
+        self.task: Any = None
+
+    def subscribe(self, *topics: str) -> "Reader":
+        self.consumer.subscribe(list(topics) or ["t"], None, Listeners())
+        return self.begin()
+
+    def assign(self, *partitions: TopicPartition) -> "Reader":
+        self.consumer.assign(partitions)
+        return self.begin()
+
+    def begin(self) -> "Reader":
+        self.task = self.core.scheduler.background(self._work(), "application")
+        return self
+
+    async def _work(self) -> None:
+        try:
+            while True:
+                for record in self.consumer.take_many(100):
+                    self.read.append((TopicPartition(record.topic, record.partition), record.offset, record.value))
+                heard = await self.consumer.wait(200)
+                if isinstance(heard, Handover):
+                    heard.listener(heard.partitions)
+                    heard.done.keep(None)
+        except KafkaError as error:
+            self.error = error
+
+    def offsets(self, partition: TopicPartition) -> list[int]:
+        return [offset for where, offset, _ in self.read if where == partition]
+
+    def run(self, coroutine: Any) -> Any:
+        return self.world.run(self.core, coroutine)
+
+    def close(self) -> None:
+        self.task.cancel()
+        self.run(self.consumer.close(10_000))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WholeCluster]:
+    made = WholeCluster(World(), tmp_path)
+    made.engine.create_topic("t", 3)
+    made.engine.create_topic("u", 3)
+    yield made
+    made.close()
+
+
+def produce(cluster: WholeCluster, first: int, last: int, *partitions: TopicPartition) -> None:
+    """Records with the values first to last, one after the other."""
+    for partition in partitions or PARTS:
+        for number in range(first, last + 1):
+            cluster.engine.append(partition, b"%d" % number)
+
+
+def commit(cluster: WholeCluster, group: str, **offsets: int) -> None:
+    """Commit offsets of a group without members: t0=5 is offset 5 of t-0."""
+    reader = Reader(cluster, "committer", group_id=group)
+    given = {TopicPartition(name[0], int(name[1:])): OffsetAndMetadata(offset) for name, offset in offsets.items()}
+    reader.run(reader.consumer._commits.commit(given, lambda: reader.consumer.group_metadata))
+    reader.core.close()
+
+
+# -- committed offsets --
+
+
+@pytest.mark.parametrize("code", [UNSTABLE_OFFSET_COMMIT, COORDINATOR_LOAD_IN_PROGRESS])
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_committed_offsets_are_found_though_members_come_and_go(
+    cluster: WholeCluster, protocol: str, policy: str, code: int
+) -> None:
+    """OffsetFetch had to wait, another member joined, and positions were reset by policy: with latest records were never
+    read, with earliest all were read again."""
+    produce(cluster, 0, 99)
+    commit(cluster, "g", t0=50, t1=50, t2=50)
+    configs = {"group_id": "g", "group_protocol": protocol, "auto_offset_reset": policy, "enable_auto_commit": "false"}
+    for node in cluster.nodes.values():
+        node.fate(OffsetFetchRequest, *[code] * 20)
+    first = Reader(cluster, "first", **configs).subscribe()
+    cluster.world.advance(4000)
+    second = Reader(cluster, "second", **configs).subscribe()
+    cluster.world.advance(8000)
+    second.close()
+    cluster.world.advance(5000)
+    third = Reader(cluster, "third", **configs).subscribe()
+    cluster.world.advance(60_000)
+    for node in cluster.nodes.values():
+        assert not node.fates.get(OffsetFetchRequest.API) or node.node != cluster.coordinators[0]
+    read = {(part, offset) for reader in (first, second, third) for part, offset, _ in reader.read}
+    assert read == {(part, offset) for part in PARTS for offset in range(50, 100)}
+
+
+def test_a_partition_that_is_assigned_during_a_search_has_its_committed_offset_looked_up(cluster: WholeCluster) -> None:
+    """It was reset by policy together with those that were asked about."""
+    produce(cluster, 0, 99)
+    commit(cluster, "g", t0=50, t1=50, t2=50)
+    reader = Reader(cluster, group_id="g", auto_offset_reset="latest").assign(PARTS[0])
+    cluster.nodes[1].fate(OffsetFetchRequest, *[UNSTABLE_OFFSET_COMMIT] * 8)
+    cluster.world.advance(500)
+    reader.consumer.assign(PARTS)
+    cluster.world.advance(30_000)
+    assert {part: reader.offsets(part) for part in PARTS} == {part: list(range(50, 100)) for part in PARTS}
+
+
+def test_a_commit_under_a_stale_epoch_is_repeated_under_the_new_one(cluster: WholeCluster) -> None:
+    """As Kafka's consumer does (KIP-848)."""
+    produce(cluster, 0, 9)
+    reader = Reader(cluster, group_id="g", group_protocol="consumer", enable_auto_commit="false").subscribe()
+    cluster.world.advance(10_000)
+    cluster.nodes[1].fate(OffsetCommitRequest, STALE_MEMBER_EPOCH, STALE_MEMBER_EPOCH)
+    reader.run(reader.consumer.commit(None, 10_000))
+    assert reader.run(reader.consumer.committed(PARTS, None))[PARTS[0]].offset == 10
+
+
+# -- a topic that is deleted and created again --
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_recreated_topic_is_read_from_its_beginning(cluster: WholeCluster, count: int, policy: str) -> None:
+    """Its records were skipped, or read, by what the offset of the deleted topic happened to be."""
+    produce(cluster, 0, 9, PARTS[0])
+    reader = Reader(cluster, auto_offset_reset=policy).assign(PARTS[0])
+    cluster.world.advance(3000)
+    produce(cluster, 10, 19, PARTS[0])
+    cluster.world.advance(3000)
+    before = len(reader.read)
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 1)
+    produce(cluster, 100, 99 + count, PARTS[0])
+    cluster.world.advance(30_000)
+    assert [value for _, _, value in reader.read[before:]] == [b"%d" % number for number in range(100, 100 + count)]
+
+
+def test_a_recreated_topic_is_told_where_no_policy_resets(cluster: WholeCluster) -> None:
+    produce(cluster, 0, 9, PARTS[0])
+    reader = Reader(cluster, auto_offset_reset="none")
+    reader.consumer.assign(PARTS[:1])
+    reader.consumer.seek(PARTS[0], 0)
+    reader.begin()
+    cluster.world.advance(3000)
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 1)
+    produce(cluster, 0, 30, PARTS[0])
+    cluster.world.advance(30_000)
+    assert isinstance(reader.error, OffsetOutOfRange)
+    assert "t was deleted and created again" in str(reader.error)
+    assert len(reader.read) == 10
+
+
+# -- outages --
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_polling_outlives_an_outage(cluster: WholeCluster, protocol: str) -> None:
+    produce(cluster, 0, 9)
+    reader = Reader(cluster, group_id="g", group_protocol=protocol).subscribe()
+    cluster.world.advance(10_000)
+    for node in cluster.nodes.values():
+        node.kill()
+    committing = reader.core.scheduler.spawn(reader.consumer.commit(None, 50_000))
+    cluster.world.advance(30_000)
+    for node in cluster.nodes.values():
+        node.start()
+    cluster.world.finish(committing)
+    produce(cluster, 10, 19)
+    cluster.world.advance(60_000)
+    assert reader.error is None
+    assert {part: sorted(set(reader.offsets(part))) for part in PARTS} == {part: list(range(20)) for part in PARTS}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_commit_waits_for_brokers_as_long_as_it_is_told(cluster: WholeCluster, protocol: str) -> None:
+    produce(cluster, 0, 9)
+    reader = Reader(cluster, group_id="g", group_protocol=protocol).subscribe()
+    cluster.world.advance(10_000)
+    for node in cluster.nodes.values():
+        node.kill()
+    before = cluster.world.now
+    with pytest.raises(BrokersUnreachable, match=r"one:9092.*two:9092.*three:9092"):
+        reader.run(reader.consumer.commit(None, 25_000))
+    assert 24_900 <= cluster.world.now - before <= 25_100
+
+
+def test_share_polls_outlive_an_outage(cluster: WholeCluster) -> None:
+    core = cluster.core(group_id="s")
+    consumer = ShareConsumerCore(core)
+    consumer.subscribe(["t"])
+    cluster.world.advance(5000)
+    cluster.world.run(core, consumer.poll(1000))
+    for node in cluster.nodes.values():
+        node.kill()
+    cluster.world.advance(1000)
+    before = cluster.world.now
+    assert cluster.world.run(core, consumer.poll(15_000)) == []
+    assert cluster.world.now - before <= 15_100
+    for node in cluster.nodes.values():
+        node.start()
+    cluster.world.run(core, consumer.poll(5000))
+
+
+def test_a_metadata_request_to_a_frozen_node_stops_no_partition_of_another(cluster: WholeCluster) -> None:
+    """All partitions of the topic waited for it, up to request.timeout.ms, without an error."""
+    produce(cluster, 0, 9)
+    reader = Reader(cluster).assign(*PARTS)
+    cluster.world.advance(3000)
+    for node in cluster.nodes.values():
+        reader.run(reader.core.network.ready(node.node))  # each has a connection for metadata
+    cluster.nodes[3].freeze()
+    cluster.world.advance(200)
+    cluster.lead("t", 0, 2)
+    cluster.fail_over(3)
+    produce(cluster, 10, 19)
+    cluster.world.advance(6000)
+    assert {part: reader.offsets(part) for part in PARTS} == {part: list(range(20)) for part in PARTS}
