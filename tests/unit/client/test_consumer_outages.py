@@ -13,10 +13,11 @@ from ottla.client.groups import OffsetAndMetadata
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSTABLE_OFFSET_COMMIT
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 
-from .whole_cluster import WholeCluster
+from .whole_cluster import UNHEARD, WholeCluster
 from .world import World
 
 PROTOCOLS = ["classic", "consumer"]
@@ -150,6 +151,23 @@ def test_a_commit_under_a_stale_epoch_is_repeated_under_the_new_one(cluster: Who
     assert reader.run(reader.consumer.committed(PARTS, None))[PARTS[0]].offset == 10
 
 
+def test_an_assignment_whose_answer_was_lost_is_asked_for_again(cluster: WholeCluster) -> None:
+    """The coordinator sends an assignment once: the member kept what it had, and one partition stayed without a reader."""
+    configs = {"group_id": "g", "group_protocol": "consumer", "enable_auto_commit": "false"}
+    first = Reader(cluster, "first", **configs).subscribe()
+    cluster.world.advance(10_000)
+    assert first.consumer.assignment == PARTS
+    second = Reader(cluster, "second", **configs).subscribe()
+    cluster.world.advance(100)
+    cluster.nodes[1].fate(ConsumerGroupHeartbeatRequest, UNHEARD, UNHEARD)  # the first is to give up a partition
+    cluster.world.advance(60_000)
+    assert sorted(first.consumer.assignment + second.consumer.assignment) == PARTS
+    second.close()
+    cluster.nodes[1].fate(ConsumerGroupHeartbeatRequest, UNHEARD)
+    cluster.world.advance(60_000)
+    assert first.consumer.assignment == PARTS
+
+
 # -- a topic that is deleted and created again --
 
 
@@ -242,12 +260,25 @@ def test_a_metadata_request_to_a_frozen_node_stops_no_partition_of_another(clust
     produce(cluster, 0, 9)
     reader = Reader(cluster).assign(*PARTS)
     cluster.world.advance(3000)
-    for node in cluster.nodes.values():
-        reader.run(reader.core.network.ready(node.node))  # each has a connection for metadata
+    cluster.nodes[1].freeze()  # the one that has been asked for metadata so far
+    cluster.fail_over(1)
+    cluster.lead("t", 1, 3)
+    produce(cluster, 10, 19)
+    cluster.world.advance(6000)
+    assert {part: reader.offsets(part) for part in PARTS[1:]} == {part: list(range(20)) for part in PARTS[1:]}
+
+
+def test_a_partition_whose_leader_froze_is_read_from_the_next_one(cluster: WholeCluster) -> None:
+    """The consumer waited for the answer of the frozen node, up to request.timeout.ms, without an error."""
+    produce(cluster, 0, 9)
+    reader = Reader(cluster).assign(*PARTS)
+    cluster.world.advance(3000)
     cluster.nodes[3].freeze()
-    cluster.world.advance(200)
-    cluster.lead("t", 0, 2)
+    cluster.world.advance(1000)
     cluster.fail_over(3)
     produce(cluster, 10, 19)
     cluster.world.advance(6000)
-    assert {part: reader.offsets(part) for part in PARTS} == {part: list(range(20)) for part in PARTS}
+    assert reader.offsets(PARTS[2]) == list(range(20))
+    cluster.nodes[3].thaw()
+    cluster.world.advance(3000)
+    assert reader.offsets(PARTS[2]) == list(range(20))

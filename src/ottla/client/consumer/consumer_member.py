@@ -180,9 +180,14 @@ class ConsumerMember:
             request.topic_partitions = []
         elif not self._owned_told and self._epoch > _JOIN:
             request.topic_partitions = self._owned_partitions()
-        answer: ConsumerGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
-            GROUP, self._group_id, request
-        )
+        try:
+            answer: ConsumerGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
+                GROUP, self._group_id, request
+            )
+        except KafkaError:
+            # Its answer may have had an assignment, which is sent once: a request with all fields has it sent again.
+            self._full, self._owned_told = True, False
+            raise
         if answer.error_code != table.NONE:
             self._core.metadata.elsewhere(GROUP, self._group_id, answer.error_code)
             raise error_for(answer.error_code, f"consumer group {self._group_id}", answer.error_message)

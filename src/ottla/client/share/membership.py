@@ -98,7 +98,13 @@ class ShareMembership:
         if subscribes and self.epoch != _LEAVE:
             request.subscribed_topic_names = self._topics
             request.rack_id = rack or None
-        answer: ShareGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(GROUP, self.group_id, request)
+        try:
+            answer: ShareGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
+                GROUP, self.group_id, request
+            )
+        except KafkaError:
+            self._subscribed = True  # its answer may have had an assignment: all fields have it sent again
+            raise
         if answer.error_code != table.NONE:
             self._core.metadata.elsewhere(GROUP, self.group_id, answer.error_code)
             raise error_for(answer.error_code, f"share group {self.group_id}", answer.error_message)
