@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from ottla.client.errors import FencedError, IllegalState, KafkaError
+from ottla.client.producer.sender import Sender
+from ottla.client.producer.sequences import PartitionQueue
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import (
     INVALID_RECORD,
@@ -299,3 +301,73 @@ def test_transactions_are_visible_as_a_whole_or_not_at_all(tmp_path: Path, dice_
         history.check()
 
     histories(tmp_path, dice_seed, rounds * 2, TransactionHistory, act)
+
+
+# -- the checker itself: a planted defect is found --
+
+
+def finds(path: Path, wanted: str, make: Callable[[Path, int], Any], act: Callable[[Any], None]) -> bool:
+    """Whether the checker says what it should of one of the first histories."""
+    for seed in range(60):
+        history = make(path / str(seed), seed)
+        try:
+            act(history)
+        except AssertionError as error:
+            if wanted in str(error):
+                return True
+        except KafkaError:
+            continue  # the broker noticed before the checker could
+        finally:
+            history.cluster.close()
+    return False
+
+
+def test_the_checker_finds_batches_that_are_renumbered_though_they_may_be_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = Sender._settled
+
+    def renumber_all(sender: Sender, queue: PartitionQueue) -> bool:
+        before = sender.epoch
+        ready = settled(sender, queue)
+        if sender.epoch > before:
+            for each in sender._queues.values():
+                each.renumber(sender._identity)
+        return ready
+
+    def act(history: History) -> None:
+        history.run(120)
+        history.check(exactly_once=True)
+
+    monkeypatch.setattr(Sender, "_settled", renumber_all)
+    assert finds(tmp_path, "duplicates", History, act)
+
+
+def test_the_checker_finds_a_commit_without_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def drain(sender: Sender, deadline: int) -> int:
+        del deadline
+        sender.close_all()
+        return 0
+
+    def act(history: TransactionHistory) -> None:
+        history.run(25)
+        history.check()
+
+    monkeypatch.setattr(Sender, "drain", drain)
+    assert finds(tmp_path, "was committed; visible is", TransactionHistory, act)
+
+
+def test_the_checker_finds_records_of_aborted_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drain = Sender.drain
+
+    async def drain_or_not(sender: Sender, deadline: int) -> int:
+        await drain(sender, deadline)
+        return 0
+
+    def act(history: TransactionHistory) -> None:
+        history.run(25)
+        history.check()
+
+    monkeypatch.setattr(Sender, "refuse", Sender.fail_waiting)
+    monkeypatch.setattr(Sender, "drain", drain_or_not)
+    assert finds(tmp_path, "was aborted; visible is", TransactionHistory, act)

@@ -29,12 +29,15 @@ from ottla.protocol.errors import (
     NONE,
     NOT_COORDINATOR,
     NOT_LEADER_OR_FOLLOWER,
+    SHARE_SESSION_NOT_FOUND,
     UNKNOWN_LEADER_EPOCH,
 )
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponseBroker
+from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Request, Response
 from ottla.records.record import Record
 from ottla.testing.refusals import refusal
@@ -194,6 +197,10 @@ class Node(Broker):
                 return refusal(request, envelope.version, NOT_COORDINATOR)
         elif key in _LEADER_APIS:
             return self._of_leader(request, envelope, key)
+        elif isinstance(request, ShareFetchRequest | ShareAcknowledgeRequest):
+            if cluster.share_leader != self.node:
+                code = NOT_LEADER_OR_FOLLOWER if request.topics else SHARE_SESSION_NOT_FOUND
+                return refusal(request, envelope.version, code)
         elif isinstance(request, FetchRequest):
             return self._fetched(request, envelope)
         return self._forward(envelope)
@@ -335,13 +342,21 @@ class WholeCluster:
         return found.id if found is not None else bytes(16)
 
     def leader(self, partition: tuple[str, int]) -> int:
-        """The node that leads."""
+        """The node that leads; of topic `shared` one node leads all partitions."""
+        if partition[0] == "shared":
+            partition = ("shared", 0)
         return self.leaders.get(partition, partition[1] % len(self.nodes) + 1)
 
     def lead(self, name: str, index: int, node: int) -> None:
         """Another node leads from now on."""
         self.leaders[name, index] = node
         self.epochs[name, index] = self.epochs.get((name, index), 0) + 1
+
+    @property
+    def share_leader(self) -> int:
+        """The node that leads the partitions of share groups: one for all, since the broker behind the nodes keeps one share
+        session for each member."""
+        return self.leader(("shared", 0))
 
     def fail_over(self, node: int) -> None:
         """What a node led and coordinated goes to others that live."""
