@@ -115,7 +115,7 @@ class DyingSource(OttlaDataSource):
         del overwrite
         options = dict(self.options)
         dying = Dying(options.pop("step"), options.pop("flag"), int(options.pop("program")))
-        writer = DyingWriter(sink_options(options), schema)
+        writer = DyingWriter(sink_options(options, stream=True), schema)
         writer.dying = dying
         return writer
 

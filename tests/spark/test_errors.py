@@ -76,7 +76,7 @@ def test_a_stream_of_a_topic_that_does_not_exist(reading: Reading, cluster: Clus
 def test_a_broker_that_is_not_there(spark: SparkSession) -> None:
     with EmbeddedBroker() as broker:
         gone = broker.bootstrap_servers
-    options = {"kafka.bootstrap.servers": gone, "kafka.socket.connection.setup.timeout.ms": "500"}
+    options = {"kafka.bootstrap.servers": gone, "kafka.default.api.timeout.ms": "500", "kafka.max.block.ms": "500"}
     with pytest.raises(PySparkException) as raised:
         spark.read.format("ottla").options(**options, subscribe="a").load().count()
     assert gone in said(raised.value)

@@ -68,7 +68,7 @@ class Sink(NamedTuple):
 
 @pytest.fixture(scope="module")
 def brokers(cluster: Cluster) -> Iterator[tuple[Brokers, Producer]]:
-    config = sink_options({"kafka.bootstrap.servers": cluster.servers}).config
+    config = sink_options({"kafka.bootstrap.servers": cluster.servers}, stream=False).config
     with Brokers(config) as brokers, Producer(config) as producer:
         prepare(brokers)
         yield brokers, producer
@@ -81,7 +81,9 @@ def sink(cluster: Cluster, brokers: tuple[Brokers, Producer]) -> Sink:
 
 def new_sink(cluster: Cluster, brokers: tuple[Brokers, Producer]) -> Sink:
     topic = cluster.topic(partitions=2)
-    options = sink_options({"kafka.bootstrap.servers": cluster.servers, "topic": topic, "exactlyOnce": "true"})
+    options = sink_options(
+        {"kafka.bootstrap.servers": cluster.servers, "topic": topic, "exactlyOnce": "true"}, stream=False
+    )
     return Sink(*brokers, options, topic, cluster)
 
 

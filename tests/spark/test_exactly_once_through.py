@@ -167,7 +167,7 @@ def test_every_record_once(cluster: Cluster, request: pytest.FixtureRequest) -> 
         options = {**servers, "subscribe": source.topic, "startingOffsets": "latest" if latest else "earliest"}
         if limit:
             options["maxOffsetsPerTrigger"] = limit
-        sink = sink_options({**servers, "topic": target, "exactlyOnce": "true"})
+        sink = sink_options({**servers, "topic": target, "exactlyOnce": "true"}, stream=False)
         with Brokers(sink.config) as brokers, Producer(sink.config) as producer:
             prepare(brokers)
             engine = Engine(brokers, producer, options, sink, target)

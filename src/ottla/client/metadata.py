@@ -10,6 +10,8 @@ What may be repeated is repeated with exponential backoff and jitter (KIP-580) u
 then says what the last attempt met.
 """
 
+import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -47,8 +49,24 @@ TRANSACTION: Final = 1
 SHARE: Final = 2
 _PATIENCE_MS: Final = 3000
 """How long one broker is waited for alone where another can answer as well."""
+_WARN_AFTER_MS: Final = 1500
+_WARN_EVERY_MS: Final = 10_000
+_WATCH_EVERY_MS: Final = 2000
 COORDINATOR_LINK: Final = "coordinator"
 """Groups' requests go over links of their own: a JoinGroup waits for minutes."""
+
+
+logger = logging.getLogger("ottla.client")
+
+
+class _Missing:
+    """A topic that brokers do not know, or do not give: since when, and when that was last logged."""
+
+    __slots__ = ("begun_ms", "warned_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.begun_ms = now_ms
+        self.warned_ms: int | None = None
 
 
 class Metadata:
@@ -73,6 +91,8 @@ class Metadata:
         self._ids: dict[str, bytes] = {}
         self._retired: set[bytes] = set()
         """Ids of topics that were deleted and created again: an answer that has one comes from a broker that lags behind."""
+        self._missing: dict[str, _Missing] = {}
+        self._watched_ms: int | None = None
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
         self._missed_since_ms: int | None = None
@@ -337,7 +357,9 @@ class Metadata:
                 continue
             if topic.error_code != NONE:
                 self._topics.pop(topic.name, None)
+                self._warn(topic.name, topic.error_code)
                 continue
+            self._missing.pop(topic.name, None)
             if not self._is_current(topic.name, topic.topic_id):
                 self._topics.pop(topic.name, None)
                 continue
@@ -350,6 +372,33 @@ class Metadata:
             )
             if topic.topic_id != ZERO_UUID:
                 self._names[topic.topic_id] = topic.name
+
+    def _warn(self, name: str, code: int) -> None:
+        """Log that a topic cannot be had: not the first time, when it may be about to be created; then every few seconds."""
+        now = self.scheduler.clock.now_ms()
+        missing = self._missing.setdefault(name, _Missing(now))
+        last = missing.begun_ms if missing.warned_ms is None else missing.warned_ms
+        if now - last < (_WARN_AFTER_MS if missing.warned_ms is None else _WARN_EVERY_MS):
+            return
+        missing.warned_ms = now
+        error = error_for(code, f"topic {name}")
+        seconds = (now - missing.begun_ms) / 1000
+        what = f"topic {name} does not exist" if code == UNKNOWN_TOPIC_OR_PARTITION else str(error)
+        logger.warning("%s (asked for since %.0f s)", what, seconds)
+
+    def watch(self, names: Iterable[str]) -> None:
+        """Look for topics that are read and not known, at most every few seconds: one that is missing is logged."""
+        now = self.scheduler.clock.now_ms()
+        if self._watched_ms is not None and now - self._watched_ms < _WATCH_EVERY_MS:
+            return
+        missing = [name for name in names if self.known(name) is None]
+        if missing:
+            self._watched_ms = now
+            self.scheduler.background(self._watch(missing), "topics that are missing")
+
+    async def _watch(self, names: list[str]) -> None:
+        with contextlib.suppress(KafkaError):  # whoever needs them hears of it
+            await self.fetch(names)
 
     def _is_current(self, name: str, topic_id: bytes) -> bool:
         """Whether a topic of this name has this id now, as far as is known."""

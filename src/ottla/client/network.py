@@ -12,8 +12,11 @@ what nobody has used for connections.max.idle.ms.
               Transport.open <------+      ApiVersions      request() -> Promise of the response
 
 A broker that throttles (KIP-219) says for how long; the link sends nothing more until then.
+
+An address that cannot be reached is logged as a WARNING: at once, then every few seconds as long as it is tried.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
@@ -37,6 +40,9 @@ Address = tuple[str, int]
 _RECEIVE: Final = 1 << 20
 _LARGEST: Final = 0x7FFFFFFF
 _NEWEST: Final = 32767
+_WARN_EVERY_MS: Final = 5000
+
+logger = logging.getLogger("ottla.client")
 
 
 class Stream(Protocol):
@@ -304,6 +310,17 @@ class Link:
             self.ready.fail(error)
 
 
+class _Outage:
+    """Attempts in vain to reach an address, since the last one that was not."""
+
+    __slots__ = ("attempts", "begun_ms", "warned_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.attempts = 0
+        self.begun_ms = now_ms
+        self.warned_ms: int | None = None
+
+
 class Network:
     """The links of one client.
 
@@ -327,6 +344,7 @@ class Network:
         self._random = random
         self._links: dict[tuple[Address, str], Link] = {}
         self._failures: dict[Address, int] = {}
+        self._outages: dict[Address, _Outage] = {}
         self._not_before: dict[Address, int] = {}
         self._shared = bytearray(_RECEIVE)
         self._sweep: Cancellable | None = None
@@ -395,6 +413,10 @@ class Network:
         self._failures.pop(link.address, None)
         self.troubles.pop(link.address, None)
         self._not_before.pop(link.address, None)
+        outage = self._outages.pop(link.address, None)
+        if outage is not None and outage.warned_ms is not None:
+            seconds = (self.scheduler.clock.now_ms() - outage.begun_ms) / 1000
+            logger.info("broker %s answers again after %.1f s", link, seconds)
         self.changed.happen()
 
     def ended(self, link: Link, *, failed: bool) -> None:
@@ -403,6 +425,8 @@ class Network:
             if known is link:
                 del self._links[key]
         if failed:
+            if not link.ready.done:
+                self._warn(link)
             self.troubles[link.address] = str(link.lost_because)
             failures = self._failures[link.address] = self._failures.get(link.address, 0) + 1
             config = self.config
@@ -410,6 +434,19 @@ class Network:
             wait = min(base, max(config["reconnect.backoff.max.ms"], config["reconnect.backoff.ms"]))
             self._not_before[link.address] = self.scheduler.clock.now_ms() + self._jittered(wait)
         self.changed.happen()
+
+    def _warn(self, link: Link) -> None:
+        """An attempt to reach an address failed."""
+        now = self.scheduler.clock.now_ms()
+        outage = self._outages.setdefault(link.address, _Outage(now))
+        outage.attempts += 1
+        if outage.warned_ms is not None and now - outage.warned_ms < _WARN_EVERY_MS:
+            return
+        outage.warned_ms = now
+        since = (
+            f" ({outage.attempts} attempts in {(now - outage.begun_ms) / 1000:.0f} s)" if outage.attempts > 1 else ""
+        )
+        logger.warning("broker %s%s", link.lost_because, since)
 
     def _jittered(self, milliseconds: int) -> int:
         return milliseconds * (80 + self._random.below(41)) // 100

@@ -50,9 +50,9 @@ class Cluster(Blocking):
         """Every topic of the cluster but Kafka's own, sorted. Raises BrokersUnreachable."""
         return sorted(info.name for info in self._run(self._core.metadata.all_topics()) if not info.internal)
 
-    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
+    def topic(self, name: str, *, create: bool = False, timeout_ms: int | None = None) -> TopicInfo:
         """A topic; `create` lets the broker make it (auto.create.topics.enable). Raises UnknownTopic."""
-        return self._run(self._core.metadata.topic(name, create=create))
+        return self._run(self._core.metadata.topic(name, create=create, timeout_ms=timeout_ms))
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic, in order. Raises UnknownTopic."""
@@ -93,7 +93,7 @@ class Cluster(Blocking):
 
         Raises OffsetOutOfRange, UnknownTopic, TopicRecreated, CorruptBatch, RequestTimedOut, BrokersUnreachable.
         """
-        if topic_id != ZERO_UUID and self.topic(partition.topic).id != topic_id:
+        if topic_id != ZERO_UUID and self.topic(partition.topic, timeout_ms=timeout_ms).id != topic_id:
             # A process that has read the topic of that name before may know less than whoever decided to read this one.
             self._call(lambda: self._core.metadata.forget(partition.topic))
         reading = RangeReading(self._core, partition, start, end, topic_id=topic_id, timeout_ms=timeout_ms)

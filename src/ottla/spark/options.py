@@ -27,6 +27,7 @@ SOURCE_OPTIONS: Final = (
     "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "startingTimestamp",
+    "brokerOutageTimeout",
     "endingOffsets",
     "endingOffsetsByTimestamp",
     "endingTimestamp",
@@ -47,7 +48,7 @@ SOURCE_OPTIONS: Final = (
     "shareGroup",
 )
 
-SINK_OPTIONS: Final = ("topic", "includeHeaders", "exactlyOnce", "sinkId")
+SINK_OPTIONS: Final = ("topic", "includeHeaders", "exactlyOnce", "sinkId", "brokerOutageTimeout")
 # Spark itself adds these to a stream writer's options (queryName: in a pipeline), or users may give them to any sink.
 _SPARKS_OWN: Final = ("checkpointlocation", "path", "queryname")
 
@@ -65,13 +66,20 @@ _FIXED: Final = {
 _DEFAULTS: Final = {"isolation.level": "read_committed", "client.id": "ottla-spark", "metadata.max.age.ms": "5000"}
 
 
+_OUTAGE: Final = "10m"
+"""How long brokers may be away before a stream fails (brokerOutageTimeout)."""
+_OUTLASTING: Final = ("default.api.timeout.ms", "delivery.timeout.ms", "max.block.ms")
+
 # A batch must be written within it; as long as brokers allow by default (transaction.max.timeout.ms).
 _LONGEST_TRANSACTION_MS: Final = "900000"
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class SourceOptions(NamedTuple):
-    """A source's options, parsed; exactly one of assign, topics and pattern is given."""
+    """A source's options, parsed; exactly one of assign, topics and pattern is given.
+
+    outage_ms  how long a stream waits for brokers that do not answer
+    """
 
     config: ClientConfig
     assign: list[TopicPartition] | None
@@ -82,6 +90,7 @@ class SourceOptions(NamedTuple):
     fail_on_data_loss: bool
     restarts_recreated: bool
     group: str | None
+    outage_ms: int
     poll_timeout_ms: int
     looks: int
     look_again_ms: int
@@ -185,6 +194,8 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
             raise InvalidOption(f"{name} is for batch reads: a stream has no end")
         if not stream and name in ("groupOffsets", "onTopicRecreated", "shareGroup"):
             raise InvalidOption(f"{name} is for streams: a batch read keeps no offsets")
+        if not stream and name == "brokerOutageTimeout":
+            raise InvalidOption(f"{name} is for streams: a batch read waits for kafka.default.api.timeout.ms")
     if "shareGroup" in options:
         _check_share(options, kafka)
     if "groupOffsets" in options and not options["groupOffsets"].strip():
@@ -203,6 +214,7 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         except re.error as error:
             raise InvalidOption(f"subscribePattern {options['subscribePattern']!r}: {error}") from None
     _flag(options.get("includeHeaders", "false"), "includeHeaders")
+    outage_ms = _duration(options.get("brokerOutageTimeout", _OUTAGE), "brokerOutageTimeout") if stream else 0
     return SourceOptions(
         config=ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka.", defaults=BULK),
         assign=parse_assignment(options["assign"]) if "assign" in options else None,
@@ -213,7 +225,8 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         fail_on_data_loss=_flag(options.get("failOnDataLoss", "true"), "failOnDataLoss"),
         restarts_recreated=_choice(options, "onTopicRecreated", ("fail", "restart")) == "restart",
         group=options.get("groupOffsets"),
-        poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
+        outage_ms=outage_ms,
+        poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs") or max(120_000, outage_ms),
         looks=_number(options, "fetchOffset.numRetries") or 3,
         look_again_ms=_number(options, "fetchOffset.retryIntervalMs") or 1000,
         max_offsets=most,
@@ -227,9 +240,14 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     )
 
 
-def sink_options(given: Mapping[str, str]) -> SinkOptions:
+def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
     """Parse and check. Raises InvalidOption, InvalidClientConfig."""
     options, kafka = _named(given, SINK_OPTIONS, "sink")
+    if stream:
+        outage = str(_duration(options.get("brokerOutageTimeout", _OUTAGE), "brokerOutageTimeout"))
+        kafka = {**dict.fromkeys(_OUTLASTING, outage), **kafka}
+    elif "brokerOutageTimeout" in options:
+        raise InvalidOption("brokerOutageTimeout is for streams: a batch write waits for kafka.delivery.timeout.ms")
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise InvalidOption("the option topic is empty")

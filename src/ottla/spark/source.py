@@ -56,11 +56,11 @@ class OttlaDataSource(DataSource):
             raise InvalidOption('a topic cannot be overwritten: use mode("append")')
         from ottla.spark.sink import OttlaWriter
 
-        return OttlaWriter(sink_options(self.options), schema)
+        return OttlaWriter(sink_options(self.options, stream=False), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         if overwrite:
             raise InvalidOption('a topic cannot be overwritten: use outputMode("append") or "update"')
         from ottla.spark.sink import OttlaStreamWriter
 
-        return OttlaStreamWriter(sink_options(self.options), schema)
+        return OttlaStreamWriter(sink_options(self.options, stream=True), schema)

@@ -49,6 +49,35 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._highest: Positions = {}
         self._triggered_ms: int | None = None
         self._committed: Positions = {}
+        self._away_since_ms: int | None = None
+        """Since when brokers have not answered."""
+
+    # -- outages --
+
+    def _outlasts(self, error: KafkaError) -> bool:
+        """Whether the query goes on waiting for brokers that do not answer (brokerOutageTimeout)."""
+        if not error.retriable:
+            return False
+        now, limit = self.cluster.clock.now_ms(), self.options.outage_ms
+        if self._away_since_ms is None:
+            self._away_since_ms = now - self.cluster.config["default.api.timeout.ms"]
+        waited = now - self._away_since_ms
+        if waited >= limit:
+            return False
+        logger.warning(
+            "no answer for %.0f s, the query waits for up to %.0f s (brokerOutageTimeout): %s",
+            waited / 1000,
+            limit / 1000,
+            error,
+        )
+        return True
+
+    def _answered(self) -> None:
+        """Brokers answer (again)."""
+        if self._away_since_ms is not None:
+            seconds = (self.cluster.clock.now_ms() - self._away_since_ms) / 1000
+            logger.warning("brokers answer again after %.0f s: the query goes on", seconds)
+            self._away_since_ms = None
 
     # -- offsets --
 
@@ -81,6 +110,18 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         known = stream_offset(start)
+        try:
+            latest = self._latest_offset(start, known, limit)
+        except KafkaError as error:
+            # Nothing new is an answer too: Spark asks again, and can end the query meanwhile. One that begins fails at once.
+            if known.is_start or not self._outlasts(error):
+                raise
+            # To availableNow nothing new means that all is read.
+            return start if self._target is None else self.latestOffset(start, limit)
+        self._answered()
+        return latest
+
+    def _latest_offset(self, start: dict[str, Any], known: StreamOffset, limit: ReadLimit) -> dict[str, Any]:
         if not known.is_start:
             self._done(known)
         latest = self._target_or_latest(known)
@@ -195,11 +236,23 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         known = stream_offset(start)
         if until.begins is not None:
             known = known._replace(positions=until.begins, topic_ids=until.topic_ids)
-        begins = self._beginnings(known, until.positions, until.topic_ids)
+        begins = self._outlasting_beginnings(known, until)
         pieces, lost = ranges(begins, until.positions)
         if lost and self.options.fail_on_data_loss:
             raise DataLoss(f"{'; '.join(lost)}. failOnDataLoss=false goes on with what is left")
         return self.tasks(pieces, until.topic_ids)
+
+    def _outlasting_beginnings(self, known: StreamOffset, until: StreamOffset) -> Positions:
+        """As `_beginnings`; a batch that is planned waits for brokers."""
+        while True:
+            try:
+                begins = self._beginnings(known, until.positions, until.topic_ids)
+            except KafkaError as error:
+                if not self._outlasts(error):
+                    raise
+            else:
+                self._answered()
+                return begins
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has committed a batch; it says so when it plans the one after the next."""

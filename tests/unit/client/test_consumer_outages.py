@@ -1,5 +1,6 @@
 """Consumers and a cluster whose nodes freeze, die and lose answers: what users saw, in virtual time."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 
+from .test_producer_outages import Application
 from .whole_cluster import UNHEARD, WholeCluster
 from .world import World
 
@@ -202,6 +204,73 @@ def test_a_recreated_topic_is_told_where_no_policy_resets(cluster: WholeCluster)
     assert isinstance(reader.error, OffsetOutOfRange)
     assert "t was deleted and created again" in str(reader.error)
     assert len(reader.read) == 10
+
+
+# -- what the log says --
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_brokers_that_cannot_be_reached_are_logged_every_few_seconds(
+    cluster: WholeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing was printed or logged for 100 s."""
+    for node in cluster.nodes.values():
+        node.kill()
+    reader = Reader(cluster).assign(*PARTS)
+    cluster.world.advance(1000)
+    first = warnings(caplog)
+    assert first == [f"broker {host}:9092: Connection refused" for host in ("one", "two", "three")]
+    cluster.world.advance(60_000)
+    assert 24 <= len(warnings(caplog)) - len(first) <= 36  # three addresses, every 5 s
+    assert any(
+        re.fullmatch(r"broker two:9092: Connection refused \(\d+ attempts in \d+ s\)", each)
+        for each in warnings(caplog)
+    )
+    for node in cluster.nodes.values():
+        node.start()
+    caplog.clear()
+    caplog.set_level("INFO", "ottla.client")
+    cluster.world.advance(10_000)
+    assert "answers again after 6" in caplog.text
+    assert not warnings(caplog)
+    assert reader.error is None
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_that_is_missing_is_logged_and_read_once_it_is_there(
+    cluster: WholeCluster, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    configs = {"group_id": "g", "group_protocol": protocol, "allow_auto_create_topics": "false"}
+    reader = Reader(cluster, **configs).subscribe("t", "late")
+    cluster.world.advance(5000)
+    assert [each for each in warnings(caplog) if each.startswith("topic late does not exist")]
+    cluster.world.advance(60_000)
+    assert len(warnings(caplog)) <= 8
+    cluster.engine.create_topic("late", 1)
+    produce(cluster, 0, 4, TopicPartition("late", 0))
+    cluster.world.advance(15_000)
+    assert reader.offsets(TopicPartition("late", 0)) == list(range(5))
+
+
+def test_a_share_group_s_missing_topic_is_logged(cluster: WholeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    core = cluster.core(group_id="s")
+    consumer = ShareConsumerCore(core)
+    consumer.subscribe(["late"])
+    for _ in range(6):
+        cluster.world.run(core, consumer.poll(1000))
+    assert [each for each in warnings(caplog) if each.startswith("topic late does not exist")]
+
+
+def test_a_topic_that_is_created_on_first_use_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = WholeCluster(World(), tmp_path, auto_create_topics_enable="true")
+    app = Application(cluster)
+    app.produce("made", 0, b"a")
+    app.flush()
+    cluster.close()
+    assert not warnings(caplog)
 
 
 # -- outages --

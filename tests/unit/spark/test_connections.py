@@ -5,7 +5,7 @@ import pytest
 from ottla.spark.connections import producing
 from ottla.spark.options import sink_options
 
-CONFIG = sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.client.id": "kept"}).config
+CONFIG = sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.client.id": "kept"}, stream=False).config
 
 
 def test_a_producer_is_kept_until_something_goes_wrong() -> None:

@@ -105,13 +105,15 @@ def test_client_configs_are_refused_under_the_user_s_name() -> None:
 
 
 def test_sink() -> None:
-    options = sink_options({**SERVERS, "topic": "t", "checkpointLocation": "/x", "queryName": "q", "kafka.acks": "1"})
+    options = sink_options(
+        {**SERVERS, "topic": "t", "checkpointLocation": "/x", "queryName": "q", "kafka.acks": "1"}, stream=False
+    )
     assert (options.topic, options.config["acks"], options.config["enable.idempotence"]) == ("t", 1, False)
-    assert sink_options(SERVERS).topic is None
+    assert sink_options(SERVERS, stream=False).topic is None
     with pytest.raises(InvalidOption, match="the option topic is empty"):
-        sink_options({**SERVERS, "topic": " "})
+        sink_options({**SERVERS, "topic": " "}, stream=False)
     with pytest.raises(InvalidOption, match="subscribe is no option of the ottla sink"):
-        sink_options({**SERVERS, "subscribe": "t"})
+        sink_options({**SERVERS, "subscribe": "t"}, stream=False)
 
 
 def test_headers_are_asked_for() -> None:

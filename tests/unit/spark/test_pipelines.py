@@ -17,7 +17,7 @@ Flow 'to_out' has FAILED.
 Error: [STREAM_FAILED] Query [id = c8bd28b8, runId = 0ac01893] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed: \
 Traceback (most recent call last):
   File "/x/ottla/spark/source.py", line 57, in streamWriter
-    return OttlaStreamWriter(sink_options(self.options), schema)
+    return OttlaStreamWriter(sink_options(self.options, stream=True), schema)
 ottla.spark.offsets.InvalidOption: topik is no option of the ottla sink
  SQLSTATE: 38000 SQLSTATE: XXKST
 === Streaming Query ===

@@ -195,12 +195,16 @@ class ClassicMember:
     async def _topics_changed(self) -> bool:
         """Whether topics that match came, went or grew since they were assigned; looked at as often as metadata ages."""
         metadata = self._core.metadata
-        names = list(self._seen) if self._pattern is None else None
-        if names is not None and all(metadata.known(name) is not None for name in names):
+        now, limit = self._core.clock.now_ms(), self._core.config["metadata.max.age.ms"]
+        if self._pattern is not None:
+            if now < self._looked_at + limit:
+                return False
+        # A topic that does not exist yet is not among those that were seen.
+        elif all(name in self._seen and metadata.known(name) is not None for name in {*self._topics, *self._seen}):
             return False
-        if names is None and self._core.clock.now_ms() < self._looked_at + self._core.config["metadata.max.age.ms"]:
-            return False
-        return self._noted(await self._partitions_of(await self._subscribed())) != self._seen
+        # A leader has seen the topics of other members as well.
+        topics = sorted({*await self._subscribed(), *self._seen})
+        return self._noted(await self._partitions_of(topics)) != self._seen
 
     async def _link(self) -> Any:
         node = await self._core.metadata.coordinator(GROUP, self._group_id)

@@ -303,6 +303,7 @@ class ConsumerCore:
                 return False
             self._search.begin()
             self._fetcher.pump()
+            self.core.metadata.watch(self._topics)
             await self.core.scheduler.within(stirred, left, arrived)
 
     def _raise_trouble(self) -> None:

@@ -98,6 +98,7 @@ class ShareConsumerCore:
             arrived, changed = self._arrived.wait(), self._member.changed.wait()
             if left <= 0:
                 return []
+            self.core.metadata.watch(sorted(self._topics))
             await self._fetch(left)
             left = deadline - clock.now_ms()
             if not self._acquired and self._trouble is None and left > 0:
