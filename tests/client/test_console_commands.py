@@ -180,7 +180,7 @@ def test_failures_are_one_line(bootstrap_servers: str) -> None:
     command = ["console-producer", "--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--max-block-ms", "300"]
     result = CliRunner().invoke(main, command, input="x\n")
     assert result.exit_code == 1
-    assert result.stderr.startswith("ottla: topic t: no success within 300 ms")
+    assert result.stderr.startswith("ottla: topic t: no broker answered within 300 ms: 127.0.0.1:1: Connection refused")
     assert result.stderr.count("\n") == 1
     unknown = consume(bootstrap_servers, "--topic", "t", "--command-property", "group.ix=g")
     assert (unknown.exit_code, unknown.stderr) == (1, "ottla: group.ix is no client config; did you mean group.id?\n")

@@ -274,3 +274,40 @@ def test_nobody_answers() -> None:
     ):
         producer.produce("t", "x")
     assert time.monotonic() - begun >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"value": 5}, "value must be bytes, str or None, not int"),
+        ({"value": b"v", "key": 1.5}, "key must be bytes, str or None, not float"),
+        ({"topic": None, "value": b"v"}, "topic must be str, not NoneType"),
+        ({"value": b"v", "partition": "0"}, "partition must be int, not str"),
+        ({"value": b"v", "timestamp": "now"}, "timestamp must be int (ms since the epoch) or None, not str"),
+        ({"value": b"v", "headers": {"h": 5}}, "header h must be bytes, str or None, not int"),
+        ({"value": b"v", "headers": {5: b"h"}}, "the name of a header must be str, not int"),
+        ({"value": b"v", "headers": ["h"]}, "headers are (name, value) pairs, not 'h'"),
+        ({"value": b"v", "headers": 5}, "headers must be a mapping, pairs or None, not int"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(bootstrap_servers: str, arguments: dict[str, Any], said: str) -> None:
+    """`produce("t", 5)` was answered with "bytes or None object expected; got int"."""
+    with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        for _ in range(2):  # of a topic that is not known yet, and of one that is
+            with pytest.raises(TypeError) as raised:
+                producer.produce(**{"topic": "types", **arguments})
+            assert str(raised.value) == said
+            producer.produce("types", b"fine")
+
+
+def test_a_record_shows_where_it_came_from(bootstrap_servers: str) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        producer.produce("shown", b"v", b"k", timestamp=7)
+        producer.produce("shown", None, headers={"h": b"x"}, timestamp=8)
+    with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("shown", 0)])
+        records = [consumer.poll(10), consumer.poll(10)]
+    assert repr(records[0]) == "Record(topic='shown', partition=0, offset=0, timestamp=7, key=b'k', value=b'v')"
+    assert repr(records[1]) == (
+        "Record(topic='shown', partition=0, offset=1, timestamp=8, key=None, value=None, headers=[('h', b'x')])"
+    )

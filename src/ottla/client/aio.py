@@ -24,7 +24,7 @@ from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.loop import LoopSurroundings, wait
 from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
-from ottla.client.producer.contents import Content, Headers, OnDelivery, as_bytes, header_list
+from ottla.client.producer.contents import Content, Headers, OnDelivery, as_bytes, header_list, wrong_argument
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.scheduler import Promise
@@ -186,10 +186,17 @@ class Producer(Asynchronous):
     ) -> None:
         """Take a record on its way; see `ottla.Producer.produce`. `on_delivery` is called as soon as the outcome is known."""
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
-        pairs = None if headers is None else header_list(headers)
-        record = (topic, partition, moment, as_bytes(key), as_bytes(value), pairs, on_delivery)
-        if not self._producer.append(*record):
-            await self._run(self._producer.append_later(*record))
+        try:
+            pairs = None if headers is None else header_list(headers)
+            record = (topic, partition, moment, as_bytes(key), as_bytes(value), pairs, on_delivery)
+            if self._producer.append(*record):
+                return
+        except (TypeError, ValueError) as error:
+            raise wrong_argument(topic, value, key, partition, timestamp, headers) or error from None
+        wrong = wrong_argument(topic, value, key, partition, timestamp, headers)
+        if wrong is not None:
+            raise wrong
+        await self._run(self._producer.append_later(*record))
 
     async def send(
         self,

@@ -26,7 +26,7 @@ from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.producer.accumulator import ANY, APPENDED
 from ottla.client.producer.closed import Delivered, Listener
-from ottla.client.producer.contents import Content, Headers, OnDelivery, header_list
+from ottla.client.producer.contents import Content, Headers, OnDelivery, header_list, wrong_argument
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
@@ -195,7 +195,8 @@ class Producer(Blocking):
         on_delivery  called with (error, None) or (None, Delivered) from `poll` or `flush`
         timestamp    ms since the epoch; now, unless given
 
-        Waits while buffer.memory is full, at most max.block.ms. Raises BufferExhausted, UnknownTopic, RecordTooLarge.
+        Waits while buffer.memory is full, at most max.block.ms. Raises BufferExhausted, UnknownTopic, RecordTooLarge, and
+        TypeError for an argument of another type.
         """
         listener = None if on_delivery is None else partial(self._delivered, on_delivery)
         self._take(topic, value, key, partition, listener, timestamp, headers)
@@ -229,14 +230,20 @@ class Producer(Blocking):
             value = value.encode()
         if isinstance(key, str):
             key = key.encode()
-        pairs = None if headers is None else header_list(headers)
-        if self._append is not None:
-            # Nearly every record ends here; what cannot be taken at once takes the longer way below.
-            taken = self._append(topic, partition, moment, key, value, pairs, listener)
-            if taken == APPENDED or self._producer.judge(taken, topic, partition, key, value):
+        try:
+            pairs = None if headers is None else header_list(headers)
+            if self._append is not None:
+                # Nearly every record ends here; what cannot be taken at once takes the longer way below.
+                taken = self._append(topic, partition, moment, key, value, pairs, listener)
+                if taken == APPENDED or self._producer.judge(taken, topic, partition, key, value):
+                    return
+            elif self._producer.append(topic, partition, moment, key, value, pairs, listener):
                 return
-        elif self._producer.append(topic, partition, moment, key, value, pairs, listener):
-            return
+        except (TypeError, ValueError) as error:
+            raise wrong_argument(topic, value, key, partition, timestamp, headers) or error from None
+        wrong = wrong_argument(topic, value, key, partition, timestamp, headers)
+        if wrong is not None:
+            raise wrong
         self._run(self._producer.append_later(topic, partition, moment, key, value, pairs, listener))
 
     def produce_many(

@@ -226,6 +226,37 @@ _WITHOUT_EFFECT: Final = frozenset(
 )
 
 
+_LIBRDKAFKA: Final[dict[str, str]] = {
+    "auto.commit.enable": "enable.auto.commit",
+    "auto.commit.interval": "auto.commit.interval.ms",
+    "batch.num.messages": "batch.size (bytes)",
+    "compression.codec": "compression.type",
+    "compression.level": "compression.zstd.level, compression.gzip.level or compression.lz4.level",
+    "enable.auto.offset.store": "enable.auto.commit",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "message.max.bytes": "max.request.size",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "metadata.broker.list": "bootstrap.servers",
+    "metadata.max.idle": "metadata.max.idle.ms",
+    "queue.buffering.max.kbytes": "buffer.memory (bytes)",
+    "queue.buffering.max.messages": "buffer.memory (bytes)",
+    "queue.buffering.max.ms": "linger.ms",
+    "queued.max.messages.kbytes": "max.partition.fetch.bytes",
+    "queued.min.messages": "max.partition.fetch.bytes",
+    "reconnect.backoff.jitter.ms": "reconnect.backoff.ms",
+    "request.required.acks": "acks",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+    "socket.timeout.ms": "request.timeout.ms",
+    "sticky.partitioning.linger.ms": "batch.size (bytes; KIP-794)",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+}
+"""Names of librdkafka's own (confluent-kafka takes them) -> Kafka's."""
+
+
 def dotted(options: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments as configs: `group_id` is group.id, None is left out."""
     return {name.replace("_", "."): value for name, value in options.items() if value is not None}
@@ -258,6 +289,9 @@ class ClientConfig:
             if config is None:
                 if name in _WITHOUT_EFFECT:
                     continue
+                known = _LIBRDKAFKA.get(name)
+                if known is not None:
+                    raise InvalidClientConfig(f"{prefix}{name} is a name of librdkafka; Kafka's is {prefix}{known}")
                 nearest = difflib.get_close_matches(name, [*CONFIGS, *_WITHOUT_EFFECT], 1)
                 hint = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
                 raise InvalidClientConfig(f"{prefix}{name} is no client config{hint}")

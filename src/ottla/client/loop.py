@@ -130,7 +130,7 @@ class LoopSurroundings:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             except OSError as error:
                 sock.close()
-                reason = error.strerror or str(error)
+                reason = os.strerror(error.errno) if error.errno else str(error)
             except BaseException:
                 sock.close()
                 raise

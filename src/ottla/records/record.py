@@ -92,7 +92,11 @@ class Record:
         return self._headers
 
     def __repr__(self) -> str:
-        return f"Record({self.offset}, {self.timestamp}, {self.key!r}, {self.value!r}, {self.headers!r})"
+        fields = [f"topic={self.topic!r}", f"partition={self.partition}"] if self.partition >= 0 else []
+        fields += [f"offset={self.offset}", f"timestamp={self.timestamp}", f"key={self.key!r}", f"value={self.value!r}"]
+        if self._headers:
+            fields.append(f"headers={self._headers!r}")
+        return f"Record({', '.join(fields)})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Record) and (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.client.config import ClientConfig, addresses
+from ottla.client.config import _LIBRDKAFKA, CONFIGS, ClientConfig, addresses
 from ottla.client.errors import InvalidClientConfig
 
 SERVERS = {"bootstrap.servers": "h:1"}
@@ -28,6 +28,8 @@ def test_addresses(text: str, found: tuple[tuple[str, int], ...]) -> None:
         ({}, "kafka.bootstrap.servers is missing"),
         ({"bootstrap.servers": "h:x"}, "'h:x' is not host:port"),
         ({**SERVERS, "isolation.levle": "x"}, "did you mean kafka.isolation.level?"),
+        ({**SERVERS, "queue.buffering.max.ms": "5"}, "is a name of librdkafka; Kafka's is kafka.linger.ms"),
+        ({**SERVERS, "metadata.broker.list": "h:1"}, "Kafka's is kafka.bootstrap.servers"),
         ({**SERVERS, "isolation.level": "x"}, "must be one of read_uncommitted, read_committed"),
         ({**SERVERS, "fetch.max.wait.ms": "-1"}, "must be from 0"),
         ({**SERVERS, "security.protocol": "SASL_SSL"}, "SASL_SSL is not supported by this client yet"),
@@ -38,6 +40,12 @@ def test_addresses(text: str, found: tuple[tuple[str, int], ...]) -> None:
 def test_what_is_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidClientConfig, match=said.replace("?", r"\?")):
         ClientConfig(given, prefix="kafka.")
+
+
+def test_suggestions_for_names_of_librdkafka_are_names_of_this_client() -> None:
+    for name, suggested in _LIBRDKAFKA.items():
+        assert name not in CONFIGS
+        assert all(part.split()[0] in CONFIGS for part in suggested.replace(" or ", ", ").split(", "))
 
 
 def test_conflicting_configs_switch_idempotence_off_unless_asked_for() -> None:

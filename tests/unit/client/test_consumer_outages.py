@@ -206,6 +206,24 @@ def test_a_recreated_topic_is_told_where_no_policy_resets(cluster: WholeCluster)
     assert len(reader.read) == 10
 
 
+# -- leaving --
+
+
+def test_closing_a_consumer_that_is_joining_takes_no_time(tmp_path: Path) -> None:
+    """Its LeaveGroup waited behind the JoinGroup, until the rebalance was over: 3 s by default."""
+    cluster = WholeCluster(World(), tmp_path, group_initial_rebalance_delay_ms="3000")
+    cluster.engine.create_topic("t", 3)
+    first = Reader(cluster, "first", group_id="g").subscribe()
+    cluster.world.advance(1000)
+    before = cluster.world.now
+    first.close()
+    assert cluster.world.now - before < 100
+    second = Reader(cluster, "second", group_id="g").subscribe()
+    cluster.world.advance(8000)  # a session of the first one would last 45 s
+    assert second.consumer.assignment == PARTS
+    cluster.close()
+
+
 # -- what the log says --
 
 

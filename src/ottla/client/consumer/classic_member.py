@@ -10,7 +10,7 @@ join again when that lets somebody else have it. A member that does not poll for
 import contextlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.client.consumer.assignors import ASSIGNORS, Racks, Subscriber, assignor_names
 from ottla.client.consumer.rebalance import Change, Member, Silent
@@ -18,7 +18,8 @@ from ottla.client.core import Core
 from ottla.client.errors import InvalidClientConfig, KafkaError, error_for
 from ottla.client.groups import GroupMetadata
 from ottla.client.metadata import COORDINATOR_LINK, GROUP
-from ottla.client.scheduler import Cancelled, Signal, Task
+from ottla.client.network import Link
+from ottla.client.scheduler import Cancelled, Promise, Signal, Task
 from ottla.client.topics import TopicPartition
 from ottla.protocol import codec
 from ottla.protocol import errors as table
@@ -32,6 +33,7 @@ from ottla.protocol.messages.sticky_assignor_user_data import PreviousTopic, Sti
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.wire import PeerError
 
+T = TypeVar("T")
 _NOBODY: Final = -1
 _PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION_VERSION: Final = 3
@@ -63,6 +65,8 @@ class ClassicMember:
         self._owned: list[TopicPartition] = []
         self._rejoin = True
         self._task: Task[Any] | None = None
+        self._joining: Link | None = None
+        """The connection on which a join or a sync is waited for."""
         self._polls = 0
         self._resubscribed = Signal()
         self._previous: tuple[list[TopicPartition], int] = ([], _NOBODY)
@@ -100,6 +104,9 @@ class ClassicMember:
             return
         self._task.cancel()
         self._task = None
+        if self._joining is not None:
+            self._joining.close()  # a broker answers a connection in order: it would hear of this after the rebalance
+            self._joining = None
         with contextlib.suppress(KafkaError):  # its session times out instead
             await self._say_goodbye()
         self._forget()
@@ -275,13 +282,28 @@ class ClassicMember:
         timeout_ms = max(config["max.poll.interval.ms"] + 5000, config["request.timeout.ms"])
         for _ in range(2):
             request.member_id = self._member_id
-            answer: JoinGroupResponse = await link.request(request, version, timeout_ms=timeout_ms)
+            answer: JoinGroupResponse = await self._waited_for(
+                link, link.request(request, version, timeout_ms=timeout_ms)
+            )
             if answer.error_code != table.MEMBER_ID_REQUIRED:
                 break
             self._member_id = answer.member_id
         if answer.error_code != table.NONE:
             self._rejoin = True
         self._check(answer.error_code, "join")
+        return answer
+
+    async def _waited_for(self, link: Link, promise: Promise[T]) -> T:
+        """The answer to a join or a sync, which comes when all members have joined."""
+        self._joining = link
+        try:
+            answer = await promise
+        except Cancelled:
+            raise  # `leave` closes the connection
+        except BaseException:
+            self._joining = None
+            raise
+        self._joining = None
         return answer
 
     def _subscription(self, topics: list[str], assignor: str) -> bytes:
@@ -348,7 +370,7 @@ class ClassicMember:
         if version >= 3:
             request.group_instance_id = self._instance_id
         timeout_ms = max(self._core.config["max.poll.interval.ms"] + 5000, self._core.config["request.timeout.ms"])
-        answer = await link.request(request, version, timeout_ms=timeout_ms)
+        answer = await self._waited_for(link, link.request(request, version, timeout_ms=timeout_ms))
         if answer.error_code != table.NONE:
             self._rejoin = True
         self._check(answer.error_code, "sync")

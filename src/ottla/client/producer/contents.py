@@ -12,6 +12,31 @@ OnDelivery = Listener
 """Called with why a record was not appended, or with where it is."""
 
 
+def wrong_argument(
+    topic: object, value: object, key: object, partition: object, timestamp: object, headers: object
+) -> TypeError | None:
+    """What is wrong with the arguments of `produce`, after something has refused them; None when they are right."""
+    wanted: list[tuple[str, object, tuple[type, ...], str]] = [
+        ("topic", topic, (str,), "str"),
+        ("value", value, (bytes, str, type(None)), "bytes, str or None"),
+        ("key", key, (bytes, str, type(None)), "bytes, str or None"),
+        ("partition", partition, (int,), "int"),
+        ("timestamp", timestamp, (int, type(None)), "int (ms since the epoch) or None"),
+        ("headers", headers, (Iterable, type(None)), "a mapping, pairs or None"),
+    ]
+    if isinstance(headers, Mapping | list | tuple):
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        for pair in pairs:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                return TypeError(f"headers are (name, value) pairs, not {pair!r}")
+            wanted.append(("the name of a header", pair[0], (str,), "str"))
+            wanted.append((f"header {pair[0]}", pair[1], (bytes, str, type(None)), "bytes, str or None"))
+    for name, given, allowed, said in wanted:
+        if not isinstance(given, allowed):
+            return TypeError(f"{name} must be {said}, not {type(given).__name__}")
+    return None
+
+
 def as_bytes(content: Content) -> bytes | None:
     """As it travels."""
     return content.encode() if isinstance(content, str) else content
