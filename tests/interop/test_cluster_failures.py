@@ -1,0 +1,430 @@
+"""Ottla's clients beside confluent-kafka on three nodes of Apache Kafka that are killed and frozen, one after the other.
+
+Replication factor 3, min.insync.replicas 2, so nothing that is acknowledged may be lost. While nodes fail, both clients write
+with an idempotent and a transactional producer, and read in groups of every protocol; then the topics are read with a client
+that took no part, and compared record by record. With `--interop`; `FAILURES_SECONDS` says how long (90). It prints figures.
+"""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from ottla import Consumer, KafkaError, Producer, ShareConsumer
+
+from .apache_kafka import ROOT, lacking
+
+SCRIPT: Final = ROOT / "bench" / "reference" / "kafka-cluster"
+NODES: Final = 3
+PARTITIONS: Final = 6
+SECONDS: Final = float(os.environ.get("FAILURES_SECONDS", "90"))
+RATE: Final = 500.0
+"""Records a second of each producer."""
+pytestmark = pytest.mark.timeout(600 + 5 * SECONDS)
+
+
+class KafkaCluster:
+    """Three nodes of Apache Kafka, as the script runs them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.bootstrap = self._run("start", str(NODES), str(_free_ports()), str(directory)).strip().splitlines()[-1]
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def _run(self, *arguments: str) -> str:
+        log = self.directory.parent / "script.log"
+        with log.open("w") as out:  # nodes inherit it: a pipe would never end
+            done = subprocess.run([str(SCRIPT), *arguments], stdout=out, stderr=out, timeout=300, check=False)
+        assert done.returncode == 0, log.read_text()
+        return log.read_text()
+
+    def do(self, verb: str, node: int) -> None:
+        """kill, up, freeze, thaw."""
+        self._run(verb, str(node), str(self.directory))
+
+    def create(self, *topics: str) -> None:
+        made = self.admin.create_topics([NewTopic(topic, PARTITIONS, NODES) for topic in topics])
+        for future in made.values():
+            future.result(60)
+        wait_until(self.is_whole, 60)
+
+    def is_whole(self) -> bool:
+        """Whether every partition has all its replicas in sync."""
+        try:
+            found = self.admin.list_topics(timeout=10)
+        except confluent_kafka.KafkaException:
+            return False
+        partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
+        return len(found.brokers) == NODES and all(len(each.isrs) == len(each.replicas) for each in partitions)
+
+    def stop(self) -> None:
+        self._run("stop", str(self.directory))
+
+
+def _free_ports() -> int:
+    """A port whose neighbours are free, and those of the controllers, 101 further."""
+    while True:
+        base = random.randrange(20_000, 50_000)
+        ports = [base + number for number in range(NODES)] + [base + 101 + number for number in range(NODES)]
+        if all(_is_free(port) for port in ports):
+            return base
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(0.2)
+
+
+class Worker(threading.Thread):
+    """Something that goes on until it is told to stop; what it raises fails the test.
+
+    figures  what it has done, by name
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.stopping = threading.Event()
+        self.error: BaseException | None = None
+        self.figures: Counter[str] = Counter()
+        self.longest = 0.0
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:  # noqa: BLE001  (the test raises it)
+            self.error = error
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def noted(self, begun: float) -> None:
+        """A call took this long."""
+        self.longest = max(self.longest, time.monotonic() - begun)
+
+
+class PlainWriter(Worker):
+    """An idempotent producer: records with rising numbers, at a steady rate.
+
+    acknowledged  the numbers that were
+    """
+
+    def __init__(self, client: str, cluster: KafkaCluster, topic: str) -> None:
+        super().__init__(f"{client} idempotent producer")
+        self.topic = topic
+        self.acknowledged: set[int] = set()
+        self.failed: list[str] = []
+        configs = {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        self.producer: Any = (
+            Producer(configs) if client == "ottla" else confluent_kafka.Producer({**configs, "log_level": 0})
+        )
+
+    def work(self) -> None:
+        count, begun = 0, time.monotonic()
+        while not self.stopping.is_set():
+            due = int((time.monotonic() - begun) * RATE)
+            while count < due:
+                self.producer.produce(
+                    self.topic, b"%d" % count, key=b"%d" % (count % 97), on_delivery=self._told(count)
+                )
+                count += 1
+            self.producer.poll(0)
+            time.sleep(0.005)
+        begun = time.monotonic()
+        assert self.producer.flush(150) == 0, "records have no outcome"
+        self.noted(begun)
+        self.figures.update(produced=count, acknowledged=len(self.acknowledged), failed=len(self.failed))
+
+    def _told(self, number: int) -> Callable[[Any, Any], None]:
+        def told(error: Any, delivered: Any) -> None:
+            del delivered
+            if error is None:
+                self.acknowledged.add(number)
+            else:
+                self.failed.append(str(error))
+
+        return told
+
+
+class TransactionWriter(Worker):
+    """Transactions of ten records each; a third is aborted.
+
+    committed, aborted  the records of transactions whose outcome is known
+    """
+
+    def __init__(self, client: str, cluster: KafkaCluster, topic: str) -> None:
+        super().__init__(f"{client} transactional producer")
+        self.client, self.topic = client, topic
+        self.committed: set[int] = set()
+        self.aborted: set[int] = set()
+        self._dice = random.Random(1)
+        configs = {"bootstrap.servers": cluster.bootstrap, "transactional.id": f"{client}-tx", "linger.ms": 5}
+        self.producer: Any = (
+            Producer(configs) if client == "ottla" else confluent_kafka.Producer({**configs, "log_level": 0})
+        )
+
+    def _eventually(self, call: Callable[[float], None]) -> None:
+        """Call again what may be called again."""
+        while True:
+            begun = time.monotonic()
+            try:
+                call(8.0)
+                return
+            except KafkaError as error:
+                self.figures["timeouts"] += 1
+                if not error.retriable:
+                    raise
+            except confluent_kafka.KafkaException as error:
+                self.figures["timeouts"] += 1
+                if not error.args[0].retriable():
+                    raise
+            finally:
+                self.noted(begun)
+
+    def work(self) -> None:
+        self._eventually(self.producer.init_transactions)
+        count = 0
+        while not self.stopping.is_set():
+            numbers = range(count, count + 10)
+            count += 10
+            self.producer.begin_transaction()
+            aborts = self._dice.random() < 1 / 3
+            try:
+                for number in numbers:
+                    self.producer.produce(self.topic, b"%d" % number, key=b"%d" % (number % 97))
+                if not aborts:
+                    self._eventually(self.producer.commit_transaction)
+            except (KafkaError, confluent_kafka.KafkaException, BufferError) as error:
+                # A part of it failed: it is aborted. Anything else ends this producer.
+                fatal = isinstance(error, confluent_kafka.KafkaException) and error.args[0].fatal()
+                if fatal or (isinstance(error, KafkaError) and "abort_transaction" not in str(error)):
+                    raise
+                self.figures["failed"] += 1
+                aborts = True
+            if aborts:
+                self._eventually(self.producer.abort_transaction)
+            (self.aborted if aborts else self.committed).update(numbers)
+            time.sleep(0.01)
+        self.figures.update(committed=len(self.committed), aborted=len(self.aborted))
+
+
+class Reader(Worker):
+    """A member of a group that reads a topic, and commits once a second.
+
+    read  how often each number came
+    """
+
+    def __init__(self, client: str, cluster: KafkaCluster, topic: str, group: str, **configs: str) -> None:
+        super().__init__(f"{client} {group}")
+        self.client, self.topic = client, topic
+        self.read: Counter[int] = Counter()
+        given = {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **configs,
+        }
+        self.consumer: Any = (
+            Consumer(given) if client == "ottla" else confluent_kafka.Consumer({**given, "log_level": 0})
+        )
+
+    def work(self) -> None:
+        self.consumer.subscribe([self.topic])
+        committed = last = time.monotonic()
+        while not self.stopping.is_set():
+            found = self.consumer.consume(500, 0.5)
+            for record in found:
+                if self.client == "ottla":
+                    self.read[int(record.value)] += 1
+                elif record.error() is None:
+                    self.read[int(record.value())] += 1
+            if found:
+                self.noted(last)  # how long nothing came
+                last = time.monotonic()
+            if time.monotonic() - committed > 1:
+                self._commit()
+                committed = time.monotonic()
+        self.consumer.close()
+        self.figures.update(read=len(self.read), again=self.read.total() - len(self.read))
+
+    def _commit(self) -> None:
+        try:
+            if self.client == "ottla":
+                self.consumer.commit(timeout=5)
+            else:
+                self.consumer.commit(asynchronous=False)
+        except (KafkaError, confluent_kafka.KafkaException):
+            self.figures["commits failed"] += 1
+
+
+class ShareReader(Worker):
+    """A member of a share group."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str) -> None:
+        super().__init__("ottla share group")
+        self.topic = topic
+        self.read: Counter[int] = Counter()
+        self.consumer = ShareConsumer(bootstrap_servers=cluster.bootstrap, group_id="shared")
+
+    def work(self) -> None:
+        self.consumer.subscribe([self.topic])
+        while not self.stopping.is_set():
+            for record in self.consumer.poll(0.5):
+                self.read[int(record.value or b"")] += 1
+        self.consumer.close()
+        self.figures.update(read=len(self.read), again=self.read.total() - len(self.read))
+
+
+class Failures(Worker):
+    """Kills and freezes nodes, one after the other, and waits until the cluster is whole again."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        super().__init__("failures")
+        self._cluster = cluster
+        self._dice = random.Random(7)
+
+    def work(self) -> None:
+        cluster, dice = self._cluster, self._dice
+        while not self.stopping.is_set():
+            node = dice.randint(1, NODES)
+            if dice.random() < 0.6:
+                cluster.do("kill", node)
+                self.figures["kills"] += 1
+                time.sleep(dice.choice([0.5, 4, 12]))
+                cluster.do("up", node)
+            else:
+                cluster.do("freeze", node)
+                self.figures["freezes"] += 1
+                time.sleep(dice.choice([2, 12, 20]))
+                cluster.do("thaw", node)
+            wait_until(cluster.is_whole, 120)
+            time.sleep(2)
+
+
+def values(cluster: KafkaCluster, topic: str, *, committed: bool) -> list[list[int]]:
+    """The numbers in each partition, in order, by a client that took no part."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "unused",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    found = []
+    for index in range(PARTITIONS):
+        consumer.assign([confluent_kafka.TopicPartition(topic, index, 0)])
+        numbers: list[int] = []
+        while True:
+            record = consumer.poll(60)
+            assert record is not None, f"{topic}-{index} cannot be read"
+            error = record.error()
+            if error is not None:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
+                break
+            numbers.append(int(record.value() or b""))
+        found.append(numbers)
+    consumer.close()
+    return found
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KafkaCluster]:
+    if not request.config.getoption("--interop"):
+        pytest.skip("three nodes of Apache Kafka and some minutes: with --interop")
+    missing = lacking("kafka-4.4.0")
+    if missing:
+        pytest.skip(missing)
+    made = KafkaCluster(tmp_path / "cluster")
+    yield made
+    made.stop()
+
+
+def test_nothing_is_lost_or_doubled_while_nodes_fail(cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    clients = ("ottla", "confluent")
+    cluster.create(*(f"{client}-{kind}" for client in clients for kind in ("plain", "tx")))
+    plain = {client: PlainWriter(client, cluster, f"{client}-plain") for client in clients}
+    transactions = {client: TransactionWriter(client, cluster, f"{client}-tx") for client in clients}
+    readers = [
+        Reader(client, cluster, "ottla-plain", f"{client}-{protocol}", **{"group.protocol": protocol})
+        for client in clients
+        for protocol in ("classic", "consumer")
+        for _ in range(2)
+    ]
+    sharing = ShareReader(cluster, "ottla-plain")
+    failures = Failures(cluster)
+    writers: list[Worker] = [*plain.values(), *transactions.values()]
+    workers: list[Worker] = [*writers, *readers, sharing]
+    sharing.start()
+    wait_until(lambda: sharing.error is not None or bool(sharing.consumer._share._member.assigned), 60)
+    for worker in (*writers, *readers, failures):
+        worker.start()
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline and not any(worker.error for worker in (*workers, failures)):
+        time.sleep(0.5)
+    end(failures, 300)
+    for writer in writers:
+        end(writer, 300)
+    numbers = plain["ottla"].acknowledged
+    groups: dict[str, list[Reader]] = {}
+    for reader in readers:
+        groups.setdefault(reader.name, []).append(reader)
+    for members in groups.values():
+        wait_until(lambda members=members: has_read(members, numbers), 120)  # type: ignore[misc]
+    wait_until(lambda: sharing.error is not None or len(numbers - sharing.read.keys()) <= PARTITIONS * 500, 120)
+    for worker in (*readers, sharing):
+        end(worker, 120)
+    with capsys.disabled():
+        print()  # noqa: T201
+        for worker in (failures, *workers):
+            print(json.dumps({"who": worker.name, **worker.figures, "longest_s": round(worker.longest, 1)}))  # noqa: T201
+    for client in clients:
+        found = values(cluster, f"{client}-plain", committed=False)
+        times = Counter(number for each in found for number in each)
+        lost = plain[client].acknowledged - times.keys()
+        doubled = {number: count for number, count in times.items() if count > 1}
+        assert (client, sorted(lost)[:5], doubled) == (client, [], {})
+        assert all(each == sorted(each) for each in found), f"{client}: records are out of order"
+        visible = Counter(number for each in values(cluster, f"{client}-tx", committed=True) for number in each)
+        writer = transactions[client]
+        assert visible.keys() & writer.aborted == set(), client
+        assert visible.keys() >= writer.committed, client
+        assert max(visible.values()) == 1, client
+
+
+def has_read(members: list[Reader], numbers: set[int]) -> bool:
+    """Whether a group has read all of them."""
+    return any(member.error for member in members) or numbers <= {each for member in members for each in member.read}
+
+
+def end(worker: Worker, seconds: float) -> None:
+    """Stop it. Raises what it raised."""
+    worker.stopping.set()
+    worker.join(seconds)
+    if worker.error is not None:
+        raise AssertionError(f"{worker.name}: {worker.error!r}") from worker.error
+    assert not worker.is_alive(), f"{worker.name} does not stop"
