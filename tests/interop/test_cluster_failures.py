@@ -118,7 +118,7 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> None:
 
 
 class Worker(threading.Thread):
-    """Something that goes on until it is told to stop; what it raises fails the test.
+    """A thread that works until `stopping` is set; what it raises fails the test.
 
     figures  what it has done, by name
     """
@@ -166,7 +166,7 @@ class PlainWriter(Worker):
             due = int((time.monotonic() - begun) * RATE)
             while count < due:
                 self.producer.produce(
-                    self.topic, b"%d" % count, key=b"%d" % (count % 97), on_delivery=self._told(count)
+                    self.topic, b"%d" % count, key=b"%d" % (count % 97), on_delivery=self._settle(count)
                 )
                 count += 1
             self.producer.poll(0)
@@ -176,15 +176,15 @@ class PlainWriter(Worker):
         self.noted(begun)
         self.figures.update(produced=count, acknowledged=len(self.acknowledged), failed=len(self.failed))
 
-    def _told(self, number: int) -> Callable[[Any, Any], None]:
-        def told(error: Any, delivered: Any) -> None:
+    def _settle(self, number: int) -> Callable[[Any, Any], None]:
+        def settle(error: Any, delivered: Any) -> None:
             del delivered
             if error is None:
                 self.acknowledged.add(number)
             else:
                 self.failed.append(str(error))
 
-        return told
+        return settle
 
 
 class TransactionWriter(Worker):

@@ -49,10 +49,10 @@ def begun(
     spark: SparkSession, outage: Outage, tmp_path: Path, source: str, target: str, **options: str
 ) -> StreamingQuery:
     """A query that copies a topic; a call to the brokers gives up after 2 s, so that an outage of seconds is a long one."""
-    patience = {"kafka.default.api.timeout.ms": "2000", "kafka.bootstrap.servers": outage.servers}
+    timeouts = {"kafka.default.api.timeout.ms": "2000", "kafka.bootstrap.servers": outage.servers}
     stream = (
         spark.readStream.format("ottla")
-        .options(**patience, **options, subscribe=source, startingOffsets="earliest")
+        .options(**timeouts, **options, subscribe=source, startingOffsets="earliest")
         .load()
     )
     return (

@@ -271,7 +271,7 @@ class Producer(Asynchronous):
         await self._run(self._producer.transactional().commit(limit_ms(timeout)))
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Let nobody see what was written: records without an acknowledgement fail with TransactionAborted.
+        """Discard what was written: records without an acknowledgement fail with TransactionAborted.
 
         Raises RequestTimedOut while records are in flight to a broker that does not answer: call again.
         """

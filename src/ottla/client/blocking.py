@@ -352,7 +352,7 @@ class Producer(Blocking):
         self.poll()
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Let nobody see what was written: records without an acknowledgement fail with TransactionAborted.
+        """Discard what was written: records without an acknowledgement fail with TransactionAborted.
 
         Raises RequestTimedOut while records are in flight to a broker that does not answer: call again.
         """

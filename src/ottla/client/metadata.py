@@ -47,8 +47,8 @@ _OLDEST_WITH_EPOCHS: Final = 9
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
-_PATIENCE_MS: Final = 3000
-"""How long one broker is waited for alone where another can answer as well."""
+_ANSWER_WITHIN_MS: Final = 3000
+"""Time for one broker to answer before another one is asked as well."""
 _WARN_AFTER_MS: Final = 1500
 _WARN_EVERY_MS: Final = 10_000
 _WATCH_EVERY_MS: Final = 2000
@@ -138,7 +138,7 @@ class Metadata:
                 await self.scheduler.sleep(min(self.backoff_ms(failures), left))
 
     def _out_of_time(self, about: str, limit: int, last: KafkaError | None) -> KafkaError:
-        """What a call raises whose time is over: it names every address that cannot be reached."""
+        """Return the error of a call whose timeout is over; it names every address that cannot be reached."""
         reasons = list(self.network.troubles.values())
         if isinstance(last, BrokersUnreachable) or (isinstance(last, ConnectionLost | None) and self._all_fail()):
             met = "; ".join(reasons) or str(last)
@@ -148,7 +148,7 @@ class Metadata:
         return RequestTimedOut(f"{about}: no success within {limit} ms{last_words}", last.code if last else -1)
 
     def _all_fail(self) -> bool:
-        """Whether no address can be reached, as far as was tried."""
+        """Return whether every known address has failed since it last answered."""
         troubles = self.network.troubles
         return bool(troubles) and all(address in troubles for address, _ in self._addresses())
 
@@ -222,14 +222,14 @@ class Metadata:
         return await attempt(await self.network.ready(node, purpose))
 
     async def anywhere(self, attempt: Callable[[Link], Awaitable[T]]) -> T:
-        """`attempt` with a connection to whichever broker. When it takes longer than _PATIENCE_MS another broker is asked as
-        well, and so on: the first answer counts, so that one that is frozen holds nobody up. Raises KafkaError."""
+        """Run `attempt` with a connection to any broker. After _ANSWER_WITHIN_MS without an answer another broker is asked as
+        well, and so on; the first answer counts, so a frozen broker delays nothing for longer. Raises KafkaError."""
         link = await self.any_link()
         asked = {link.address}
         begun = [self.scheduler.spawn(_awaited(attempt(link)), "request")]
         try:
             while True:
-                await self.scheduler.within(begun[0], _PATIENCE_MS, *begun[1:])
+                await self.scheduler.within(begun[0], _ANSWER_WITHIN_MS, *begun[1:])
                 ended = [task for task in begun if task.done]
                 for task in ended:
                     if task.error is None or len(begun) == 1 or not _is_retriable(task.error):
@@ -397,11 +397,11 @@ class Metadata:
             self.scheduler.background(self._watch(missing), "topics that are missing")
 
     async def _watch(self, names: list[str]) -> None:
-        with contextlib.suppress(KafkaError):  # whoever needs them hears of it
+        with contextlib.suppress(KafkaError):  # calls that need the topic raise it themselves
             await self.fetch(names)
 
     def _is_current(self, name: str, topic_id: bytes) -> bool:
-        """Whether a topic of this name has this id now, as far as is known."""
+        """Return whether a topic of this name may have this id now: not one that was replaced."""
         before = self._ids.get(name)
         if topic_id in (before, ZERO_UUID):
             return True

@@ -279,11 +279,11 @@ def last_decision(cluster: Cluster, sink: str) -> Decision | None:
     end = cluster.list_offsets({partition: LATEST}, committed=False)[partition].offset
     begin = cluster.list_offsets({partition: EARLIEST})[partition].offset
     size = _TAIL
-    patience: int = max(_READ_MS, cluster.config["default.api.timeout.ms"])
+    limit: int = max(_READ_MS, cluster.config["default.api.timeout.ms"])
     while end > begin:
         start = max(begin, end - size)
         found: Decision | None = None
-        for chunk in cluster.read(partition, start, end, timeout_ms=patience):
+        for chunk in cluster.read(partition, start, end, timeout_ms=limit):
             for record in chunk.records():
                 if record.key == key and record.offset < end and record.value is not None:
                     decision = read_decision(record.value)

@@ -55,7 +55,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
     # -- outages --
 
     def _outlasts(self, error: KafkaError) -> bool:
-        """Whether the query goes on waiting for brokers that do not answer (brokerOutageTimeout)."""
+        """Return whether the query goes on waiting for brokers that do not answer (brokerOutageTimeout)."""
         if not error.retriable:
             return False
         now, limit = self.cluster.clock.now_ms(), self.options.outage_ms

@@ -190,7 +190,7 @@ def test_a_recreated_topic_is_read_from_its_beginning(cluster: WholeCluster, cou
     assert [value for _, _, value in reader.read[before:]] == [b"%d" % number for number in range(100, 100 + count)]
 
 
-def test_a_recreated_topic_is_told_where_no_policy_resets(cluster: WholeCluster) -> None:
+def test_a_recreated_topic_is_an_error_without_a_reset_policy(cluster: WholeCluster) -> None:
     produce(cluster, 0, 9, PARTS[0])
     reader = Reader(cluster, auto_offset_reset="none")
     reader.consumer.assign(PARTS[:1])
@@ -313,7 +313,7 @@ def test_polling_outlives_an_outage(cluster: WholeCluster, protocol: str) -> Non
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_commit_waits_for_brokers_as_long_as_it_is_told(cluster: WholeCluster, protocol: str) -> None:
+def test_a_commit_waits_for_brokers_until_its_timeout(cluster: WholeCluster, protocol: str) -> None:
     produce(cluster, 0, 9)
     reader = Reader(cluster, group_id="g", group_protocol=protocol).subscribe()
     cluster.world.advance(10_000)

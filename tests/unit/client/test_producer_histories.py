@@ -1,7 +1,7 @@
 """Random histories of producers in virtual time: nodes freeze, die and come back, answers are lost, leaders change.
 
-The checker knows what the application was told and what the logs hold. `--seed N` repeats a history, `--soak N` runs N times as
-many. The tests at the end plant a defect and see the checker find it.
+The checker compares the outcomes that the application got with the logs. `--seed N` repeats a history, `--soak N` runs N times
+as many. The tests at the end plant a defect and see the checker find it.
 """
 
 import random
@@ -75,17 +75,17 @@ class Faults:
         cluster, dice = self.cluster, self.dice
         node = cluster.nodes[dice.randint(1, 3)]
         verb = dice.choice(["freeze", "kill", "lose", "move", "coordinator", "none", "none"])
-        troubled = [each for each in cluster.nodes.values() if each.frozen or each.refuses]
-        if verb in ("freeze", "kill") and len(troubled) < 2 and node not in troubled:
+        failing = [each for each in cluster.nodes.values() if each.frozen or each.refuses]
+        if verb in ("freeze", "kill") and len(failing) < 2 and node not in failing:
             node.freeze() if verb == "freeze" else node.kill()
             if dice.random() < 0.7:
                 cluster.world.call_later(dice.choice([300, 3000, 12_000]), lambda: self._fail_over(node))
             cluster.world.call_later(dice.choice([200, 2000, 20_000, 40_000]), lambda: self._recover(node))
         elif verb == "lose":
             node.lose_all()
-        elif verb == "move" and node not in troubled:
+        elif verb == "move" and node not in failing:
             cluster.lead(dice.choice(TOPICS), dice.randrange(PARTITIONS), node.node)
-        elif verb == "coordinator" and node not in troubled:
+        elif verb == "coordinator" and node not in failing:
             cluster.coordinators[dice.choice([0, 1])] = node.node
 
     def _fail_over(self, node: Node) -> None:
@@ -105,7 +105,7 @@ class Faults:
 
 
 class History:
-    """A producer's records, what it was told of them, and the order in which it produced them."""
+    """A producer's records, their outcomes, and the order in which it produced them."""
 
     def __init__(self, directory: Path, seed: int, **configs: Any) -> None:
         self.dice = random.Random(seed)
@@ -219,7 +219,7 @@ def test_an_idempotent_producer_writes_each_record_once_and_in_order(
 class TransactionHistory(History):
     """Transactions of one producer: committed ones are visible as a whole, aborted ones not at all.
 
-    fates  of each transaction its values, and whether it was committed: True, False, or None when nobody knows
+    fates  of each transaction its values, and whether it was committed
     """
 
     def __init__(self, directory: Path, seed: int) -> None:

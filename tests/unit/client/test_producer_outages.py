@@ -20,7 +20,7 @@ from .world import LOST, World
 
 
 class Application:
-    """A producer, and what it was told of each value: the offset, or the error."""
+    """A producer, and the outcome of each value: the offset, or the error."""
 
     def __init__(self, cluster: WholeCluster, **configs: Any) -> None:
         self.cluster = cluster
@@ -40,11 +40,11 @@ class Application:
             self.run(self.producer.append_later(topic, partition, 5, None, value, None, self._listener(value)))
 
     def _listener(self, value: bytes) -> Any:
-        def told(error: KafkaError | None, delivered: Delivered | None) -> None:
+        def settle(error: KafkaError | None, delivered: Delivered | None) -> None:
             assert value not in self.outcomes, f"{value!r} has two outcomes"
             self.outcomes[value] = error if error is not None else delivered.offset if delivered is not None else -1
 
-        return told
+        return settle
 
     def flush(self, seconds: int = 300) -> int:
         return int(self.run(self.producer.flush(seconds * 1000)))
@@ -91,15 +91,15 @@ def transactional(cluster: WholeCluster, **configs: Any) -> Application:
 # -- commit_transaction commits what was flushed, or says that it could not --
 
 
-@pytest.mark.parametrize("trouble", ["frozen leader", "not enough replicas"])
-def test_a_commit_that_could_not_flush_raises_and_publishes_nothing(cluster: WholeCluster, trouble: str) -> None:
+@pytest.mark.parametrize("failure", ["frozen leader", "not enough replicas"])
+def test_a_commit_that_could_not_flush_raises_and_publishes_nothing(cluster: WholeCluster, failure: str) -> None:
     """Commit returned without an error, half of the transaction was visible, the rest came with the next one."""
     app = transactional(cluster)
     app.begin()
     app.produce("t", 1, b"a")  # node 2 leads it
     app.flush()
     leader = cluster.nodes[1]
-    if trouble == "frozen leader":
+    if failure == "frozen leader":
         leader.freeze()
     else:
         leader.fate(ProduceRequest, *[NOT_ENOUGH_REPLICAS] * 30)
@@ -254,7 +254,7 @@ def test_a_lost_answer_and_a_refused_record_of_another_topic_duplicate_nothing(c
 
 
 def test_what_waits_behind_an_expired_batch_is_not_duplicated(cluster: WholeCluster) -> None:
-    """Sent, perhaps appended, and expired: what was sent behind it keeps its numbers until somebody has answered."""
+    """Sent, perhaps appended, and expired: what was sent behind it keeps its numbers until a broker has answered."""
     app = Application(cluster, linger_ms=0, batch_size=0, delivery_timeout_ms=3000, request_timeout_ms=1000)
     app.produce("t", 0, b"warm")
     app.flush()
@@ -363,7 +363,7 @@ def test_a_record_for_a_partition_that_is_gone_says_so_at_once(cluster: WholeClu
 # -- outages --
 
 
-def test_init_transactions_waits_for_brokers_as_long_as_it_is_told(cluster: WholeCluster) -> None:
+def test_init_transactions_waits_for_brokers_until_its_timeout(cluster: WholeCluster) -> None:
     """It gave up after socket.connection.setup.timeout.ms."""
     for node in cluster.nodes.values():
         node.kill()

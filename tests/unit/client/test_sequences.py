@@ -68,7 +68,7 @@ def test_sequences_go_back_to_zero_after_the_largest() -> None:
     assert [queue.take(ME).sequence for _ in range(3)] == [0, 2**31 - 5, 5]
 
 
-def test_behind_a_refused_batch_all_is_numbered_anew_once_everything_is_answered() -> None:
+def test_behind_a_refused_batch_all_is_renumbered_once_everything_is_answered() -> None:
     queue = queue_of(3)
     first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
     queue.failed(first)

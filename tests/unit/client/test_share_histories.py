@@ -190,7 +190,7 @@ class History:
             if place in self._in_hands() and self.deliveries[place] < MOST_DELIVERIES
         ]
         assert not open_still, f"neither accepted nor rejected: {sorted(open_still)}"
-        # What nobody confirmed was confirmed by the broker to somebody who did not hear of it: it does not come again.
+        # What is not confirmed was acknowledged, and the answer was lost: it does not come again.
         before = Counter(self.deliveries)
         self.advance(60_000)
         assert self.deliveries == before, "records are delivered again although nothing is open"

@@ -162,7 +162,7 @@ class Commits:
         if code != table.NONE:
             self._core.metadata.elsewhere(GROUP, self._group_id, code)
             error = error_for(code, about)
-            # The next heartbeat brings the new epoch (KIP-848); whoever is no member any more hears of it there.
+            # The next heartbeat brings the new epoch (KIP-848), or says that the member was removed.
             raise RetriableError(str(error), code) if code == table.STALE_MEMBER_EPOCH else error
 
 

@@ -41,7 +41,7 @@ _PURPOSE: Final = "fetch"
 _NEWEST_WITHOUT_IDS: Final = 12
 _OLDEST_WITH_LAST_EPOCH: Final = 12
 _FULL: Final = 0
-_PATIENCE_MS: Final = 3000
+_ANSWER_WITHIN_MS: Final = 3000
 """How long a node may not answer before its partitions are looked for elsewhere; its connection has request.timeout.ms."""
 _SESSION_CODES: Final = frozenset(
     {
@@ -149,7 +149,7 @@ class Fetcher:
                 self._core.scheduler.background(self._fetch(node, known, states), "fetch")
 
     def _is_recreated(self, state: PartitionState, info: TopicInfo) -> bool:
-        """Whether the position belongs to a topic that was deleted; the consumer is told then."""
+        """Return whether the position belongs to a topic that was deleted; if so, the consumer is notified."""
         before, state.topic_id = state.topic_id, info.id
         if before is None or ZERO_UUID in (before, info.id):
             return False
@@ -174,7 +174,7 @@ class Fetcher:
         asked = {state.partition: question for state, question in questions.items()}
         asking = self._core.scheduler.spawn(epoch_ends(self._core, node, asked), "validation")
         try:
-            if await self._core.scheduler.within(asking, _PATIENCE_MS):
+            if await self._core.scheduler.within(asking, _ANSWER_WITHIN_MS):
                 found = asking.result()
             else:  # another node may lead by now
                 failed = RequestTimedOut(f"node {node} did not say whether it has what was read")
@@ -268,7 +268,7 @@ class Fetcher:
             timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
             self.fetches += 1
             asking: Promise[FetchResponse] = link.request(request, version, timeout_ms=timeout_ms)
-            while not await self._core.scheduler.within(asking, self._config["fetch.max.wait.ms"] + _PATIENCE_MS):
+            while not await self._core.scheduler.within(asking, self._config["fetch.max.wait.ms"] + _ANSWER_WITHIN_MS):
                 self._look_for_leaders(states)
             answer = asking.result()
             if answer.error_code != table.NONE:
@@ -295,7 +295,7 @@ class Fetcher:
         self.pump()
 
     def _look_for_leaders(self, states: dict[PartitionState, TopicInfo]) -> None:
-        """A node does not answer: it may lead no more. Its answer is still taken, unless another is faster."""
+        """Refresh the metadata: a node that does not answer may lead no more. Its answer is still used if it is first."""
         for info in states.values():
             self._core.metadata.forget(info.name)
         self.pump()

@@ -59,14 +59,14 @@ class PositionSearch:
             lacking = self._positions.lacking()
             if lacking and self._group_id:
                 await self._find_committed(lacking)
-            # Not those that were assigned meanwhile: nobody has asked yet what is committed of them.
+            # Not those that were assigned meanwhile: their committed offsets were not requested yet.
             for state in lacking:
                 if self._lacks(state):
                     self.reset_by_policy(state, None)
             await self._look_up(self._positions.resetting())
         except KafkaError as error:
-            # A member of an older epoch, or one that was removed, is told so by its heartbeats and asks again; a position that
-            # nobody could look up is no reason to reset it.
+            # A member of an older epoch, or one that was removed, learns so from its heartbeats and asks again: a failed
+            # look-up is no reason to reset the position.
             if error.retriable or lost_membership(error):
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
             else:
@@ -78,7 +78,7 @@ class PositionSearch:
         self.begin()  # positions may be missing that were not a moment ago
 
     def _lacks(self, state: PartitionState) -> bool:
-        """Whether a partition is still read, and still without a position or an order to look one up."""
+        """Return whether a partition is still read, and still without a position or an order to look one up."""
         current = self._positions.states.get(state.partition) is state
         return current and state.position == UNKNOWN and state.reset is None
 

@@ -118,7 +118,7 @@ class ClosedBatch(Batch):
         return parts
 
     def sealed(self, version: int) -> bytes:
-        """The bytes for a Produce of this version, in the name of whom it is numbered for."""
+        """The bytes for a Produce of this version, with the producer id, epoch and sequence of the batch."""
         header = self.header
         header.producer_id, header.producer_epoch = self.identity
         header.base_sequence = self.sequence

@@ -15,7 +15,7 @@ OnDelivery = Listener
 def wrong_argument(
     topic: object, value: object, key: object, partition: object, timestamp: object, headers: object
 ) -> TypeError | None:
-    """What is wrong with the arguments of `produce`, after something has refused them; None when they are right."""
+    """Return the error that names a wrong argument of `produce`; None when all have the right types."""
     wanted: list[tuple[str, object, tuple[type, ...], str]] = [
         ("topic", topic, (str,), "str"),
         ("value", value, (bytes, str, type(None)), "bytes, str or None"),

@@ -64,8 +64,8 @@ class Sender:
     drained             happens when nothing is on its way any more
     admit               whether a partition may be written to now (transactions)
     on_failure          called with the error of a batch that failed for good
-    refused             with what batches fail that are not on their way (a transaction that failed, or is aborted); None: sent
-    flushing            how many wait for everything to be sent: nothing lingers then
+    refused             error for batches that are not in flight (the transaction failed, or is aborted); None: they are sent
+    flushing            number of flushes under way: nothing lingers then
     """
 
     def __init__(self, core: Core, accumulator: Accumulator) -> None:

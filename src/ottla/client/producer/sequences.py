@@ -10,7 +10,7 @@ A batch that fails for good leaves a hole in the sequences of its partition, whi
 keeps producer id, epoch and sequence as long as it may be in the log: numbered again it would be appended twice.
 
     refused, no attempt unanswered     it is not in the log, so nothing behind it is: all that is behind it is renumbered
-    expired, or refused after an       nobody knows (unresolved): those behind it that were sent go on under their sequences;
+    expired, or refused after an       it may be in the log (unresolved): those sent behind it go on under their sequences;
     attempt without an answer          the first one that is acknowledged shows that there is no hole, the first one that is
                                        out of order that there is one. New ones wait until then.
 
@@ -31,7 +31,7 @@ _SEQUENCES: Final = 2**31
 
 Identity = tuple[int, int]
 """Producer id and epoch."""
-NOBODY: Final[Identity] = (-1, -1)
+NO_IDENTITY: Final[Identity] = (-1, -1)
 
 _UNCERTAIN: Final = frozenset(
     {
@@ -58,7 +58,7 @@ class Batch:
 
     number     position among all batches of its partition, never reused; of halves in between
     sequence   -1 until it is first sent
-    identity   whom the sequence belongs to
+    identity   producer id and epoch that the sequence belongs to
     uncertain  whether it may be in the log although it was never acknowledged
     deadline   clock ms after which it is not sent again (delivery.timeout.ms)
     """
@@ -72,20 +72,20 @@ class Batch:
         self.deadline = deadline
         self.number: float = -1
         self.sequence = -1
-        self.identity = NOBODY
+        self.identity = NO_IDENTITY
         self.uncertain = False
 
 
 class PartitionQueue:
     """The batches of one partition: those that wait, in order, and those on their way, in order.
 
-    identity  whom the sequences belong to that are given out now
+    identity  producer id and epoch of the sequences that are assigned now
     """
 
     def __init__(self, *, idempotent: bool, limit: int = MOST_IN_FLIGHT) -> None:
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
-        self.identity = NOBODY
+        self.identity = NO_IDENTITY
         self._idempotent = idempotent
         self._limit = limit
         self._numbers = 0
@@ -182,9 +182,9 @@ class PartitionQueue:
             return False
         head = self.waiting[0] if self.waiting else None
         if head is not None and head.sequence >= 0 and (self._hole is None or head.number < self._hole):
-            return False  # it tells, or is told, first
+            return False  # its answer comes first
         if self._hole is None and self._acknowledged[1] == self._next_sequence:
-            self._unresolved = False  # what nobody knew of was appended: something behind it was acknowledged
+            self._unresolved = False  # the unresolved one was appended: a later batch was acknowledged
             return False
         return True
 
@@ -231,4 +231,4 @@ class PartitionQueue:
     def forget_sequences(self) -> None:
         """The brokers know no sequences: nothing is numbered any more."""
         self._idempotent = False
-        self.renumber(NOBODY)
+        self.renumber(NO_IDENTITY)

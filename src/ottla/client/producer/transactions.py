@@ -297,7 +297,7 @@ class Transactions:
         await self._end(deadline, commit=True)
 
     async def abort(self, timeout_ms: int | None) -> None:
-        """Let nobody see what was written. Raises RequestTimedOut when that takes longer: abort again."""
+        """Discard what was written. Raises RequestTimedOut when that takes longer: abort again."""
         if self._state not in (_State.ABORTABLE, _State.ABORTING, _State.COMMITTING):
             self._expect(_State.OPEN)
         self._state = _State.ABORTING
