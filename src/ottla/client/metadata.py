@@ -391,9 +391,9 @@ class Metadata:
         now = self.scheduler.clock.now_ms()
         if self._watched_ms is not None and now - self._watched_ms < _WATCH_EVERY_MS:
             return
+        self._watched_ms = now
         missing = [name for name in names if self.known(name) is None]
         if missing:
-            self._watched_ms = now
             self.scheduler.background(self._watch(missing), "topics that are missing")
 
     async def _watch(self, names: list[str]) -> None:
