@@ -11,6 +11,8 @@ they have sent is answered. In a transaction the hole makes the transaction one 
 
 A batch that lingered long enough is closed when it can be sent: not while others of its partition wait, so that an outage
 leaves full batches behind and not one for every few milliseconds.
+
+One file, because every part of it reads and changes the same state: which partitions wait, and what is in flight.
 """
 
 from collections.abc import Callable
