@@ -1,6 +1,9 @@
 """`ottla console-producer` and `ottla console-consumer`, on both brokers."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -184,3 +187,22 @@ def test_failures_are_one_line(bootstrap_servers: str) -> None:
     assert result.stderr.count("\n") == 1
     unknown = consume(bootstrap_servers, "--topic", "t", "--command-property", "group.ix=g")
     assert (unknown.exit_code, unknown.stderr) == (1, "ottla: group.ix is no client config; did you mean group.id?\n")
+
+
+@pytest.mark.parametrize(
+    ("servers", "topic", "said"),
+    [
+        ("127.0.0.1:1", "t", "broker 127.0.0.1:1: Connection refused"),
+        (None, "missing", "topic missing does not exist (asked for since "),
+    ],
+    ids=["unreachable broker", "missing topic"],
+)
+def test_what_keeps_records_from_coming_is_on_standard_error(
+    bootstrap_servers: str, servers: str | None, topic: str, said: str
+) -> None:
+    """Nothing was printed for 100 s."""
+    command = [str(Path(sys.executable).with_name("ottla")), "console-consumer", "--topic", topic]
+    command += ["--bootstrap-server", servers or bootstrap_servers, "--timeout-ms", "6000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert said in done.stderr
+    assert done.stdout == ""

@@ -13,13 +13,18 @@ from ottla.client.errors import BrokersUnreachable, KafkaError, OffsetOutOfRange
 from ottla.client.groups import OffsetAndMetadata
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.topics import TopicPartition
-from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSTABLE_OFFSET_COMMIT
+from ottla.protocol.errors import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    STALE_MEMBER_EPOCH,
+    UNSTABLE_OFFSET_COMMIT,
+)
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 
 from .test_producer_outages import Application
-from .whole_cluster import UNHEARD, WholeCluster
+from .whole_cluster import UNHEARD, Fate, Unreplicated, WholeCluster
 from .world import World
 
 PROTOCOLS = ["classic", "consumer"]
@@ -153,7 +158,8 @@ def test_a_commit_under_a_stale_epoch_is_repeated_under_the_new_one(cluster: Who
     assert reader.run(reader.consumer.committed(PARTS, None))[PARTS[0]].offset == 10
 
 
-def test_an_assignment_whose_answer_was_lost_is_asked_for_again(cluster: WholeCluster) -> None:
+@pytest.mark.parametrize("fate", [UNHEARD, Unreplicated(COORDINATOR_NOT_AVAILABLE)], ids=["lost", "not replicated"])
+def test_an_assignment_whose_answer_was_lost_is_asked_for_again(cluster: WholeCluster, fate: Fate) -> None:
     """The coordinator sends an assignment once: the member kept what it had, and one partition stayed without a reader."""
     configs = {"group_id": "g", "group_protocol": "consumer", "enable_auto_commit": "false"}
     first = Reader(cluster, "first", **configs).subscribe()
@@ -161,11 +167,11 @@ def test_an_assignment_whose_answer_was_lost_is_asked_for_again(cluster: WholeCl
     assert first.consumer.assignment == PARTS
     second = Reader(cluster, "second", **configs).subscribe()
     cluster.world.advance(100)
-    cluster.nodes[1].fate(ConsumerGroupHeartbeatRequest, UNHEARD, UNHEARD)  # the first is to give up a partition
+    cluster.nodes[1].fate(ConsumerGroupHeartbeatRequest, fate, fate)  # the first is to give up a partition
     cluster.world.advance(60_000)
     assert sorted(first.consumer.assignment + second.consumer.assignment) == PARTS
     second.close()
-    cluster.nodes[1].fate(ConsumerGroupHeartbeatRequest, UNHEARD)
+    cluster.nodes[1].fate(ConsumerGroupHeartbeatRequest, fate)
     cluster.world.advance(60_000)
     assert first.consumer.assignment == PARTS
 

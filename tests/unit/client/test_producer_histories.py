@@ -17,6 +17,7 @@ from ottla.client.producer.sender import Sender
 from ottla.client.producer.sequences import PartitionQueue
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import (
+    COORDINATOR_NOT_AVAILABLE,
     INVALID_RECORD,
     KAFKA_STORAGE_ERROR,
     NOT_ENOUGH_REPLICAS,
@@ -24,18 +25,21 @@ from ottla.protocol.errors import (
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
 )
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.schema import Request
 
 from .test_producer_outages import Application
-from .whole_cluster import UNHEARD, Fate, Late, Node, WholeCluster
+from .whole_cluster import UNHEARD, Fate, Late, Node, Unreplicated, WholeCluster
 from .world import LOST, World
 
 ROUNDS = 6
 PARTITIONS = 3
 TOPICS = ("t", "u")
+_HEARTBEATS = (ConsumerGroupHeartbeatRequest, ShareGroupHeartbeatRequest)
 _RETRIED = (
     NOT_LEADER_OR_FOLLOWER,
     NOT_ENOUGH_REPLICAS,
@@ -68,6 +72,8 @@ class Faults:
         if codes is None or not self.active or self.dice.random() > self.level:
             return None
         fates: list[Fate] = [LOST, UNHEARD, Late(self.dice.choice([5, 100, 2000])), *codes]
+        if kind in _HEARTBEATS:
+            fates.append(Unreplicated(COORDINATOR_NOT_AVAILABLE))
         return self.dice.choice(fates)
 
     def step(self) -> None:

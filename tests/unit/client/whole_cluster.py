@@ -83,7 +83,14 @@ class Late:
         self.ms = ms
 
 
-Fate = int | str | Late | None
+class Unreplicated:
+    """A fate: carried out and kept, but answered with a code, as a coordinator does whose write was not replicated in time."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+Fate = int | str | Late | Unreplicated | None
 
 
 class Node(Broker):
@@ -155,6 +162,8 @@ class Node(Broker):
         answer: Answer = self._served(request, envelope)
         if fate == UNHEARD:
             return LOST
+        if isinstance(fate, Unreplicated):
+            return refusal(request, envelope.version, fate.code)
         if isinstance(fate, Late) and isinstance(answer, Response):
             late: Pending[Response] = Pending()  # what comes behind it on the connection waits
             self.cluster.world.call_later(fate.ms, lambda: late.complete(answer))

@@ -184,13 +184,14 @@ class ConsumerMember:
             answer: ConsumerGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
                 GROUP, self._group_id, request
             )
+            if answer.error_code != table.NONE:
+                self._core.metadata.elsewhere(GROUP, self._group_id, answer.error_code)
+                raise error_for(answer.error_code, f"consumer group {self._group_id}", answer.error_message)
         except KafkaError:
-            # Its answer may have had an assignment, which is sent once: a request with all fields has it sent again.
+            # The coordinator may have assigned partitions all the same, which it sends once: when the answer is lost, and when
+            # its write was not replicated in time. A request with all fields has the assignment sent again.
             self._full, self._owned_told = True, False
             raise
-        if answer.error_code != table.NONE:
-            self._core.metadata.elsewhere(GROUP, self._group_id, answer.error_code)
-            raise error_for(answer.error_code, f"consumer group {self._group_id}", answer.error_message)
         if full and (request.subscribed_topic_names, request.subscribed_topic_regex or None) == (
             self._topics,
             self._pattern,

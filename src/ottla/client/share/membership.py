@@ -102,12 +102,12 @@ class ShareMembership:
             answer: ShareGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
                 GROUP, self.group_id, request
             )
+            if answer.error_code != table.NONE:
+                self._core.metadata.elsewhere(GROUP, self.group_id, answer.error_code)
+                raise error_for(answer.error_code, f"share group {self.group_id}", answer.error_message)
         except KafkaError:
-            self._subscribed = True  # its answer may have had an assignment: all fields have it sent again
+            self._subscribed = True  # an assignment may be lost with the answer: all fields have it sent again
             raise
-        if answer.error_code != table.NONE:
-            self._core.metadata.elsewhere(GROUP, self.group_id, answer.error_code)
-            raise error_for(answer.error_code, f"share group {self.group_id}", answer.error_message)
         if subscribes:
             self._subscribed = request.subscribed_topic_names != self._topics
         return answer
