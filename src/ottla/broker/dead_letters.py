@@ -17,7 +17,7 @@ record is archived all the same: it was delivered often enough (Kafka's choice t
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.waiting import DelayedAnswer
 from ottla.coordinators.share.window import DeadLetters
@@ -57,6 +57,15 @@ class _Impossible(Exception):
     """Why dead letters cannot be kept, ever."""
 
 
+class _Letters(NamedTuple):
+    """Dead letters on their way: records of `source`, and `done` to be called when they count or cannot be written."""
+
+    group_id: str
+    source: "Partition"
+    letters: DeadLetters
+    done: Callable[[], None]
+
+
 class Undertaker:
     """Writes the dead letters of this broker's share partitions."""
 
@@ -65,63 +74,43 @@ class Undertaker:
 
     def bury(self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None]) -> None:
         """Write `letters`, records of `source`, and call `done` when they count, or when nobody can write them."""
-        self._try(group_id, source, letters, done, 1)
+        self._try(_Letters(group_id, source, letters, done), 1)
 
-    def _try(
-        self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None], attempt: int
-    ) -> None:
+    def _try(self, letters: _Letters, attempt: int) -> None:
         try:
-            target = self._target(group_id, source.index)
-            if target is not None and self._write(group_id, source, target, letters, done):
+            target = self._target(letters.group_id, letters.source.index)
+            if target is not None and self._write(target, letters):
                 return
             why = "its partition is not here"
         except _Missing as missing:
-            created = partial(self._created, group_id, source, letters, done, attempt)
-            after(self._create(str(missing)), created)
+            after(self._create(str(missing)), partial(self._created, letters, attempt))
             return
         except _Impossible as cause:
             why, attempt = str(cause), _ATTEMPTS
         except (StorageError, OSError) as cause:
             why = str(cause)
-        self._failed(group_id, source, letters, done, attempt, why)
+        self._failed(letters, attempt, why)
 
-    def _created(
-        self,
-        group_id: str,
-        source: "Partition",
-        letters: DeadLetters,
-        done: Callable[[], None],
-        attempt: int,
-        change: ChangeResult,
-    ) -> None:
+    def _created(self, letters: _Letters, attempt: int, change: ChangeResult) -> None:
         if change.error_code in (NONE, TOPIC_ALREADY_EXISTS):
-            self._try(group_id, source, letters, done, attempt + 1)
+            self._try(letters, attempt + 1)
         else:
-            self._failed(group_id, source, letters, done, _ATTEMPTS, change.error_message or name_of(change.error_code))
+            self._failed(letters, _ATTEMPTS, change.error_message or name_of(change.error_code))
 
-    def _failed(
-        self,
-        group_id: str,
-        source: "Partition",
-        letters: DeadLetters,
-        done: Callable[[], None],
-        attempt: int,
-        why: str,
-    ) -> None:
+    def _failed(self, letters: _Letters, attempt: int, why: str) -> None:
         """Try again later, or give up after the last attempt."""
         if attempt < _ATTEMPTS:
-            again = partial(self._try, group_id, source, letters, done, attempt + 1)
-            self._broker.timers.call_later(_RETRY_MS, again)
+            self._broker.timers.call_later(_RETRY_MS, partial(self._try, letters, attempt + 1))
             return
         _logger.error(
             "offsets %d to %d of %s have no dead letters in share group %s: %s",
-            letters.first,
-            letters.last,
-            source.log.name,
-            group_id,
+            letters.letters.first,
+            letters.letters.last,
+            letters.source.log.name,
+            letters.group_id,
             why,
         )
-        done()
+        letters.done()
 
     def _target(self, group_id: str, index: int) -> "Partition | None":
         """Where the dead letters of partition `index` go, None while it is offline. Raises _Impossible, _Missing."""
@@ -151,24 +140,23 @@ class Undertaker:
         configs = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
         return broker.create_topic(NewTopic(name, -1, -1, {}, configs))
 
-    def _write(
-        self, group_id: str, source: "Partition", target: "Partition", letters: DeadLetters, done: Callable[[], None]
-    ) -> bool:
+    def _write(self, target: "Partition", letters: _Letters) -> bool:
         """Append the letters; False if the log does not take them. Raises StorageError, OSError."""
-        values = group_configs(self._broker.image.configs_of(GROUP, group_id), self._broker.config)
+        dead = letters.letters
+        values = group_configs(self._broker.image.configs_of(GROUP, letters.group_id), self._broker.config)
         copies = values.flag("errors.deadletterqueue.copy.record.enable")
         now_ms = self._broker.clock.wall_ms()
-        originals = _records(source.log, letters.first, letters.last) if copies else {}
+        originals = _records(letters.source.log, dead.first, dead.last) if copies else {}
         records = []
-        for offset in range(letters.first, letters.last + 1):
+        for offset in range(dead.first, dead.last + 1):
             key, value = originals.get(offset, (None, None))
-            headers = _headers(group_id, source, letters, offset)
+            headers = _headers(letters.group_id, letters.source, dead, offset)
             records.append(Record(0, now_ms, key, value, headers))
         for batch in _batches(records, target.log.config.max_message_bytes):
             appended = target.append(batch, 0, len(batch), now_ms)
             if appended.error_code != NONE:
                 raise _Impossible(appended.error_message or name_of(appended.error_code))
-        self._when_they_count(target, done)
+        self._when_they_count(target, letters.done)
         return True
 
     def _when_they_count(self, target: "Partition", done: Callable[[], None]) -> None:

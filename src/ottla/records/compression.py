@@ -79,13 +79,13 @@ def decompress(codec: int, data: bytes | memoryview, limit: int) -> bytes:
             raise _beyond(limit)
         return bytes(view)
     if codec == GZIP:
-        return _read_gzip(view, limit)
+        return _joined(_gzip_pieces(view, limit + 1), limit)
     if codec == SNAPPY:
-        return _read_snappy(view, limit)
+        return _joined(_snappy_blocks(view, limit), limit)
     if codec == LZ4:
         return _read_lz4(view, limit)
     if codec == ZSTD:
-        return _read_zstd(view, limit)
+        return _joined(_zstd_pieces(view, limit + 1), limit)
     raise CorruptRecords(f"unknown compression codec {codec}")
 
 
@@ -93,15 +93,16 @@ def _beyond(limit: int) -> BeyondLimit:
     return BeyondLimit(f"records unpack to more than {limit} bytes")
 
 
-def _read_gzip(data: memoryview, limit: int) -> bytes:
-    parts: list[bytes] = []
+def _joined(parts: Iterator[bytes], limit: int) -> bytes:
+    """The parts together. Raises BeyondLimit when they are more than `limit` bytes."""
+    listed: list[bytes] = []
     left = limit
-    for part in _gzip_pieces(data, limit + 1):
+    for part in parts:
         left -= len(part)
         if left < 0:
             raise _beyond(limit)
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        listed.append(part)
+    return listed[0] if len(listed) == 1 else b"".join(listed)
 
 
 def _gzip_pieces(data: memoryview, size: int) -> Iterator[bytes]:
@@ -134,17 +135,6 @@ def _write_xerial(data: memoryview) -> bytes:
         parts.append(len(block).to_bytes(4, "big"))
         parts.append(block)
     return b"".join(parts)
-
-
-def _read_snappy(data: memoryview, limit: int) -> bytes:
-    parts: list[bytes] = []
-    left = limit
-    for part in _snappy_blocks(data, limit):
-        left -= len(part)
-        if left < 0:
-            raise _beyond(limit)
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _snappy_blocks(data: memoryview, largest: int) -> Iterator[bytes]:
@@ -257,17 +247,6 @@ def _lz4_frame(data: memoryview) -> _Lz4Frame:
     if pos > len(data):
         raise CorruptRecords("lz4: cut short")
     return _Lz4Frame(flags, data[5], block_size, blocks, pos)
-
-
-def _read_zstd(data: memoryview, limit: int) -> bytes:
-    parts: list[bytes] = []
-    left = limit
-    for part in _zstd_pieces(data, limit + 1):
-        left -= len(part)
-        if left < 0:
-            raise _beyond(limit)
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _zstd_pieces(data: memoryview, size: int) -> Iterator[bytes]:

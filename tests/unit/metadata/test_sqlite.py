@@ -63,3 +63,9 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "m.db")
     with pytest.raises(OSError, match="cannot open"):
         SqliteStore(tmp_path / "missing" / "m.db")
+
+
+def test_no_memory_is_mapped_from_a_file_that_may_go_bad(tmp_path: Path, store: SqliteStore) -> None:
+    """The mapped index of the write-ahead log once ended the process with SIGBUS when its file could not be extended."""
+    store.change(put={"/a": b"1"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metadata.db", "metadata.db-wal"]
