@@ -1,0 +1,137 @@
+"""What keeps the event loop free: slices of long work, the background thread, and the watchdog that names what held it."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.background import Background
+from ottla.broker.slices import Slices
+from ottla.broker.watchdog import Watchdog
+from ottla.protocol.answer import Pending, Steps
+
+
+class Turns:
+    """Timers whose calls are made when the test says so."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
+        assert delay_ms == 0
+        self.due.append(callback)
+
+    def turn(self) -> None:
+        due, self.due = self.due, []
+        for callback in due:
+            callback()
+
+
+def test_short_work_is_over_at_once() -> None:
+    done: list[str] = []
+    Slices(Turns()).run(iter(()), lambda: done.append("done"))
+    assert done == ["done"]
+
+
+def test_long_work_gives_others_a_turn_after_each_step() -> None:
+    turns, log = Turns(), [""]
+
+    def steps() -> Steps:
+        for step in range(3):
+            log.append(f"step {step}")
+            yield None
+
+    Slices(turns).run(steps(), lambda: log.append("done"))
+    while turns.due:
+        turns.due.append(lambda: log.append("other"))
+        turns.turn()
+    assert log[1:] == ["step 0", "step 1", "other", "step 2", "other", "done", "other"]
+
+
+def test_work_waits_for_what_it_yields() -> None:
+    turns, written, done = Turns(), Pending[None](), list[str]()
+
+    def steps() -> Steps:
+        yield written
+
+    Slices(turns).run(steps(), lambda: done.append("done"))
+    assert (turns.due, done) == ([], [])
+    written.complete(None)
+    assert done == ["done"]
+
+
+def test_who_waits_for_work_that_fails_does_not_wait_forever(caplog: pytest.LogCaptureFixture) -> None:
+    turns, done = Turns(), list[str]()
+
+    def steps() -> Steps:
+        yield None
+        raise ZeroDivisionError
+
+    Slices(turns).run(steps(), lambda: done.append("done"))
+    turns.turn()
+    assert done == ["done"]
+    assert caplog.messages == ["a piece of work on the event loop failed"]
+
+
+def test_nothing_is_begun_after_a_close() -> None:
+    turns, log = Turns(), list[int]()
+
+    def steps() -> Iterator[None]:
+        for step in range(3):
+            log.append(step)
+            yield
+
+    slices = Slices(turns)
+    slices.run(steps(), lambda: log.append(-1))
+    slices.close()
+    turns.turn()
+    assert log == [0]
+
+
+def test_background_work_keeps_its_order_and_answers_on_the_loop() -> None:
+    done: list[tuple[int, bool]] = []
+
+    async def work() -> None:
+        loop_thread = threading.get_ident()
+        background = Background(asyncio.get_running_loop())
+        over = asyncio.Event()
+
+        def finished(number: int) -> None:
+            done.append((number, threading.get_ident() == loop_thread))
+            if number == 9:
+                over.set()
+
+        for number in range(10):
+            background.run(lambda number=number: number, finished)  # type: ignore[misc]
+        await over.wait()
+        background.close()
+
+    asyncio.run(work())
+    assert done == [(number, True) for number in range(10)]
+
+
+def hold_the_loop() -> None:
+    time.sleep(0.2)
+
+
+def test_the_watchdog_names_what_held_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "ottla.broker")
+
+    async def work() -> float:
+        watchdog = Watchdog(asyncio.get_running_loop())
+        watchdog.start()
+        await asyncio.sleep(0.05)
+        hold_the_loop()
+        while not caplog.messages:
+            await asyncio.sleep(0.01)
+        watchdog.stop()
+        return watchdog.longest_ms
+
+    assert asyncio.run(work()) >= 150
+    assert "hold_the_loop (test_event_loop.py:" in next(
+        line for line in caplog.messages if "the event loop was held" in line
+    )
