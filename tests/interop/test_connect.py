@@ -103,7 +103,11 @@ def protocol_type(bootstrap: str, group: str) -> str:
         admin.close()
 
 
-def test_lines_of_a_file_come_out_once(cluster: Cluster, topic: str, group: str, tmp_path: Path) -> None:
+def test_lines_of_a_file_come_out_once(
+    cluster: Cluster, topic: str, group: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if not request.config.getoption("--interop"):
+        pytest.skip("runs with --interop: it takes half a minute")
     try:
         command = CONNECT.prepare()
     except Unavailable as missing:

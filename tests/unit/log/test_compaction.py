@@ -1,5 +1,6 @@
 """Compaction: the newest record of every key stays, at its offset, through rolls, restarts and crashes."""
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,48 @@ def test_the_newest_of_every_key_stays(tmp_path: Path, codec: int) -> None:
     append(again, (b"z", b"z"))
     assert again.end_offset == 31
     again.close()
+
+
+def in_one_batch(log: Log, pairs: list[tuple[bytes, bytes | None]]) -> None:
+    """Append a batch that is large when decompressed."""
+    batch = build([Record(at, NOW + at, key, value) for at, (key, value) in enumerate(pairs)], codec=4)
+    appended = log.append(batch, 0, len(batch), 0, NOW)
+    assert appended.unfinished is not None
+    for _ in appended.unfinished.steps:
+        pass
+    assert appended.unfinished.append().error_code == NONE
+    log.high_watermark = log.end_offset
+
+
+def test_a_batch_that_is_large_when_decompressed_is_compacted_in_bounded_memory(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=1 << 20)
+    pairs: list[tuple[bytes, bytes | None]] = [(b"%d" % (at % 50), bytes(60_000)) for at in range(400)]  # 24 MB
+    in_one_batch(log, pairs)
+    in_one_batch(log, [(b"0", bytes(60_000)) for _ in range(100)])
+    log.config = LogConfig(cleanup_policy=("compact",), segment_bytes=400, min_cleanable_dirty_ratio=0.01)
+    append(log, *[(b"x", b"." * 100)] * 3)  # rolls
+    append(log, *[(b"x", b"." * 100)] * 3)
+    tracemalloc.start()
+    try:
+        compact(log)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 24 << 20
+    assert [offset for offset in content(log) if offset < 500] == [*range(351, 400), 499]
+    log.close()
+
+
+def test_a_batch_of_which_more_stays_than_memory_allows_stays_whole(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=1 << 20)
+    pairs: list[tuple[bytes, bytes | None]] = [(b"%d" % (at % 399), bytes(60_000)) for at in range(400)]  # 24 MB
+    in_one_batch(log, pairs)
+    log.config = LogConfig(cleanup_policy=("compact",), segment_bytes=400, min_cleanable_dirty_ratio=0.01)
+    append(log, *[(b"x", b"." * 100)] * 3)
+    append(log, *[(b"x", b"." * 100)] * 3)
+    compact(log)
+    assert [offset for offset in content(log) if offset < 400] == list(range(400))
+    log.close()
 
 
 def test_offsets_in_gaps_are_read_on_from_what_follows(tmp_path: Path) -> None:

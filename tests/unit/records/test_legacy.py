@@ -63,6 +63,19 @@ def test_kafka_python_reads_what_old_clients_get(magic: int, codec: int) -> None
 
 
 @pytest.mark.parametrize("magic", [0, 1])
+def test_a_batch_that_is_large_when_decompressed_becomes_several_messages(magic: int) -> None:
+    """Each of them fits into memory, and a consumer that asks from the middle of the batch gets on."""
+    records = [Record(at, FIRST, b"k", bytes(60_000)) for at in range(200)]  # 12 MB
+    data = build(records, codec=1)
+    whole = for_old_client(data, magic, 0, 32 << 20)
+    assert [offset for offset, *_ in seen(whole)] == list(range(200))
+    assert len(list(messages(whole))) > 1
+    some = for_old_client(data, magic, 150, 1)
+    offsets = [offset for offset, *_ in seen(some)]
+    assert offsets[0] <= 150 <= offsets[-1] < 199
+
+
+@pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [0, 1, 2, 3], ids=["none", "gzip", "snappy", "lz4"])
 def test_what_kafka_python_writes_is_taken(magic: int, codec: int) -> None:
     builder = kafka_records.MemoryRecordsBuilder(magic=magic, compression_type=codec, batch_size=1 << 20)
