@@ -106,14 +106,13 @@ def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Ans
     else:
         request, _ = codec.decode(request_class, version, envelope.frame, envelope.body)
         request.context = context
-    if in_turn:
-        return broker.controller.in_turn(partial(_handled_later, handler, request, envelope, broker))
-    return _handled(handler, request, envelope, broker)
-
-
-def _handled(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Response] | None:
     try:
-        return handler(request, broker)
+        if not in_turn:
+            return handler(request, broker)
+        answered = broker.controller.in_turn(partial(_in_turn, handler, request, envelope, broker))
+        if isinstance(answered, PeerError):
+            raise answered
+        return answered
     except PeerError:
         raise
     except Exception:  # a bug of one handler must not take the connection, or the broker, with it
@@ -121,10 +120,16 @@ def _handled(handler: Handler, request: Any, envelope: Envelope, broker: "Broker
         return failure(envelope.api.key)
 
 
-def _handled_later(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Any]:
-    """As `_handled`, for a request that may have waited: a PeerError is the answer, for the connection to close itself."""
+def _in_turn(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Any]:
+    """Serve a request that may have waited: a PeerError is the answer then, for the connection to close itself."""
     try:
-        return _handled(handler, request, envelope, broker)
+        try:
+            return handler(request, broker)
+        except PeerError:
+            raise
+        except Exception:
+            _logger.exception("cannot serve %r", envelope)
+            return failure(envelope.api.key)
     except PeerError as error:
         return error
 

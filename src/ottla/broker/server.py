@@ -164,7 +164,7 @@ class ServerConnection:
             return
         if type(answer) is Pending:
             if answer.done:
-                answer.listen(lambda response: self._send(envelope, response))
+                answer.listen(lambda response: self._deliver(envelope, response))
                 return
             self._flush()
             self._waiting = True
@@ -195,9 +195,15 @@ class ServerConnection:
             return
         self._waiting = False
         self.active_at = self._server.tick
-        if response is not None:  # of Produce with acks=0
-            self._send(envelope, response)
+        self._deliver(envelope, response)
         self._go_on()
+
+    def _deliver(self, envelope: Envelope, response: Response | PeerError | None) -> None:
+        """Send the response to a request that had to wait; there is none to Produce with acks=0, and a PeerError closes."""
+        if isinstance(response, PeerError):
+            self.drop(response)
+        elif response is not None:
+            self._send(envelope, response)
 
     def _go_on(self) -> None:
         """Serve what waited behind an answer."""
@@ -234,10 +240,7 @@ class ServerConnection:
             self.active_at = self._server.tick
             self._go_on()
 
-    def _send(self, envelope: Envelope, response: Response | PeerError, *, more: bool = False) -> None:
-        if isinstance(response, PeerError):  # of a request that had to wait
-            self.drop(response)
-            return
+    def _send(self, envelope: Envelope, response: Response, *, more: bool = False) -> None:
         throttle_ms = 0
         throttling = self._server.broker.throttling
         if throttling is not None:

@@ -227,15 +227,13 @@ class Log:
         rules = config.rules if zstd_allowed else config.rules_without_zstd
         batch = prepare(frame, start, end, rules, now_ms, self.name)
         if batch.remaining is None:
-            return self._append_prepared(batch, leader_epoch, now_ms, begins_at_zero=begins_at_zero)
+            return self._append_prepared(batch, leader_epoch, now_ms, begins_at_zero)
         appended = Appended(-1)
-        appended.unfinished = Unfinished(
-            batch.remaining,
-            partial(self._append_prepared, batch, leader_epoch, now_ms, begins_at_zero=begins_at_zero),
-        )
+        append = partial(self._append_prepared, batch, leader_epoch, now_ms, begins_at_zero)
+        appended.unfinished = Unfinished(batch.remaining, append)
         return appended
 
-    def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int, *, begins_at_zero: bool) -> Appended:
+    def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int, begins_at_zero: bool) -> Appended:
         """Append a batch that was checked. Raises StorageError."""
         config = self.config
         if batch.error_code != NONE:

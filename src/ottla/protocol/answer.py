@@ -7,7 +7,7 @@ object and one call back.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 R = TypeVar("R")
 
@@ -46,8 +46,7 @@ class Pending(Generic[R]):
     def listen(self, listener: Callable[[R], object]) -> None:
         """Call `listener(response)` when the response is there."""
         if self.done:
-            assert self._response is not None
-            listener(self._response)
+            listener(cast(R, self._response))
         else:
             self._listener = listener
 

@@ -57,6 +57,9 @@ class Partition:
             zstd_allowed=zstd_allowed,
             begins_at_zero=begins_at_zero,
         )
+        if appended.unfinished is None:
+            self.advance()
+            return appended
         return self._advanced(appended)
 
     def _advanced(self, appended: Appended) -> Appended:

@@ -177,7 +177,7 @@ def _append_all(
     find = broker.replicas.find_by_id if by_id else broker.replicas.find
     responses = []
     first_error = NONE
-    appends = _Appends(broker, acks, timeout_ms)
+    appends: _Appends | None = None  # made for a request that has to wait for one of them
     for name, topic_id, partitions in topics:
         answers = []
         for index, records in partitions:
@@ -189,14 +189,30 @@ def _append_all(
                     code = _absence(broker, name, topic_id, index, by_id=by_id)
                     answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
                 else:
-                    answer = _append(request, partition, records, broker, codes, transactional_id is None, appends)
+                    answer, unfinished = _append(request, partition, records, broker, codes, transactional_id is None)
                     if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
                         answer.error_message = mismatch
+                    log = partition.log
+                    if unfinished is not None or (log.high_watermark != log.end_offset and answer.error_code == NONE):
+                        appends = appends or _Appends(broker, acks, timeout_ms)
+                        appends.add(partition, unfinished, answer)
             first_error = first_error or answer.error_code
             answers.append(answer)
         if answers:
             responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=answers))
-    return appends.answer(ProduceResponse(responses=responses), first_error)
+    response = ProduceResponse(responses=responses)
+    if appends is not None:
+        return appends.answer(response, first_error)
+    return _at_once(response, acks, first_error)
+
+
+def _at_once(response: ProduceResponse, acks: int, first_error: int) -> ProduceResponse | None:
+    """The answer when nothing has to be waited for; with acks=0 none, or a PeerError."""
+    if acks != 0:
+        return response
+    if first_error != NONE:
+        raise PeerError(f"Produce with acks=0 failed with {name_of(first_error)}")
+    return None
 
 
 class _Unsettled(NamedTuple):
@@ -219,30 +235,19 @@ class _Appends:
         self._unfinished: list[tuple[Partition, Unfinished, PartitionProduceResponse]] = []
         self._unsettled: list[_Unsettled] = []
 
-    def answered(self, partition: "Partition", appended: Appended) -> PartitionProduceResponse:
-        """The row for an append; filled in later when it is not through yet."""
-        answer = PartitionProduceResponse(index=partition.index, error_code=NONE)
-        if appended.unfinished is None:
-            self._fill_in(answer, partition, appended)
+    def add(self, partition: "Partition", unfinished: Unfinished | None, answer: PartitionProduceResponse) -> None:
+        """Wait for an append too; its row is filled in, or corrected, when it is through and counts."""
+        if unfinished is not None:
+            self._unfinished.append((partition, unfinished, answer))
         else:
-            self._unfinished.append((partition, appended.unfinished, answer))
-        return answer
+            self._unsettled.append(_Unsettled(partition, partition.log.end_offset, answer))
 
     def _fill_in(self, answer: PartitionProduceResponse, partition: "Partition", appended: Appended) -> None:
-        answer.error_code = appended.error_code
-        if appended.error_code != NONE:
-            answer.base_offset = -1
-            answer.error_message = appended.error_message
-            answer.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                for index, message in appended.record_errors or ()
-            ]
-            return
+        row = _row(partition, appended)
+        for declared in row.FIELDS:
+            setattr(answer, declared.name, getattr(row, declared.name))
         log = partition.log
-        answer.base_offset = appended.base_offset
-        answer.log_append_time_ms = appended.append_time
-        answer.log_start_offset = log.start_offset
-        if log.high_watermark != log.end_offset:
+        if answer.error_code == NONE and log.high_watermark != log.end_offset:
             self._unsettled.append(_Unsettled(partition, log.end_offset, answer))
 
     def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
@@ -251,12 +256,8 @@ class _Appends:
             whole = Pending[Any]()
             self._broker.slices.run(self._finish(), lambda: self._finished(response, whole))
             return whole
-        if self._acks == 0:
-            if first_error != NONE:
-                raise PeerError(f"Produce with acks=0 failed with {name_of(first_error)}")
-            return None
-        if not self._unsettled:
-            return response
+        if self._acks == 0 or not self._unsettled:
+            return _at_once(response, self._acks, first_error)
         attempt = partial(_settled, self._broker, self._unsettled, response)
         partitions = [each.partition for each in self._unsettled]
         return DelayedAnswer(attempt, partitions).begin(self._broker.timers, self._timeout_ms)
@@ -322,11 +323,12 @@ def _append(
     broker: "Broker",
     codes: Codes,
     has_no_id: bool,
-    appends: _Appends,
-) -> PartitionProduceResponse:
-    """The answer for one partition; `has_no_id` when the request names no transactional id."""
+) -> tuple[PartitionProduceResponse, Unfinished | None]:
+    """The answer for one partition, and what remains of an append that takes long; `has_no_id` when the request names no
+    transactional id.
+    """
     if records is None:
-        return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1)
+        return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1), None
     start, end = records
     frame = request.frame
     version = request.context.version
@@ -335,10 +337,10 @@ def _append(
     if not old and _is_transactional(frame, records):
         if has_no_id:
             code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1)
+            return PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1), None
         code = codes.get((partition.topic, partition.index), NONE)
         if code != NONE:
-            return _not_verified(partition.index, code, version)
+            return _not_verified(partition.index, code, version), None
         begins_at_zero = version >= _FIRST_THAT_ADDS
     now_ms = broker.clock.wall_ms()
     try:
@@ -355,8 +357,30 @@ def _append(
             )
     except StorageError as error:
         _logger.error("%s", error)
-        return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1)
-    return appends.answered(partition, appended)
+        return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1), None
+    return _row(partition, appended), appended.unfinished
+
+
+def _row(partition: "Partition", appended: Appended) -> PartitionProduceResponse:
+    """The row for an append."""
+    if appended.error_code == NONE:
+        return PartitionProduceResponse(
+            index=partition.index,
+            error_code=NONE,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.append_time,
+            log_start_offset=partition.log.start_offset,
+        )
+    return PartitionProduceResponse(
+        index=partition.index,
+        error_code=appended.error_code,
+        base_offset=-1,
+        error_message=appended.error_message,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in appended.record_errors or ()
+        ],
+    )
 
 
 def _not_verified(index: int, code: int, version: int) -> PartitionProduceResponse:
