@@ -25,7 +25,7 @@ _TOPIC: Final = {
     "local.retention.bytes": "How many bytes of a partition stay on this disk once they are in remote storage; -2 is retention.bytes.",
     "local.retention.ms": "How long segments stay on this disk once they are in remote storage; -2 is retention.ms.",
     "max.compaction.lag.ms": "After how long a record must have become open to compaction, however clean the log is.",
-    "max.decompressed.message.bytes": "How many bytes a packed batch may unpack to.",
+    "max.decompressed.message.bytes": "The largest size in bytes that one record of a compressed batch may decompress to.",
     "max.message.bytes": "How many bytes a batch may have, packed as it is.",
     "message.timestamp.after.max.ms": "How far a record's timestamp may lie in the future.",
     "message.timestamp.before.max.ms": "How far a record's timestamp may lie in the past.",

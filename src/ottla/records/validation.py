@@ -20,6 +20,8 @@ decompresses to more than 4 MB is checked in parts, whatever its size, but one o
 codec has to change, may take 16 MB at most, or max.message.bytes where that is more. max.decompressed.message.bytes bounds
 one record besides.
 
+One file, because what one walk finds is what the judgement, the repair of the header and the change of codec go by.
+
 What is good is then stamped: base offset and leader epoch always, timestamps, attributes and CRC only when LogAppendTime,
 a maxTimestamp that its records contradict or another codec make it necessary. The records' bytes are not copied unless
 they are repacked.
