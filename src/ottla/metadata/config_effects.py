@@ -1,7 +1,8 @@
 """Which configs of a broker are taken, and shown by DescribeConfigs, but change nothing here.
 
 Most of them tune what Ottla does not have: thread pools, purgatories, a metadata quorum, tiered storage. Those of security and
-of replication wait for theirs. A broker names the ones that are set in one warning at its start.
+of replication wait for theirs. A broker names the ones that are set in one warning at its start. The reasons stand in
+docs/configs.md, whose script holds this list against the sources.
 """
 
 from collections.abc import Iterable
@@ -72,6 +73,7 @@ _NAMES: Final = frozenset(
         "log.flush.start.offset.checkpoint.interval.ms",
         "max.connection.creation.rate",
         "metric.reporters",
+        "min.insync.replicas",
         "num.io.threads",
         "num.network.threads",
         "num.recovery.threads.per.data.dir",
@@ -95,6 +97,7 @@ _NAMES: Final = frozenset(
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
         "transaction.state.log.load.buffer.size",
+        "unclean.leader.election.enable",
         "unclean.leader.election.interval.ms",
         "unstable.feature.versions.enable",
     )
