@@ -41,7 +41,7 @@ _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 @click.group()
 def storage() -> None:
-    """Data directories of stopped brokers."""
+    """Data directories: format, inspect, import those of Apache Kafka, back up."""
 
 
 storage.add_command(version_mapping)
