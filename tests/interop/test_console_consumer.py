@@ -31,8 +31,8 @@ def formatted(bootstrap: str, topic: str, formatter: str) -> list[dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
-def _tools() -> None:
-    why = lacking("kafka-tools-4.3.1")
+def _tools(request: pytest.FixtureRequest) -> None:
+    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
     if why:
         pytest.skip(why)
 

@@ -91,8 +91,8 @@ def assert_readable(data: Path, topics: list[str]) -> None:
             assert f"Dumping {path}" in said
 
 
-def test_every_file_is_read_without_a_complaint(tmp_path: Path) -> None:
-    why = lacking("kafka-tools-4.3.1")
+def test_every_file_is_read_without_a_complaint(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
     if why:
         pytest.skip(why)
     data = tmp_path / "data"

@@ -23,7 +23,7 @@ CONFIGS = {"share.coordinator.snapshot.update.records.per.snapshot": "2"}
 @pytest.fixture
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Wire]]:
     """The address, and a connection."""
-    reason = lacking("kafka-tools-4.3.1")
+    reason = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
     if reason:
         pytest.skip(reason)
     given = request.config.getoption("--broker")
