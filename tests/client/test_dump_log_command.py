@@ -44,6 +44,15 @@ def said(*words: str) -> list[str]:
     return result.stdout.splitlines()
 
 
+@pytest.mark.parametrize("name", ["x.log", "00000000000000000000.log", "x.index", "x.snapshot", "x"])
+def test_a_file_that_does_not_exist_is_a_failure_in_one_line(tmp_path: Path, name: str) -> None:
+    result = run("--files", str(tmp_path / name))
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"ottla: cannot read {tmp_path / name}: No such file or directory\n",
+    )
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two transactions, a committed offset, a share partition; the broker is stopped."""

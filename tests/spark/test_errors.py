@@ -25,7 +25,10 @@ def said(error: BaseException) -> str:
     [
         ({}, "exactly one of assign, subscribe and subscribePattern says what to read"),
         ({"subscribe": "a", "assign": '{"a": [0]}'}, "exactly one of assign, subscribe and subscribePattern"),
-        ({"subscribe": "a", "maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger?"),
+        (
+            {"subscribe": "a", "maxOffsetPerTrigger": "5"},
+            "maxOffsetPerTrigger is no option of the ottla source; did you",
+        ),
         ({"subscribe": "a", "kafka.fetch.max.byte": "5"}, "did you mean kafka.fetch.max.bytes?"),
         ({"subscribe": "a", "kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers"),
         ({"subscribe": "a", "startingOffsets": "latest"}, "startingOffsets=latest leaves a batch read nothing"),
@@ -57,6 +60,10 @@ def test_topics_and_partitions_that_do_not_exist(reading: Reading, cluster: Clus
         ({"subscribe": missing}, f"topic {missing} does not exist"),
         ({"assign": json.dumps({topic: [0, 3]})}, f"topic {topic} has no partition 3"),
         ({"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 0, "1": 0}})}, f"{topic}-1"),
+        (
+            {"subscribe": topic, "startingOffsets": json.dumps({missing: {"0": 0}})},
+            f"startingOffsets names topic {missing}, which this query does not read",
+        ),
         ({"subscribe": topic, "startingTimestamp": T0 + 100}, "has no record at or after that time"),
     ]
     for options, sentence in cases:

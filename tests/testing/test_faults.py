@@ -171,7 +171,11 @@ def test_every_api_can_fail(kafka: Kafka, wire: Wire, key: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "error", "nearest"),
-    [("Produces", "NOT_COORDINATOR", "Produce"), ("Produce", "NOT_LEADER", "NOT_LEADER_OR_FOLLOWER")],
+    [
+        ("Produces", "NOT_COORDINATOR", "Produce"),
+        ("Produce", "NOT_LEADER", "NOT_LEADER_OR_FOLLOWER"),
+        ("Produce", "NOT_LEADR", "NOT_LEADER_OR_FOLLOWER"),
+    ],
 )
 def test_a_misspelt_name_is_answered_with_the_nearest(kafka: Kafka, name: str, error: str, nearest: str) -> None:
     with pytest.raises(ValueError, match=rf"did you mean {nearest}\?"):

@@ -5,19 +5,27 @@ nearest one, because a misspelt config that is silently ignored is found in prod
 broker's, it is warned of, as in Kafka. Only `read_file` touches the disk; all the rest is pure.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.addresses import address_text
 from ottla.metadata.config_effects import OF_THE_AUTHORIZER, without_effect
 from ottla.metadata.config_table import CLASS
 from ottla.metadata.configs import BrokerValues, InvalidConfig, Scope, configs, parse
+from ottla.spelling import did_you_mean
 
 ENVIRONMENT_PREFIX: Final = "OTTLA_"
-_NOT_CONFIGS: Final = ("OTTLA_COMPILE", "OTTLA_BENCH_", "OTTLA_DEMO_", "OTTLA_REFERENCE_", "OTTLA_TEST_")
-"""Variables of Ottla's own build, benchmarks and tests."""
+_NOT_CONFIGS: Final = (
+    "OTTLA_BOOTSTRAP_SERVERS",
+    "OTTLA_COMPILE",
+    "OTTLA_BENCH_",
+    "OTTLA_DEMO_",
+    "OTTLA_REFERENCE_",
+    "OTTLA_TEST_",
+)
+"""Variables of the command line (cluster_access.py), and of Ottla's own build, benchmarks and tests."""
 
 _KAFKAS_OWN: Final = "org.apache.kafka."
 """Package of the classes that every Apache Kafka has."""
@@ -97,7 +105,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
     if not given:
         return {}
-    names = {variable_of(name): name for name in configs(Scope.BROKER)}
+    names = {variable_of(name): name for name in (*configs(Scope.BROKER), *sorted(OF_THE_AUTHORIZER))}
     found: dict[str, str] = {}
     for variable, text in given.items():
         if variable not in names:
@@ -123,8 +131,7 @@ def from_options(options: Iterable[str]) -> dict[str, str]:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"unknown {what} {name}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"unknown {what} {name}{did_you_mean(name, known)}"
 
 
 def _checked(texts: Mapping[str, str], file: Mapping[str, str]) -> dict[str, str]:
@@ -134,7 +141,7 @@ def _checked(texts: Mapping[str, str], file: Mapping[str, str]) -> dict[str, str
         if name in known:
             parse(known[name], text)
         elif not name.startswith(_OPEN_PREFIXES) and name not in OF_THE_AUTHORIZER and name not in file:
-            raise InvalidConfig(_unknown("config", name, known))
+            raise InvalidConfig(_unknown("config", name, [*known, *sorted(OF_THE_AUTHORIZER)]))
     return dict(texts)
 
 
@@ -169,8 +176,12 @@ class Listener(NamedTuple):
     protocol: str
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{self.address}"
+
+    @property
+    def address(self) -> str:
+        """Host and port, an IPv6 address in brackets."""
+        return address_text(self.host, self.port)
 
 
 class BrokerConfig(BrokerValues):

@@ -64,6 +64,7 @@ def dump_log(files: str, **given: Any) -> None:
     for name in files.split(","):
         path = Path(name.strip())
         try:
+            path.stat()  # a file that does not exist is an error whatever its name would say of it
             dump = _dump(path, dumper, given)
         except OSError as error:
             raise CommandFailed(f"cannot read {path}: {error.strerror or error}") from None

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import click
 
 from ottla import __version__
+from ottla.cli.command_group import CommandGroup
 
 
 def form() -> str:
@@ -18,7 +19,7 @@ def form() -> str:
     return "interpreted" if found is None or str(found.origin).endswith(".py") else "compiled"
 
 
-class Commands(click.Group):
+class Commands(CommandGroup):
     """Commands by name, each loaded when it is called: `ottla --version` must not wait for all of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from ottla.addresses import address_text
 from ottla.broker.config import BrokerConfig, broker_config, read_file
 from ottla.broker.lifecycle import Broker, CannotStart, EphemeralDirectory
 from ottla.broker.lifecycle import serve as serve_broker
@@ -120,7 +121,7 @@ def _run(config: BrokerConfig, metrics: tuple[str, int] | None) -> None:
 
 
 def _announce(broker: Broker) -> None:
-    addresses = ", ".join(f"{listener.name}://{host}:{port}" for listener, (host, port) in broker.bound)
+    addresses = ", ".join(f"{listener.name}://{address_text(host, port)}" for listener, (host, port) in broker.bound)
     click.echo(f"ottla is listening on {addresses} (node {broker.node_id}, cluster {broker.image.cluster_id})")
 
 
@@ -141,5 +142,5 @@ def _expose(broker: Broker, host: str, port: int) -> tuple[str, Callable[[], Non
     try:
         bound, stop = serve_metrics(host, port, instances)
     except OSError as error:
-        raise CannotStart(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
-    return f"http://{host}:{bound}/metrics", stop
+        raise CannotStart(f"cannot serve metrics on {address_text(host, port)}: {error.strerror or error}") from None
+    return f"http://{address_text(host, bound)}/metrics", stop

@@ -13,6 +13,7 @@ import click
 
 from ottla.broker.config import BrokerConfig, broker_config, read_file
 from ottla.cli.cluster_access import CommandFailed
+from ottla.cli.command_group import CommandGroup
 from ottla.cli.features import (
     feature_dependencies,
     feature_option,
@@ -39,7 +40,7 @@ _BACKUP_ATTEMPTS: Final = 3
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def storage() -> None:
     """Data directories: format, inspect, import those of Apache Kafka, back up."""
 

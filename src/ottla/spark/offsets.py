@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
+from ottla.spelling import did_you_mean
 
 Positions = dict[TopicPartition, int]
 
@@ -145,6 +146,11 @@ def questions(boundary: Boundary, partitions: Iterable[TopicPartition]) -> Posit
     if named is None:
         assert boundary.time is not None
         return dict.fromkeys(wanted, boundary.time)
+    # Topics first: a misspelt one is also the reason why partitions of the right one are missing.
+    topics = {partition.topic for partition in wanted}
+    for topic in sorted({partition.topic for partition in named} - topics):
+        hint = did_you_mean(topic, sorted(topics))
+        raise InvalidOption(f"{boundary.option} names topic {topic}, which this query does not read{hint}")
     missing = sorted(set(wanted) - set(named))
     if missing:
         raise InvalidOption(f"{boundary.option} must name every partition, also {_listed(missing)}")

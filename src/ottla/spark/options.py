@@ -18,6 +18,7 @@ from ottla.spark.offsets import (
     parse_assignment,
     starting_boundary,
 )
+from ottla.spelling import nearest
 
 SOURCE_OPTIONS: Final = (
     "assign",
@@ -171,10 +172,22 @@ def _named(given: Mapping[str, str], known: tuple[str, ...], what: str) -> tuple
         elif lower in spelling:
             options[spelling[lower]] = value
         elif lower not in _SPARKS_OWN:
-            nearest = difflib.get_close_matches(lower, [*spelling, "kafka.bootstrap.servers"], 1, 0.5)
-            hint = f"; did you mean {spelling.get(nearest[0], nearest[0])}?" if nearest else ""
-            raise InvalidOption(f"{key} is no option of the ottla {what}{hint}")
+            near = nearest(lower, [*known, "kafka.bootstrap.servers"])
+            if near is None:
+                raise InvalidOption(f"{key} is no option of the ottla {what}")
+            raise InvalidOption(f"{_in_case_of(near, key)} is no option of the ottla {what}; did you mean {near}?")
     return options, kafka
+
+
+def _in_case_of(known: str, key: str) -> str:
+    """A misspelt option with the capitals of the one that was meant: Spark hands over names in lower case only."""
+    if key != key.lower():
+        return key
+    matcher = difflib.SequenceMatcher(None, key, known.lower(), autojunk=False)
+    characters = list(key)
+    for start, start_known, size in matcher.get_matching_blocks():
+        characters[start : start + size] = known[start_known : start_known + size]
+    return "".join(characters)
 
 
 def has_headers(given: Mapping[str, str]) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from ottla.addresses import address_text
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker, EphemeralDirectory
 from ottla.log.store import DiskStore
@@ -64,7 +65,7 @@ class EmbeddedBroker:
     def bootstrap_servers(self) -> str:
         """What clients want to know: "127.0.0.1:port"."""
         host, port = self.address
-        return f"{host}:{port}"
+        return address_text(host, port)
 
     def client_metrics(self) -> dict[bytes, ClientMetrics]:
         """What clients have pushed of their metrics (KIP-714), by client instance id: the newest push of each, as OTLP."""
@@ -106,7 +107,7 @@ class EmbeddedBroker:
         end(self.broker)
         self._loop.close()
         self._hold_ports()
-        bound = [f"{listener.name}://{host}:{port}" for listener, (host, port) in self.broker.bound]
+        bound = [f"{listener.name}://{address_text(host, port)}" for listener, (host, port) in self.broker.bound]
         self._configs["listeners"] = ",".join(bound)
 
     def _run(self) -> None:

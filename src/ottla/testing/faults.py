@@ -11,11 +11,11 @@ As long as nothing is wanted, the broker serves requests as ever: `Server.answer
 Everything here runs on the broker's thread.
 """
 
-import difflib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -39,6 +39,7 @@ from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import RequestContext, Response, VersionRange
 from ottla.protocol.wire import PeerError
+from ottla.spelling import did_you_mean
 from ottla.testing.refusals import is_of_parts, refusal
 
 if TYPE_CHECKING:
@@ -421,6 +422,5 @@ def api_named(name: str) -> int:
     """The key of an API that is served, "Produce" for one. Raises ValueError, with the nearest one, for others."""
     names = {APIS[key].name: key for key in SERVED}
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-        raise ValueError(f"no API is called {name}; did you mean {near[0]}?")
+        raise ValueError(f"no API is called {name}{did_you_mean(name, names, inf)}")
     return names[name]

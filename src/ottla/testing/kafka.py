@@ -1,11 +1,11 @@
 """The broker of a test: one of its own, with what a test wants to do to it."""
 
 import asyncio
-import difflib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -29,6 +29,7 @@ from ottla.records.control import ABORT, read_marker
 from ottla.records.partitioner import partition_of
 from ottla.records.record import Header, Origin, Record
 from ottla.replication.partition import Partition
+from ottla.spelling import did_you_mean
 from ottla.testing.clock import MovableClock, MovableTimers
 from ottla.testing.embedded import EmbeddedBroker
 from ottla.testing.faults import Delay, Drop, Failure, Fault, Faults, Lasting, Pinned, api_named
@@ -434,8 +435,7 @@ def _code_named(name: str) -> int:
     codes = {row.name: row.code for row in all_errors() if row.code != NONE}
     if name in codes:
         return codes[name]
-    near = difflib.get_close_matches(name, codes, n=1, cutoff=0.0)
-    raise ValueError(f"no error of Kafka is called {name}; did you mean {near[0]}?")
+    raise ValueError(f"no error of Kafka is called {name}{did_you_mean(name, codes, inf)}")
 
 
 def _refused(request: object, code: int) -> int:  # noqa: ARG001

@@ -24,6 +24,13 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
         broker_config(environment={"OTTLA_NUM_PARTITION": "3"})
 
 
+def test_the_super_users_of_a_file_are_known_and_suggest_nothing_else() -> None:
+    config = broker_config({"super.users": "User:ada"}, {"OTTLA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true"})
+    assert config.static["super.users"] == "User:ada"
+    with pytest.raises(InvalidConfig, match=r"^unknown config super\.user; did you mean super\.users\?$"):
+        broker_config(options=["super.user=User:ada"])
+
+
 def test_the_variables_of_the_build_are_not_configs() -> None:
     assert broker_config(environment={"OTTLA_COMPILE": "0"}).node_id == 1
 

@@ -92,6 +92,11 @@ def test_json_must_name_every_partition_and_no_other() -> None:
     assert questions(boundary, [A, B]) == {B: LATEST}
     with pytest.raises(InvalidOption, match="must name every partition, also u-10"):
         questions(boundary, [A, B, C])
+    misspelt = Boundary("startingOffsets", offsets={TopicPartition("ordres", 0): 5})
+    with pytest.raises(
+        InvalidOption, match=r"names topic ordres, which this query does not read; did you mean orders\?"
+    ):
+        questions(misspelt, [TopicPartition("orders", 0), TopicPartition("t", 0)])
     with pytest.raises(InvalidOption, match="names t-1, which this query does not read"):
         questions(boundary, [A])
     assert questions(Boundary("x", time=EARLIEST), [A, C]) == {A: EARLIEST, C: EARLIEST}

@@ -79,6 +79,8 @@ def test_assignment() -> None:
         ({"subscribe": "t", "startingOffset": "earliest"}, "did you mean startingOffsets?"),
         ({"subscribe": "t", "bootstrap.servers": "a"}, "did you mean kafka.bootstrap.servers?"),
         ({"subscribe": "t", "zzz": "1"}, "^zzz is no option of the ottla source$"),
+        ({"subscribe": "t", "maxoffsetpertrigger": "1"}, "^maxOffsetPerTrigger is no option of the ottla source; did"),
+        ({"subscribe": "t", "includeheader": "1"}, "^includeHeader is no option .*; did you mean includeHeaders.$"),
     ],
 )
 def test_refused(given: dict[str, str], sentence: str) -> None:

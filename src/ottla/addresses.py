@@ -1,0 +1,6 @@
+"""Text of network addresses."""
+
+
+def address_text(host: str, port: int) -> str:
+    """ "host:port", an IPv6 address in brackets as in URLs: "[::1]:9092"."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
