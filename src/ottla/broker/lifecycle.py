@@ -314,7 +314,7 @@ class Broker:
                 self.bound.append((listener, self.server.listen(listener.host, listener.port)))
             except OSError as cause:
                 reason = cause.strerror or cause
-                raise CannotStart(f"cannot listen on {listener.host}:{listener.port}: {reason}") from None
+                raise CannotStart(f"cannot listen on {listener.address}: {reason}") from None
 
     def _abandon(self) -> None:
         self.server.close()
@@ -473,11 +473,11 @@ def _limits_of(config: BrokerConfig) -> tuple[int, int, dict[str, int]]:
 
 
 async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT. Calls `announce` once it listens. Raises CannotStart."""
+    """Run a broker until SIGTERM, SIGINT or SIGHUP. Calls `announce` once it listens. Raises CannotStart."""
     _allow_many_files()
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _stop_signals():
         loop.add_signal_handler(number, stopped.set)
     broker = Broker(config, loop)
     broker.start()
@@ -493,6 +493,14 @@ async def serve(config: BrokerConfig, announce: Callable[[Broker], None]) -> Non
         if watchdog is not None:
             watchdog.stop()
         broker.stop()
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """Signals that stop a broker cleanly, as in Apache Kafka; SIGHUP only where it was not ignored at the start (nohup)."""
+    found = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        found.append(signal.SIGHUP)
+    return found
 
 
 def _exempt_from_collection(delta: Delta) -> None:
