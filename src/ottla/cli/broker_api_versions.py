@@ -12,7 +12,7 @@ from ottla.protocol.schema import VersionRange
 @click.command("broker-api-versions")
 @cluster_options
 @json_option
-def broker_api_versions(bootstrap_server: str, command_config: str | None, *, as_json: bool) -> None:
+def broker_api_versions(bootstrap_server: str | None, command_config: str | None, *, as_json: bool) -> None:
     """Show which versions of which APIs each broker serves, and which of them this client would use."""
     with connected(Cluster, bootstrap_server, command_config) as cluster:
         nodes = cluster.ask(cluster.admin.describe_cluster()).nodes

@@ -29,7 +29,7 @@ _CONFIGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
     "--match", metavar="K1=V1,K2=V2", help="Which clients: client_id, client_software_name, ...; empty for all."
 )
 @json_option
-def client_metrics(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def client_metrics(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Make, change, delete, describe and list subscriptions of client metrics."""
     action = one_action(given, _ACTIONS)
     if action == "alter" and (given["name"] is None) == (not given["generate_name"]):
@@ -38,7 +38,7 @@ def client_metrics(bootstrap_server: str, command_config: str | None, **given: A
         raise click.UsageError("--delete wants --name")
     if action != "alter" and any(given[option] is not None for option in _CONFIGS):
         raise click.UsageError("--metrics, --interval and --match go with --alter alone")
-    with connected(Configs, bootstrap_server, command_config) as cluster:
+    with connected(Configs, bootstrap_server, command_config, changes=action in ("alter", "delete")) as cluster:
         if action == "list":
             names = _names(cluster)
             if given["as_json"]:

@@ -4,6 +4,7 @@ import click
 
 from ottla.cli.broker_api_versions import broker_api_versions
 from ottla.cli.cluster_access import cluster_options, connected, json_option
+from ottla.cli.command_group import CommandGroup
 from ottla.cli.properties import deprecated
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.cluster import Cluster
@@ -19,7 +20,7 @@ _COLUMNS = (
 )
 
 
-@click.group("cluster")
+@click.group("cluster", cls=CommandGroup)
 def cluster() -> None:
     """What a cluster is made of."""
 
@@ -36,7 +37,9 @@ def _config(command_config: str | None, old_config: str | None) -> str | None:
 @cluster_options
 @_old_config
 @json_option
-def cluster_id(bootstrap_server: str, command_config: str | None, old_config: str | None, *, as_json: bool) -> None:
+def cluster_id(
+    bootstrap_server: str | None, command_config: str | None, old_config: str | None, *, as_json: bool
+) -> None:
     """Show the cluster's id."""
     with connected(Cluster, bootstrap_server, _config(command_config, old_config)) as access:
         found = access.ask(access.admin.describe_cluster()).cluster_id
@@ -54,7 +57,7 @@ def cluster_id(bootstrap_server: str, command_config: str | None, old_config: st
 @click.option("--include-fenced-brokers", is_flag=True, help="Also brokers that registered and do not serve.")
 @json_option
 def list_endpoints(
-    bootstrap_server: str,
+    bootstrap_server: str | None,
     command_config: str | None,
     old_config: str | None,
     *,
@@ -79,10 +82,10 @@ def list_endpoints(
 @click.option("--id", "-i", "node", type=int, required=True, metavar="N", help="The broker.")
 @json_option
 def unregister(
-    bootstrap_server: str, command_config: str | None, old_config: str | None, node: int, *, as_json: bool
+    bootstrap_server: str | None, command_config: str | None, old_config: str | None, node: int, *, as_json: bool
 ) -> None:
     """Forget a broker that will not come back."""
-    with connected(Cluster, bootstrap_server, _config(command_config, old_config)) as access:
+    with connected(Cluster, bootstrap_server, _config(command_config, old_config), changes=True) as access:
         access.ask(access.admin.unregister_broker(node))
     if as_json:
         echo_json({"unregistered": node})

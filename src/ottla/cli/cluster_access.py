@@ -1,14 +1,19 @@
-"""How a command reaches a cluster: the options that all of them have, and how their failures are told.
+"""Options with which a command reaches a cluster, and the form of its failures.
 
-A failure is one line on standard error and exit code 1; wrong usage is exit code 2.
+A failure is one line on standard error and exit code 1; wrong usage is exit code 2. The address of the cluster is, first of
+all that are given: --bootstrap-server, bootstrap.servers of the command's own properties, of the profile, the environment
+variable OTTLA_BOOTSTRAP_SERVERS, 127.0.0.1:9092.
 """
 
+import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
+from ottla.cli.completion import complete_profiles
+from ottla.cli.profiles import InvalidProfile, Profile, permission_warning, profiles_path, read_profile
 from ottla.client.admin.requests import Requests
 from ottla.client.errors import KafkaError
 from ottla.client.scheduler import Promise
@@ -20,22 +25,61 @@ R_co = TypeVar("R_co", bound=Requests, covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def cluster_options(function: F) -> F:
-    """--bootstrap-server, --command-config."""
-    for option in reversed(
-        (
-            click.option(
-                "--bootstrap-server",
-                metavar="HOST:PORT",
-                required=True,
-                help="Brokers to connect to, several with commas between them.",
-            ),
-            click.option("--command-config", metavar="FILE", help="Properties for the client, one name=value a line."),
-        )
-    ):
-        function = option(function)
-    return function
+BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVERS"
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+_PROFILE: Final = "ottla.cli.profile"
+"""Key of the profile in the meta dictionary of click's contexts, which sub-commands share."""
 
+
+def _select_profile(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
+    """Read the profile that --profile names. Raises CommandFailed."""
+    del param
+    if name is None:
+        return
+    path = profiles_path()
+    try:
+        ctx.meta[_PROFILE] = read_profile(path, name)
+    except InvalidProfile as error:
+        raise CommandFailed(str(error)) from None
+    warning = permission_warning(path)
+    if warning and not ctx.resilient_parsing:  # resilient: the shell asks for completions
+        click.echo(warning, err=True)
+
+
+def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+bootstrap_options = _options(
+    click.option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="Brokers to connect to, several with commas between them. "
+        f"[default: the profile's, ${BOOTSTRAP_VARIABLE}, {DEFAULT_BOOTSTRAP}]",
+    ),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        expose_value=False,
+        callback=_select_profile,
+        shell_complete=complete_profiles,
+        help="Client properties from this table of profiles.toml.",
+    ),
+)
+"""--bootstrap-server and --profile."""
+
+cluster_options = _options(
+    bootstrap_options,
+    click.option("--command-config", metavar="FILE", help="Properties for the client, one name=value a line."),
+)
+"""--bootstrap-server, --profile, --command-config."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
@@ -68,17 +112,65 @@ class Cluster(Blocking, Generic[R_co]):
         return self._run(coroutine)
 
 
+class Address(NamedTuple):
+    """Bootstrap servers of a command.
+
+    servers  "host:port,host:port"
+    source   what named them, as the user knows it
+    """
+
+    servers: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.servers} ({self.source})"
+
+
 @contextmanager
-def connected(part: type[R], bootstrap_server: str, command_config: str | None, **configs: Any) -> Iterator[Cluster[R]]:
-    """A cluster as a command asks it; failures are told in one line. `configs` win over the file."""
-    with told_in_one_line(), Cluster(part, client_configs(bootstrap_server, command_config, **configs)) as cluster:
+def connected(
+    part: type[R], bootstrap_server: str | None, command_config: str | None, *, changes: bool = False, **configs: Any
+) -> Iterator[Cluster[R]]:
+    """A cluster as a command asks it; failures become one line. `configs` win over the file.
+
+    changes  the command changes or deletes something: say on standard error in which cluster, before anything is sent
+    """
+    file = read_properties(command_config) if command_config else {}
+    if changes:
+        click.echo(f"Changing the cluster at {address_of(bootstrap_server, file)}", err=True)
+    with told_in_one_line(), Cluster(part, client_configs(bootstrap_server, None, **{**file, **configs})) as cluster:
         yield cluster
 
 
-def client_configs(bootstrap_server: str, file: str | None, **more: Any) -> dict[str, Any]:
-    """Configs of a client for a command; what the command itself wants comes last. Raises CommandFailed."""
-    given: dict[str, Any] = dict(read_properties(file)) if file else {}
-    return {"client.id": "ottla-cli", **given, "bootstrap.servers": bootstrap_server, **more}
+def profile_properties() -> Mapping[str, str]:
+    """Properties of the profile that --profile of the running command names, none without it."""
+    profile = _profile()
+    return profile.properties if profile is not None else {}
+
+
+def _profile() -> Profile | None:
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_PROFILE) if context is not None else None
+
+
+def address_of(bootstrap_server: str | None, properties: Mapping[str, Any]) -> Address:
+    """The cluster's address: the option, else the command's own properties, the profile, the environment, the default."""
+    if bootstrap_server:
+        return Address(bootstrap_server, "--bootstrap-server")
+    if properties.get("bootstrap.servers"):
+        return Address(str(properties["bootstrap.servers"]), "the command's properties")
+    profile = _profile()
+    if profile is not None and profile.properties.get("bootstrap.servers"):
+        return Address(profile.properties["bootstrap.servers"], f"profile {profile.name}")
+    if os.environ.get(BOOTSTRAP_VARIABLE):
+        return Address(os.environ[BOOTSTRAP_VARIABLE], BOOTSTRAP_VARIABLE)
+    return Address(DEFAULT_BOOTSTRAP, "the default")
+
+
+def client_configs(bootstrap_server: str | None, file: str | None, **more: Any) -> dict[str, Any]:
+    """Configs of a client for a command: `more` wins over the file, the file over the profile. Raises CommandFailed."""
+    given: dict[str, Any] = {**(read_properties(file) if file else {}), **more}
+    servers = address_of(bootstrap_server, given).servers
+    return {"client.id": "ottla-cli", **profile_properties(), **given, "bootstrap.servers": servers}
 
 
 def read_properties(file: str) -> dict[str, str]:

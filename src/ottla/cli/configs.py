@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option, read_properties
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.config_quotas import Part as QuotaPart
 from ottla.cli.config_quotas import alter_quotas, describe_quotas
 from ottla.cli.properties import one_action
@@ -80,7 +81,7 @@ class _InOrder(click.Command):
 @click.option("--entity-type", "types", multiple=True, type=click.Choice(_TYPES), help="What has the configs.")
 @click.option("--entity-name", "names", metavar="NAME", multiple=True, help="Which of them; all unless given.")
 @click.option("--entity-default", is_flag=True, help="The defaults of clients, users, brokers or ips.")
-@click.option("--topic", metavar="TOPIC", help="A topic.")
+@click.option("--topic", metavar="TOPIC", help="A topic.", shell_complete=complete_topics)
 @click.option("--client", metavar="ID", help="A client id.")
 @click.option("--client-defaults", is_flag=True, help="All client ids without quotas of their own.")
 @click.option("--user", metavar="NAME", help="A user.")
@@ -91,14 +92,14 @@ class _InOrder(click.Command):
 @click.option("--ip", metavar="ADDRESS", help="An address.")
 @click.option("--ip-defaults", is_flag=True, help="All addresses without quotas of their own.")
 @click.option("--client-metrics", metavar="NAME", help="A subscription of client metrics.")
-@click.option("--group", metavar="GROUP", help="A group.")
+@click.option("--group", metavar="GROUP", help="A group.", shell_complete=complete_groups)
 @json_option
-def configs(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def configs(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Show and change configs, quotas and SCRAM credentials."""
     action = one_action(given, ("describe", "alter"))
     entities = _entities(given)
     _check(action, entities, given)
-    with connected(_Part, bootstrap_server, command_config) as cluster:
+    with connected(_Part, bootstrap_server, command_config, changes=action == "alter") as cluster:
         quotas = entities[0].type in _WITH_QUOTAS
         if action == "describe" and quotas:
             describe_quotas(cluster, entities, as_json=given["as_json"])

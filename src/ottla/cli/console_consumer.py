@@ -9,7 +9,8 @@ from typing import Any, BinaryIO
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
 from ottla.cli.properties import deprecated, properties
 from ottla.client.blocking import Consumer
@@ -19,15 +20,17 @@ _POLL_S = 1.0
 
 
 @click.command("console-consumer")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--topic", metavar="TOPIC", help="The topic to read.")
+@bootstrap_options
+@click.option("--topic", metavar="TOPIC", help="The topic to read.", shell_complete=complete_topics)
 @click.option("--include", metavar="REGEX", help="All topics whose whole names match.")
 @click.option("--partition", type=int, metavar="N", help="One partition of the topic.")
 @click.option(
     "--offset", metavar="OFFSET", help="Where to begin in it: a number, earliest or latest. [default: latest]"
 )
 @click.option("--from-beginning", is_flag=True, help="Begin with the first record where nothing is committed.")
-@click.option("--group", metavar="GROUP", help="The consumer group; one of its own, unless given.")
+@click.option(
+    "--group", metavar="GROUP", help="The consumer group; one of its own, unless given.", shell_complete=complete_groups
+)
 @click.option("--max-messages", type=int, metavar="N", help="Stop after so many.")
 @click.option("--timeout-ms", type=int, metavar="MS", help="Stop when none has come for so long.")
 @click.option(
@@ -51,7 +54,7 @@ _POLL_S = 1.0
 @click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
 @click.option("--enable-systest-events", is_flag=True, help="Say when the consumer has shut down.")
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object, with all there is of it.")
-def console_consumer(bootstrap_server: str, **given: Any) -> None:
+def console_consumer(bootstrap_server: str | None, **given: Any) -> None:
     """Write the records of a topic. Apache Kafka's tool of this name, with its flags and its output."""
     _check(given)
     for old, new, key in (

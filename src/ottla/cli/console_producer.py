@@ -5,7 +5,14 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.cluster_access import (
+    CommandFailed,
+    bootstrap_options,
+    client_configs,
+    profile_properties,
+    told_in_one_line,
+)
+from ottla.cli.completion import complete_topics
 from ottla.cli.line_reader import LineReader
 from ottla.cli.properties import LONG_WARNING, deprecated, properties
 from ottla.client.blocking import Producer
@@ -29,8 +36,8 @@ _CONFIGS = {
 
 
 @click.command("console-producer")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--topic", metavar="TOPIC", required=True, help="Where the records go.")
+@bootstrap_options
+@click.option("--topic", metavar="TOPIC", required=True, help="Where the records go.", shell_complete=complete_topics)
 @click.option("--sync", is_flag=True, help="Wait for each record before the next.")
 @click.option(
     "--compression-codec", is_flag=False, flag_value="gzip", metavar="[CODEC]", help="none, gzip (without a value), ..."
@@ -56,7 +63,7 @@ _CONFIGS = {
 @click.option(
     "--timeout", type=int, default=1000, show_default=True, metavar="MS", help="How long a batch waits: linger.ms."
 )
-def console_producer(bootstrap_server: str, topic: str, **given: Any) -> None:
+def console_producer(bootstrap_server: str | None, topic: str, **given: Any) -> None:
     """Send each line of standard input as a record. Apache Kafka's tool of this name, with its flags."""
     for old, new, key in (
         ("--property", "--reader-property", "old_property"),
@@ -91,6 +98,7 @@ def _configs(given: dict[str, Any]) -> dict[str, Any]:
     if given["compression_codec"] is not None:
         configs["compression.type"] = given["compression_codec"]
     texts = [*given["producer_property"], *given["command_property"]]
+    configs |= profile_properties()  # wins over the options' defaults, as a file does
     return configs | properties(given["command_config"] or given["producer_config"], texts, "--command-property")
 
 

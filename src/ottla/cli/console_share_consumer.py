@@ -7,7 +7,8 @@ from typing import Any, BinaryIO
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
 from ottla.cli.properties import deprecated, properties
 from ottla.client.blocking import ShareConsumer
@@ -18,9 +19,16 @@ _POLL_S = 1.0
 
 
 @click.command("console-share-consumer")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.")
-@click.option("--group", metavar="GROUP", default="console-share-consumer", show_default=True, help="The share group.")
+@bootstrap_options
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.", shell_complete=complete_topics)
+@click.option(
+    "--group",
+    metavar="GROUP",
+    default="console-share-consumer",
+    show_default=True,
+    help="The share group.",
+    shell_complete=complete_groups,
+)
 @click.option("--max-messages", type=int, metavar="N", help="Stop after so many; never, unless given.")
 @click.option("--timeout-ms", type=int, metavar="MS", help="Stop when none has come for so long.")
 @click.option("--release", is_flag=True, help="Release records instead of accepting them.")
@@ -40,7 +48,7 @@ _POLL_S = 1.0
 @click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
 @click.option("--enable-systest-events", is_flag=True, help="Say when the consumer has shut down.")
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object, with all there is of it.")
-def console_share_consumer(bootstrap_server: str, topic: str, group: str, **given: Any) -> None:
+def console_share_consumer(bootstrap_server: str | None, topic: str, group: str, **given: Any) -> None:
     """Write the records of a topic that a share group hands out. Each is accepted once it is written.
 
     Apache Kafka's tool of this name, with its flags and its output.

@@ -5,7 +5,9 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed, connected, json_option
+from ottla.addresses import address_text
+from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.offset_plan import check_reset, parse_topics, plan_for, reset_options, show_plan
 from ottla.cli.properties import given_of, one_action
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
@@ -30,10 +32,7 @@ class _Part(ConsumerGroups, Groups, Topics):
 
 
 @click.command("consumer-groups")
-@click.option(
-    "--bootstrap-server", metavar="HOST:PORT", help="Brokers to connect to, several with commas between them."
-)
-@click.option("--command-config", metavar="FILE", help="Properties for the client, one name=value a line.")
+@cluster_options
 @click.option("--list", "list_", is_flag=True, help="List the groups; with --state and --type those too.")
 @click.option(
     "--describe", is_flag=True, help="Describe groups: --offsets (unless told otherwise), --members, --state."
@@ -42,9 +41,23 @@ class _Part(ConsumerGroups, Groups, Topics):
 @click.option("--reset-offsets", is_flag=True, help="Let groups without members go on elsewhere.")
 @click.option("--delete-offsets", is_flag=True, help="Forget what a group has committed of topics it does not read.")
 @click.option("--validate-regex", metavar="REGEX", help="Whether brokers take this regular expression (RE2).")
-@click.option("--group", "groups", metavar="GROUP", multiple=True, help="A group; may be repeated.")
+@click.option(
+    "--group",
+    "groups",
+    metavar="GROUP",
+    multiple=True,
+    help="A group; may be repeated.",
+    shell_complete=complete_groups,
+)
 @click.option("--all-groups", is_flag=True, help="All consumer groups.")
-@click.option("--topic", "topics", metavar="TOPIC[:N,M]", multiple=True, help="A topic, or some partitions of it.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="TOPIC[:N,M]",
+    multiple=True,
+    help="A topic, or some partitions of it.",
+    shell_complete=complete_topics,
+)
 @click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets of.")
 @click.option("--offsets", is_flag=True, help="How far the group is, and how far that is behind.")
 @click.option("--members", is_flag=True, help="Who reads what.")
@@ -64,10 +77,9 @@ def consumer_groups(bootstrap_server: str | None, command_config: str | None, **
     if action == "validate-regex":
         _validate(given["validate_regex"], as_json=given["as_json"])
         return
-    if bootstrap_server is None:
-        raise click.UsageError("Missing option '--bootstrap-server'.")
-    configs = {"default.api.timeout.ms": given["timeout"]}
-    with connected(_Part, bootstrap_server, command_config, **configs) as cluster:
+    configs: dict[str, Any] = {"default.api.timeout.ms": given["timeout"]}
+    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and given["execute"])
+    with connected(_Part, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
             _list(cluster, given)
         elif action == "describe":
@@ -275,7 +287,7 @@ def _state(group: ConsumerGroupDescription, *, verbose: bool) -> tuple[Sequence[
         Column("ASSIGNMENT-STRATEGY", 20),
         Column("STATE", 20),
     ]
-    row: list[Any] = [group.group_id, f"{host}:{port}  ({node})", group.assignor or None, group.state]
+    row: list[Any] = [group.group_id, f"{address_text(host, port)}  ({node})", group.assignor or None, group.state]
     if verbose:
         columns += [Column("GROUP-EPOCH", 15), Column("TARGET-ASSIGNMENT-EPOCH", 25)]
         row += [group.group_epoch, group.assignment_epoch]

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.properties import WARNING, deprecated, properties
 from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import Consumer
@@ -21,12 +22,14 @@ _COLUMNS = (
 
 
 @click.command("consumer-perf-test")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--topic", metavar="TOPIC", help="The topic to read.")
+@bootstrap_options
+@click.option("--topic", metavar="TOPIC", help="The topic to read.", shell_complete=complete_topics)
 @click.option("--include", metavar="REGEX", help="All topics whose whole names match.")
 @click.option("--num-records", type=int, metavar="N", help="How many records.")
 @click.option("--messages", type=int, metavar="N", help="Old name of --num-records.")
-@click.option("--group", metavar="GROUP", help="The consumer group; one of its own, unless given.")
+@click.option(
+    "--group", metavar="GROUP", help="The consumer group; one of its own, unless given.", shell_complete=complete_groups
+)
 @click.option(
     "--fetch-size", type=int, default=1_048_576, show_default=True, metavar="BYTES", help="Of one fetch of a partition."
 )
@@ -46,7 +49,7 @@ _COLUMNS = (
 @click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
-def consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
+def consumer_perf_test(bootstrap_server: str | None, **given: Any) -> None:
     """Measure how fast records come from a topic. Apache Kafka's tool of this name, with its flags and its output."""
     if (given["topic"] is None) == (given["include"] is None):
         raise click.UsageError("exactly one of --topic and --include says what to read")

@@ -17,7 +17,9 @@ from ottla.client.admin.topics import Topics
     help='{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 1}; offset -1 is the end.',
 )
 @json_option
-def delete_records(bootstrap_server: str, command_config: str | None, offset_json_file: str, *, as_json: bool) -> None:
+def delete_records(
+    bootstrap_server: str | None, command_config: str | None, offset_json_file: str, *, as_json: bool
+) -> None:
     """Delete the records before the given offsets."""
     rows = read_rows(offset_json_file)
     once([place_of(row, offset_json_file) for row in rows], offset_json_file)
@@ -26,7 +28,7 @@ def delete_records(bootstrap_server: str, command_config: str | None, offset_jso
         if not isinstance(row.get("offset"), int):
             raise CommandFailed(f"{offset_json_file}: {place_of(row, offset_json_file)} wants an offset")
         offsets[place_of(row, offset_json_file)] = row["offset"]
-    with connected(Topics, bootstrap_server, command_config) as cluster:
+    with connected(Topics, bootstrap_server, command_config, changes=True) as cluster:
         if not as_json:
             click.echo("Executing records delete operation")
         results = cluster.ask(cluster.admin.delete_records(offsets))

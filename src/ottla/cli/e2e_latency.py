@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.completion import complete_topics
 from ottla.cli.latencies import Latencies
 from ottla.cli.table import echo_json
 from ottla.client.admin.topics import NewTopic
@@ -18,8 +19,14 @@ _PATIENCE_S = 60.0
 
 
 @click.command("e2e-latency")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--topic", metavar="TOPIC", required=True, help="The topic; made with one partition if it is not there.")
+@bootstrap_options
+@click.option(
+    "--topic",
+    metavar="TOPIC",
+    required=True,
+    help="The topic; made with one partition if it is not there.",
+    shell_complete=complete_topics,
+)
 @click.option("--num-records", type=click.IntRange(0), required=True, metavar="N", help="How many records.")
 @click.option("--producer-acks", type=click.Choice(["1", "all"]), required=True, help="What the producer waits for.")
 @click.option("--record-size", type=click.IntRange(0), required=True, metavar="BYTES", help="Size of a record's value.")
@@ -37,7 +44,7 @@ _PATIENCE_S = 60.0
 )
 @click.option("--command-config", metavar="FILE", help="Properties for both clients.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
-def e2e_latency(bootstrap_server: str, **given: Any) -> None:
+def e2e_latency(bootstrap_server: str | None, **given: Any) -> None:
     """Measure the time from produce to consume. Apache Kafka's tool of this name, with its flags and its output."""
     with told_in_one_line():
         configs = client_configs(bootstrap_server, given["command_config"])

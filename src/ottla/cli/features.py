@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, connected, json_option
+from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.command_group import CommandGroup
 from ottla.cli.properties import deprecated
 from ottla.cli.table import echo_json
 from ottla.client.admin.cluster import Cluster, FeatureUpdate, UpgradeType
@@ -49,21 +50,16 @@ def _shown(feature: str, level: int) -> str:
     return release_of(level) if feature == _METADATA else str(level)
 
 
-@click.group("features")
-@click.option(
-    "--bootstrap-server", metavar="HOST:PORT", help="Brokers to connect to, several with commas between them."
-)
-@click.option("--command-config", metavar="FILE", help="Properties for the client, one name=value a line.")
+@click.group("features", cls=CommandGroup)
+@cluster_options
 @click.pass_context
 def features(ctx: click.Context, bootstrap_server: str | None, command_config: str | None) -> None:
     """Show and change the features of a cluster."""
     ctx.obj = (bootstrap_server, command_config)
 
 
-def _where(ctx: click.Context) -> tuple[str, str | None]:
+def _where(ctx: click.Context) -> tuple[str | None, str | None]:
     server, file = ctx.obj
-    if server is None:
-        raise click.UsageError("Missing option '--bootstrap-server': ottla features --bootstrap-server HOST:PORT ...")
     return server, file
 
 
@@ -174,7 +170,7 @@ def _downgrade(given: dict[str, Any]) -> UpgradeType:
 
 def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb: str, given: dict[str, Any]) -> None:
     updates = {name: FeatureUpdate(level, kind) for name, level in levels.items()}
-    with connected(Cluster, *_where(ctx)) as cluster:
+    with connected(Cluster, *_where(ctx), changes=not given["dry_run"]) as cluster:
         results = cluster.ask(cluster.admin.update_features(updates, validate_only=given["dry_run"]))
     done = verb if verb.endswith("d") else f"{verb}d"
     documents = []

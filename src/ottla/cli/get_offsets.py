@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.completion import complete_topics
 from ottla.cli.table import echo_json
 from ottla.client.admin.topics import Topics
 from ottla.client.topics import TopicPartition
@@ -25,7 +26,7 @@ Filter = Callable[[TopicPartition], bool]
 
 @click.command("get-offsets")
 @cluster_options
-@click.option("--topic", metavar="REGEX", help="The topics; all unless given.")
+@click.option("--topic", metavar="REGEX", help="The topics; all unless given.", shell_complete=complete_topics)
 @click.option("--partitions", metavar="N,M", help="The partitions; all unless given.")
 @click.option("--topic-partitions", metavar="T1:1,T2:0-3,T3:5-", help="Topics by regular expression, with partitions.")
 @click.option(
@@ -33,7 +34,7 @@ Filter = Callable[[TopicPartition], bool]
 )
 @click.option("--exclude-internal-topics", is_flag=True, help="Leave out Kafka's own topics.")
 @json_option
-def get_offsets(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def get_offsets(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Print TOPIC:PARTITION:OFFSET: the ends of partitions, or the first record at or after a time."""
     if given["topic_partitions"] and (given["topic"] or given["partitions"]):
         raise click.UsageError("--topic-partitions goes without --topic and --partitions")

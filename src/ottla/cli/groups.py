@@ -23,7 +23,7 @@ _COLUMNS = (Column("GROUP", 20), Column("TYPE", 20), Column("PROTOCOL"))
 @click.option("--share", is_flag=True, help="Only share groups.")
 @click.option("--streams", is_flag=True, help="Only streams groups.")
 @json_option
-def groups(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def groups(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """List groups of all types."""
     if not given["list_"]:
         raise click.UsageError("--list says what to do")

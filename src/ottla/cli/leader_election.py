@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.completion import complete_topics
 from ottla.cli.json_files import once, place_of, read_rows
 from ottla.cli.properties import deprecated, given_of
 from ottla.cli.table import echo_json
@@ -24,12 +25,12 @@ _SCOPES = ("topic", "all-topic-partitions", "path-to-json-file")
     required=True,
     help="The first replica is to lead, or whichever there is where nobody leads.",
 )
-@click.option("--topic", metavar="TOPIC", help="The topic, with --partition.")
+@click.option("--topic", metavar="TOPIC", help="The topic, with --partition.", shell_complete=complete_topics)
 @click.option("--partition", type=int, metavar="N", help="The partition.")
 @click.option("--all-topic-partitions", is_flag=True, help="All partitions that need it.")
 @click.option("--path-to-json-file", metavar="FILE", help='{"partitions": [{"topic": "t", "partition": 1}]}.')
 @json_option
-def leader_election(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def leader_election(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Elect leaders of partitions."""
     deprecated("--admin.config", "--command-config", given["old_config"] is not None)
     if len(given_of(given, _SCOPES)) != 1:
@@ -44,7 +45,7 @@ def leader_election(bootstrap_server: str, command_config: str | None, **given: 
         places = [place_of(row, path) for row in read_rows(path)]
         once(places, path)
     kind = ElectionType[given["election_type"].upper()]
-    with connected(Replicas, bootstrap_server, command_config or given["old_config"]) as cluster:
+    with connected(Replicas, bootstrap_server, command_config or given["old_config"], changes=True) as cluster:
         results = cluster.ask(cluster.admin.elect_leaders(kind, places))
     elected = sorted(results.successes)
     needless = sorted(place for place, error in results.errors.items() if error.code == ELECTION_NOT_NEEDED)

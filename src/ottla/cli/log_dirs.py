@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.completion import complete_topics
 from ottla.client.admin.cluster import Cluster
 from ottla.client.admin.log_dirs import LogDir, LogDirs
 
@@ -17,10 +18,10 @@ class _Part(LogDirs, Cluster):
 @click.command("log-dirs")
 @cluster_options
 @click.option("--describe", is_flag=True, help="Show what is in log directories.")
-@click.option("--topic-list", metavar="T1,T2", default="", help="Only these topics.")
+@click.option("--topic-list", metavar="T1,T2", default="", help="Only these topics.", shell_complete=complete_topics)
 @click.option("--broker-list", metavar="0,1", default="", help="Only these brokers.")
 @json_option
-def log_dirs(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def log_dirs(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Show the sizes of partitions in the log directories of brokers, as JSON."""
     if not given["describe"]:
         raise click.UsageError("--describe says what to do")

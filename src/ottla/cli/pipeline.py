@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from ottla.addresses import address_text
+from ottla.cli.cluster_access import address_of, bootstrap_options
+from ottla.cli.command_group import CommandGroup
+from ottla.cli.completion import complete_topics
 from ottla.cli.stopping import Stop, told_to_stop
 from ottla.cli.table import Column, echo_table
 
@@ -22,24 +26,31 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.run import Refresh
 
 
-@click.group("pipeline")
+@click.group("pipeline", cls=CommandGroup)
 def pipeline() -> None:
     """Write and run Spark Declarative Pipelines whose sources and sinks are topics."""
 
 
 @pipeline.command("init")
 @click.argument("name", type=click.Path(path_type=Path))
-@click.option("--bootstrap-server", default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT")
-@click.option("--topic", default="orders", show_default=True, metavar="NAME", help="Where records come from.")
+@bootstrap_options
+@click.option(
+    "--topic",
+    default="orders",
+    show_default=True,
+    metavar="NAME",
+    help="Where records come from.",
+    shell_complete=complete_topics,
+)
 @click.option("--to", "target", default="large-orders", show_default=True, metavar="NAME", help="Where results go.")
-def init(name: Path, bootstrap_server: str, topic: str, target: str) -> None:
+def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> None:
     """Write a project into the new folder NAME: spec, settings, bronze, silver, gold, a sink, rules, a test."""
     _needs_spark()
     from ottla.spark.pipelines.project import InvalidProject
     from ottla.spark.pipelines.template import write_project
 
     try:
-        written = write_project(name, bootstrap_server, topic, target)
+        written = write_project(name, address_of(bootstrap_server, {}).servers, topic, target)
     except InvalidProject as error:
         _fail(str(error))
     for file in written:
@@ -226,7 +237,7 @@ def _serve(address: str, figures: "QueryFigures") -> "Callable[[], None]":
         _fail(f"--metrics needs {missing.name}: pip install 'ottla[metrics]'")
     except OSError as error:
         _fail(f"cannot serve metrics on {address}: {error.strerror or error}")
-    click.echo(f"metrics are at http://{host}:{bound}/metrics", err=True)
+    click.echo(f"metrics are at http://{address_text(host.strip('[]'), bound)}/metrics", err=True)
     return stop
 
 

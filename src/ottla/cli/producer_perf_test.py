@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, client_configs, told_in_one_line
+from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.completion import complete_topics
 from ottla.cli.latencies import Latencies
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
 from ottla.cli.table import echo_json, echo_metrics
@@ -19,10 +20,8 @@ _SHARES = (0.5, 0.95, 0.99, 0.999)
 
 
 @click.command("producer-perf-test")
-@click.option(
-    "--bootstrap-server", metavar="HOST:PORT", help="Brokers to connect to; or bootstrap.servers in a property."
-)
-@click.option("--topic", required=True, metavar="TOPIC", help="Where the records go.")
+@bootstrap_options
+@click.option("--topic", required=True, metavar="TOPIC", help="Where the records go.", shell_complete=complete_topics)
 @click.option("--num-records", type=int, required=True, metavar="N", help="How many.")
 @click.option(
     "--throughput", type=float, required=True, metavar="N", help="About how many a second; -1: as many as go."
@@ -61,10 +60,8 @@ def producer_perf_test(**given: Any) -> None:
             own["transactional.id"] = given["transactional_id"]
         elif given["transaction_duration_ms"] is not None:
             own.setdefault("transactional.id", f"performance-producer-{random.randrange(1 << 64):x}")
-        servers = given["bootstrap_server"] or own.get("bootstrap.servers")
-        if not servers:
-            raise click.UsageError("--bootstrap-server is missing")
-        with Producer(client_configs(servers, None, **{"client.id": "perf-producer-client", **own})) as producer:
+        own = {"client.id": "perf-producer-client", **own}
+        with Producer(client_configs(given["bootstrap_server"], None, **own)) as producer:
             test = _Test(producer, given, transactional="transactional.id" in own)
             test.run(payloads)
             metrics = producer.metrics()

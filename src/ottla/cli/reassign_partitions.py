@@ -52,7 +52,7 @@ class _Part(Throttles, Replicas, LogDirs, Topics):
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
 @click.option("--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="How long to try.")
 @json_option
-def reassign_partitions(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def reassign_partitions(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Propose, carry out, watch and stop moves of replicas."""
     action = one_action(given, _ACTIONS)
     if action in ("execute", "verify", "cancel") and given["plan_file"] is None:
@@ -60,8 +60,10 @@ def reassign_partitions(bootstrap_server: str, command_config: str | None, **giv
     if action == "generate" and (given["topics_file"] is None or given["broker_list"] is None):
         raise click.UsageError("--generate wants --topics-to-move-json-file and --broker-list")
     moves = read_plan(given["plan_file"]) if given["plan_file"] is not None else []
-    configs = {"default.api.timeout.ms": given["timeout"]}
-    with connected(_Part, bootstrap_server, command_config, **configs) as cluster:
+    configs: dict[str, Any] = {"default.api.timeout.ms": given["timeout"]}
+    # --verify takes back the throttles of a plan that is done.
+    changes = action in ("execute", "cancel") or (action == "verify" and not given["preserve_throttles"])
+    with connected(_Part, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
             _list(cluster, given)
         elif action == "generate":

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.consumer_perf_test import MEGABYTE, exiting, given_properties, java_time, wanted_records
 from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import ShareConsumer
@@ -19,11 +20,18 @@ _COLUMNS = (
 
 
 @click.command("share-consumer-perf-test")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.")
+@bootstrap_options
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.", shell_complete=complete_topics)
 @click.option("--num-records", type=int, metavar="N", help="How many records.")
 @click.option("--messages", type=int, metavar="N", help="Old name of --num-records.")
-@click.option("--group", metavar="GROUP", default="perf-share-consumer", show_default=True, help="The share group.")
+@click.option(
+    "--group",
+    metavar="GROUP",
+    default="perf-share-consumer",
+    show_default=True,
+    help="The share group.",
+    shell_complete=complete_groups,
+)
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="How many share consumers.")
 @click.option("--fetch-size", type=int, default=1_048_576, show_default=True, metavar="BYTES", help="Of one fetch.")
 @click.option("--socket-buffer-size", type=int, default=2_097_152, show_default=True, metavar="BYTES")
@@ -42,7 +50,7 @@ _COLUMNS = (
 @click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
-def share_consumer_perf_test(bootstrap_server: str, **given: Any) -> None:
+def share_consumer_perf_test(bootstrap_server: str | None, **given: Any) -> None:
     """Measure how fast records come through a share group. Apache Kafka's tool of this name, with its flags and its output."""
     count = wanted_records(given)
     with told_in_one_line():

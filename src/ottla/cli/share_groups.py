@@ -5,7 +5,9 @@ from typing import Any
 
 import click
 
+from ottla.addresses import address_text
 from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.offset_plan import check_reset, plan_for, reset_options, show_plan
 from ottla.cli.properties import given_of, one_action
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
@@ -31,9 +33,23 @@ class _Part(ShareGroups, Groups, Topics):
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
 @click.option("--reset-offsets", is_flag=True, help="Let a group without members go on elsewhere.")
 @click.option("--delete-offsets", is_flag=True, help="Forget what a group without members has read of topics.")
-@click.option("--group", "groups", metavar="GROUP", multiple=True, help="A share group; may be repeated.")
+@click.option(
+    "--group",
+    "groups",
+    metavar="GROUP",
+    multiple=True,
+    help="A share group; may be repeated.",
+    shell_complete=complete_groups,
+)
 @click.option("--all-groups", is_flag=True, help="All share groups.")
-@click.option("--topic", "topics", metavar="TOPIC[:N,M]", multiple=True, help="A topic, or some partitions of it.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="TOPIC[:N,M]",
+    multiple=True,
+    help="A topic, or some partitions of it.",
+    shell_complete=complete_topics,
+)
 @click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of.")
 @click.option("--offsets", is_flag=True, help="Where the group begins to read, and how far that is behind.")
 @click.option("--members", is_flag=True, help="Who shares what.")
@@ -44,11 +60,12 @@ class _Part(ShareGroups, Groups, Topics):
 @reset_options
 @click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="How long to try.")
 @json_option
-def share_groups(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def share_groups(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """List, describe, reset and delete share groups."""
     action = _action(given)
-    configs = {"default.api.timeout.ms": given["timeout"]}
-    with connected(_Part, bootstrap_server, command_config, **configs) as cluster:
+    configs: dict[str, Any] = {"default.api.timeout.ms": given["timeout"]}
+    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and given["execute"])
+    with connected(_Part, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
             _list(cluster, given)
         elif action == "describe":
@@ -173,7 +190,7 @@ def _members(group: ShareGroupDescription, *, verbose: bool) -> tuple[Sequence[C
 def _state(group: ShareGroupDescription, *, verbose: bool) -> tuple[Sequence[Column], list[Sequence[Any]]]:
     node, host, port = group.coordinator
     columns = [_GROUP, Column("COORDINATOR (ID)", 25), Column("STATE", 15)]
-    row: list[Any] = [group.group_id, f"{host}:{port}  ({node})", group.state]
+    row: list[Any] = [group.group_id, f"{address_text(host, port)}  ({node})", group.state]
     if verbose:
         columns += [Column("GROUP-EPOCH", 12), Column("ASSIGNMENT-EPOCH", 17)]
         row += [group.group_epoch, group.assignment_epoch]

@@ -33,7 +33,7 @@ _PATIENCE_S = 10.0
 @click.option("--sort", type=click.Choice(SORTS), default="bytes", show_default=True, help="What stands first.")
 @click.option("--internal", is_flag=True, help="Kafka's own topics too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
-def top(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def top(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Watch brokers, topics and groups: sizes, rates and lag.
 
     On a terminal q or Ctrl-C ends it; piped, or with --json, one report follows the other. Rates are the growth of end

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.completion import complete_topics
 from ottla.cli.properties import one_action, pairs
 from ottla.cli.table import echo_json
 from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
@@ -31,7 +32,9 @@ _FILTERS = (
 @click.option("--alter", is_flag=True, help="Give topics more partitions.")
 @click.option("--describe", is_flag=True, help="Show partitions, leaders, replicas and configs.")
 @click.option("--list", "list_", is_flag=True, help="List the names.")
-@click.option("--topic", metavar="TOPIC", help="The topic; a regular expression but for --create.")
+@click.option(
+    "--topic", metavar="TOPIC", help="The topic; a regular expression but for --create.", shell_complete=complete_topics
+)
 @click.option("--topic-id", metavar="ID", help="The topic to describe, by its id.")
 @click.option("--partitions", type=click.IntRange(1), metavar="N", help="How many partitions; the broker's default.")
 @click.option(
@@ -57,7 +60,7 @@ _FILTERS = (
     help="How many partitions a broker tells at once.",
 )
 @json_option
-def topics(bootstrap_server: str, command_config: str | None, **given: Any) -> None:
+def topics(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Make, delete, alter, describe and list topics."""
     action = one_action(given, _ACTIONS)
     _check(action, given)
@@ -67,7 +70,7 @@ def topics(bootstrap_server: str, command_config: str | None, **given: Any) -> N
         with connected(Part, bootstrap_server, command_config) as cluster:
             describe(cluster, given)
         return
-    with connected(Topics, bootstrap_server, command_config) as cluster:
+    with connected(Topics, bootstrap_server, command_config, changes=action != "list") as cluster:
         if action == "list":
             _list(cluster, given)
         elif action == "create":

@@ -6,7 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed, connected, json_option
+from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.command_group import CommandGroup
+from ottla.cli.completion import complete_topics
 from ottla.cli.table import echo_json, echo_tabbed
 from ottla.client.admin.cluster import Cluster as ClusterRequests
 from ottla.client.admin.topics import Topics
@@ -57,16 +59,17 @@ class _Open(NamedTuple):
     producer: ProducerState
 
 
-@click.group("transactions")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--command-config", metavar="FILE", help="Properties for the client, one name=value a line.")
+@click.group("transactions", cls=CommandGroup)
+@cluster_options
 @click.pass_context
-def transactions(ctx: click.Context, bootstrap_server: str, command_config: str | None) -> None:
+def transactions(ctx: click.Context, bootstrap_server: str | None, command_config: str | None) -> None:
     """Look at transactions, and end those that hang."""
     ctx.obj = (bootstrap_server, command_config)
 
 
-_topic_option = click.option("--topic", metavar="TOPIC", required=True, help="The topic.")
+_topic_option = click.option(
+    "--topic", metavar="TOPIC", required=True, help="The topic.", shell_complete=complete_topics
+)
 _partition_option = click.option("--partition", type=int, metavar="N", required=True, help="The partition.")
 
 
@@ -89,7 +92,7 @@ def _key(title: str) -> str:
 @json_option
 @click.pass_obj
 def list_(
-    where: tuple[str, str | None], *, duration_filter: int, transactional_id_pattern: str | None, as_json: bool
+    where: tuple[str | None, str | None], *, duration_filter: int, transactional_id_pattern: str | None, as_json: bool
 ) -> None:
     """List transactional ids."""
     with connected(_Part, *where) as cluster:
@@ -108,7 +111,7 @@ def list_(
 @click.option("--transactional-id", metavar="ID", required=True, help="The transactional id.")
 @json_option
 @click.pass_obj
-def describe(where: tuple[str, str | None], transactional_id: str, *, as_json: bool) -> None:
+def describe(where: tuple[str | None, str | None], transactional_id: str, *, as_json: bool) -> None:
     """Show the state of a transactional id."""
     with connected(_Part, *where) as cluster:
         found = cluster.ask(cluster.admin.describe_transactions([transactional_id])).check()[transactional_id]
@@ -135,7 +138,7 @@ def describe(where: tuple[str, str | None], transactional_id: str, *, as_json: b
 @json_option
 @click.pass_obj
 def describe_producers(
-    where: tuple[str, str | None], topic: str, partition: int, broker_id: int | None, *, as_json: bool
+    where: tuple[str | None, str | None], topic: str, partition: int, broker_id: int | None, *, as_json: bool
 ) -> None:
     """Show who has written to a partition."""
     place = TopicPartition(topic, partition)
@@ -164,7 +167,7 @@ def describe_producers(
 @click.option("--coordinator-epoch", type=int, metavar="N", help="The coordinator's epoch (brokers before Kafka 3.0).")
 @json_option
 @click.pass_obj
-def abort(where: tuple[str, str | None], /, topic: str, partition: int, *, as_json: bool, **given: Any) -> None:
+def abort(where: tuple[str | None, str | None], /, topic: str, partition: int, *, as_json: bool, **given: Any) -> None:
     """End a transaction that hangs in a partition."""
     place = TopicPartition(topic, partition)
     by_hand = [given[name] for name in ("producer_id", "producer_epoch", "coordinator_epoch")]
@@ -173,7 +176,7 @@ def abort(where: tuple[str, str | None], /, topic: str, partition: int, *, as_js
             "the transaction is named either by --start-offset or by --producer-id, --producer-epoch and "
             "--coordinator-epoch (for brokers before Kafka 3.0)"
         )
-    with connected(_Part, *where) as cluster:
+    with connected(_Part, *where, changes=True) as cluster:
         if given["start_offset"] is None:
             spec = AbortTransactionSpec(place, *by_hand)
         else:
@@ -204,11 +207,11 @@ def _found(cluster: Cluster[_Part], place: TopicPartition, start_offset: int) ->
     metavar="MINUTES",
     help="Younger transactions do not hang.",
 )
-@click.option("--topic", metavar="TOPIC", help="Only this topic.")
+@click.option("--topic", metavar="TOPIC", help="Only this topic.", shell_complete=complete_topics)
 @click.option("--partition", type=int, metavar="N", help="Only this partition of it.")
 @json_option
 @click.pass_obj
-def find_hanging(where: tuple[str, str | None], /, *, as_json: bool, **given: Any) -> None:
+def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **given: Any) -> None:
     """Find transactions that are open in a partition and that no coordinator knows."""
     if given["topic"] is None and (given["broker_id"] is None or given["partition"] is not None):
         raise click.UsageError("find-hanging wants --topic, or --broker-id without --partition")
@@ -276,9 +279,9 @@ def _without_coordinator(cluster: Cluster[_Part], candidates: list[_Open]) -> li
 @click.option("--transactionalId", "transactional_id", metavar="ID", required=True, help="The transactional id.")
 @json_option
 @click.pass_obj
-def force_terminate(where: tuple[str, str | None], transactional_id: str, *, as_json: bool) -> None:
+def force_terminate(where: tuple[str | None, str | None], transactional_id: str, *, as_json: bool) -> None:
     """Abort the transaction that is open under an id, and fence its producer."""
-    with connected(_Part, *where) as cluster:
+    with connected(_Part, *where, changes=True) as cluster:
         cluster.ask(cluster.admin.force_terminate_transaction(transactional_id))
     if as_json:
         echo_json({"terminated": transactional_id})

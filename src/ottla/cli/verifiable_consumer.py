@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.events import Events, by_partition
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
 from ottla.cli.stopping import STEP_S, Stop, told_to_stop
@@ -18,8 +19,8 @@ _RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 
 
 @click.command("verifiable-consumer")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.")
+@bootstrap_options
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.", shell_complete=complete_topics)
 @click.option(
     "--group-protocol",
     type=click.Choice(["classic", "consumer"], case_sensitive=False),
@@ -27,7 +28,7 @@ _RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
     show_default=True,
 )
 @click.option("--group-remote-assignor", metavar="NAME", help="The broker's assignor, with --group-protocol consumer.")
-@click.option("--group-id", metavar="GROUP", required=True, help="The consumer group.")
+@click.option("--group-id", metavar="GROUP", required=True, help="The consumer group.", shell_complete=complete_groups)
 @click.option("--group-instance-id", metavar="ID", help="Makes it a static member.")
 @click.option(
     "--max-messages", type=int, default=-1, show_default=True, metavar="N", help="How many; -1: until it is stopped."
@@ -47,7 +48,7 @@ _RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 )
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
-def verifiable_consumer(bootstrap_server: str, **given: Any) -> None:
+def verifiable_consumer(bootstrap_server: str | None, **given: Any) -> None:
     """Read a topic and print events as JSON. Apache Kafka's tool of this name, with its flags.
 
     SIGTERM or Ctrl-C end it; it leaves the group.

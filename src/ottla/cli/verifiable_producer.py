@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.completion import complete_topics
 from ottla.cli.events import Events, java_class
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
 from ottla.cli.stopping import STEP_S, Stop, told_to_stop
@@ -15,8 +16,8 @@ from ottla.client.producer.closed import Delivered
 
 
 @click.command("verifiable-producer")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--topic", metavar="TOPIC", required=True, help="Where the records go.")
+@bootstrap_options
+@click.option("--topic", metavar="TOPIC", required=True, help="Where the records go.", shell_complete=complete_topics)
 @click.option(
     "--max-messages", type=int, default=-1, show_default=True, metavar="N", help="How many; -1: until it is stopped."
 )
@@ -31,7 +32,7 @@ from ottla.client.producer.closed import Delivered
 @click.option("--repeating-keys", type=int, metavar="N", help="Keys from 0 to N - 1, again and again.")
 @click.option("--producer.config", "producer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--command-config", metavar="FILE", help="Properties for the producer.")
-def verifiable_producer(bootstrap_server: str, **given: Any) -> None:
+def verifiable_producer(bootstrap_server: str | None, **given: Any) -> None:
     """Send 0, 1, 2, ... and print an event for each as JSON. Apache Kafka's tool of this name, with its flags.
 
     SIGTERM or Ctrl-C end it; what was sent is waited for.

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.events import Events, by_partition
 from ottla.cli.stopping import STEP_S, Stop, told_to_stop
 from ottla.client.admin.configs import ConfigChange, ConfigResource, ResourceType
@@ -19,9 +20,9 @@ _logger = logging.getLogger("ottla.verifiable")
 
 
 @click.command("verifiable-share-consumer")
-@click.option("--bootstrap-server", metavar="HOST:PORT", required=True, help="Brokers to connect to.")
-@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.")
-@click.option("--group-id", metavar="GROUP", required=True, help="The share group.")
+@bootstrap_options
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.", shell_complete=complete_topics)
+@click.option("--group-id", metavar="GROUP", required=True, help="The share group.", shell_complete=complete_groups)
 @click.option(
     "--max-messages",
     type=int,
@@ -44,7 +45,7 @@ _logger = logging.getLogger("ottla.verifiable")
     help="Set where the group begins: share.auto.offset.reset.",
 )
 @click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
-def verifiable_share_consumer(bootstrap_server: str, **given: Any) -> None:
+def verifiable_share_consumer(bootstrap_server: str | None, **given: Any) -> None:
     """Read a topic through a share group and print events as JSON. Apache Kafka's tool of this name, with its flags.
 
     SIGTERM or Ctrl-C end it; what was read is acknowledged.
