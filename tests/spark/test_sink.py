@@ -146,15 +146,27 @@ def test_a_batch_that_spark_runs_again_is_published_once(
     assert sorted(record.value or b"" for record in cluster.records(target, committed=True)) == [*everything, b"v20"]
 
 
-def test_the_adaptive_setting_is_asked_for(
+def test_a_session_without_the_settings_is_refused_in_one_line_by_the_driver(
     reading: Reading, cluster: Cluster, tmp_path: Path, spark: SparkSession
 ) -> None:
+    """It failed in a task, and again in each of its retries, with 60 lines of traceback."""
     setting = "spark.sql.adaptive.streaming.stateless.enabled"
     frame = reading.stream(subscribe=cluster.topic([Sent(b"v")]), startingOffsets="earliest").select("value")
     spark.conf.unset(setting)
     try:
-        with pytest.raises(StreamingQueryException, match=f"exactlyOnce=true needs {setting}=false"):
-            exactly_once(frame, cluster.servers, tmp_path, topic=cluster.topic())
+        target = cluster.topic()
+        with pytest.raises(StreamingQueryException) as raised:
+            exactly_once(frame, cluster.servers, tmp_path, topic=target)
+        text = str(raised.value)
+        (line,) = [line for line in text.splitlines() if line.startswith("ottla.")]
+        assert f"exactlyOnce=true needs {setting}=false" in line
+        assert "Job aborted" not in text
+        assert "Task" not in text
+        assert cluster.records(target, committed=True) == []
+        # The setting that was missing is all there is to mend: the same checkpoint goes on.
+        spark.conf.set(setting, "false")
+        exactly_once(frame, cluster.servers, tmp_path, topic=target)
+        assert [record.value for record in cluster.records(target, committed=True)] == [b"v"]
     finally:
         spark.conf.set(setting, "false")
 

@@ -61,13 +61,15 @@ _ENDED: Final = frozenset({table.INVALID_TXN_STATE, table.INVALID_PRODUCER_ID_MA
 class Written(WriterCommitMessage):
     """What a task wrote.
 
-    part  its transaction, which is open still; None for a sink without transactions
-    sink  the sink's id, "" for one without transactions
+    part     its transaction, which is open still; None for a sink without transactions
+    sink     the sink's id, "" for one without transactions
+    refused  why the task wrote nothing: the driver raises it, in place of a failed task and its retries
     """
 
-    def __init__(self, part: Part | None = None, sink: str = "") -> None:
+    def __init__(self, part: Part | None = None, sink: str = "", refused: str | None = None) -> None:
         self.part = part
         self.sink = sink
+        self.refused = refused
 
 
 class _TaskProducer(Producer):

@@ -89,12 +89,30 @@ class _Sink:
     def _write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         options = self.options
         if options.exactly_once:
+            # Only tasks see the session's settings: the driver's side of a Python sink is not given them.
+            refused = self._adaptive_refusal()
+            if refused is not None:
+                for _ in batches:  # Spark wants its rows to be taken
+                    pass
+                return Written(refused=refused)
             return self._transaction().write(batches)
         with producing(options.config) as producer:
             report = producer.produce_arrow(batches, options.topic)
             producer.flush()
             report.result()
         return Written()
+
+    def _adaptive_refusal(self) -> str | None:
+        """Why a stream cannot be written exactly once in this session, None when it can; asked in a task."""
+        context = TaskContext.get()
+        assert context is not None, "rows are written in tasks"
+        settings = (context.getLocalProperty(_ADAPTIVE), context.getLocalProperty("spark.sql.adaptive.enabled"))
+        if not self._stream or "false" in settings:
+            return None
+        return (
+            f"exactlyOnce=true needs {_ADAPTIVE}=false: adaptive execution may cut a batch that is run again into "
+            "other tasks. ottla.spark.SESSION_CONFS has it"
+        )
 
     def _transaction(self) -> TaskWriting:
         context = TaskContext.get()
@@ -110,20 +128,15 @@ class _Sink:
             assert number, "Spark tells the tasks of a stream their batch"
             assert query, "Spark tells the tasks of a stream their query"
             batch, sink = int(number), sink or query
-            if "false" not in (
-                context.getLocalProperty(_ADAPTIVE),
-                context.getLocalProperty("spark.sql.adaptive.enabled"),
-            ):
-                raise InvalidOption(
-                    f"exactlyOnce=true needs {_ADAPTIVE}=false: adaptive execution may cut a batch that is run again into "
-                    "other tasks. ottla.spark.SESSION_CONFS has it"
-                )
         config = options.transactional(transactional_id(sink, task))
         named = bool(options.sink_id)
         return TaskWriting(cluster_of(options.config), config, options.topic, sink, batch, task, named=named)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """All tasks are done."""
+        """All tasks are done. Raises InvalidOption when they refused to write."""
+        for message in messages:
+            if isinstance(message, Written) and message.refused is not None:
+                raise InvalidOption(message.refused)
         sink, parts = _parts(messages)
         if parts or (batch is not None and self.options.exactly_once and self.sink):
             sink = sink or self.sink
