@@ -48,7 +48,7 @@ def test_commands_as_the_page_says(tmp_path: Path) -> None:
     (shown,) = re.findall(r"```\n(FLOW.*?)```", PAGE, re.DOTALL)
     rows = [line.split()[:6] for line in said["ottla pipeline run shop"].splitlines()]
     assert sorted(rows[1:6]) == sorted(line.split()[:6] for line in shown.splitlines()[1:6])
-    assert ["shop", "orders", "0", "2", "2", "0"] in [
+    assert ["shop", "orders", "0", "6", "6", "0"] in [
         line.split()[:6] for line in said["ottla consumer-groups"].splitlines()
     ]
     assert said["ottla console-consumer"] == '{"number":1,"customer":"ada","amount":120.0}\n'

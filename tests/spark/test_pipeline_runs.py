@@ -121,6 +121,23 @@ def test_a_flow_that_fails_is_named_in_one_line(cluster: Cluster, tmp_path: Path
     assert {states[name] for name in ("silver", "quarantine", "gold", "to_topic")} == {"SKIPPED"}
 
 
+@pytest.mark.usefixtures("a_spark_of_its_own")
+@pytest.mark.timeout(180)
+def test_a_dry_run_names_the_topic_that_does_not_exist(cluster: Cluster, tmp_path: Path) -> None:
+    shop = written(cluster, tmp_path, "misspelt-topic")
+    with running(str(shop), *QUICK, "--dry-run") as process:
+        shown, errors = process.communicate(timeout=150)
+    assert (process.returncode, shown) == (1, "")
+    (line,) = errors.splitlines()
+    assert line.startswith("ottla: flow bronze cannot read: topic misspelt-topic does not exist")
+    # The sink's topic does not exist either, but brokers create it.
+    source = cluster.topic([*orders(0, 3)], 1)
+    with running(str(shop), *QUICK, "--dry-run", "--set", f"shop.source={source}") as process:
+        shown, errors = process.communicate(timeout=150)
+    assert (process.returncode, errors) == (0, "")
+    assert "bronze" in shown
+
+
 def test_the_project_s_own_test(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
     shop = written(cluster, tmp_path, "unread")
     tests = runpy.run_path(str(shop / "tests" / "test_transformations.py"))

@@ -47,7 +47,7 @@ def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> N
     """Write a project into the new folder NAME: spec, settings, bronze, silver, gold, a sink, rules, a test."""
     _needs_spark()
     from ottla.spark.pipelines.project import InvalidProject
-    from ottla.spark.pipelines.template import write_project
+    from ottla.spark.pipelines.template import SAMPLE, write_project
 
     try:
         written = write_project(name, address_of(bootstrap_server, {}).servers, topic, target)
@@ -55,6 +55,8 @@ def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> N
         _fail(str(error))
     for file in written:
         click.echo(f"{name}/{file}")
+    where = "" if bootstrap_server is None else f" --bootstrap-server {bootstrap_server}"
+    click.echo(f"Send it the sample data: ottla console-producer{where} --topic {topic} < {name}/{SAMPLE}", err=True)
     click.echo(f"Run it with: ottla pipeline run {name}", err=True)
 
 
@@ -67,7 +69,7 @@ def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> N
 @click.option("--continuous", is_flag=True, help="Run again and again on one Spark, until Ctrl-C or SIGTERM.")
 @click.option("--interval", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Between two runs.")
 @click.option("--iterations", type=click.IntRange(1), metavar="N", help="With --continuous, stop after so many runs.")
-@click.option("--dry-run", is_flag=True, help="Check the definitions, run nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the definitions and that topics exist, run nothing.")
 @click.option("--full-refresh", multiple=True, metavar="A,B", help="Tables to empty and compute anew.")
 @click.option("--full-refresh-all", is_flag=True, help="Empty all tables and compute them anew.")
 @click.option("--refresh", multiple=True, metavar="A,B", help="Only these tables.")

@@ -58,6 +58,16 @@ class Cluster(Blocking):
         """The partitions of a topic, in order. Raises UnknownTopic."""
         return self._run(self._core.metadata.partitions(topic))
 
+    def creates_topics(self) -> bool:
+        """Whether a broker creates topics that are written to (auto.create.topics.enable). Raises KafkaError."""
+        from ottla.client.admin.cluster import Cluster as ClusterRequests
+        from ottla.client.admin.configs import ConfigResource, Configs, ResourceType
+
+        node = self._run(ClusterRequests(self._core).describe_cluster()).nodes[0].id
+        resource = ConfigResource(ResourceType.BROKER, str(node))
+        entries = self._run(Configs(self._core).describe_configs([resource])).check()[resource]
+        return entries["auto.create.topics.enable"].value == "true"
+
     # -- offsets --
 
     def list_offsets(

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.cli.main import main
-from ottla.spark.pipelines.project import InvalidProject, open_project, static_confs, written_confs
+from ottla.spark.pipelines.project import InvalidProject, open_project, resolved_confs, static_confs, written_confs
 from ottla.spark.pipelines.report import FlowReport, RunReport, Storyline, growth, reason, run_state
-from ottla.spark.pipelines.template import FILES, write_project
+from ottla.spark.pipelines.template import FILES, SAMPLE, write_project
 
 # What PySpark 4.3 told of flows, shortened in the middle.
 FAILURE = """\
@@ -101,6 +101,42 @@ def test_a_project_is_written_and_found_from_below(tmp_path: Path) -> None:
             ast.parse((root / name).read_text())
     # Settings that Spark must be started with make every flow fail when they stand in the spec.
     assert not set(static_confs(root)) & set(project.spec.configuration)
+
+
+def test_a_project_can_be_moved(tmp_path: Path) -> None:
+    """`pipeline init` wrote absolute paths: a project that was moved or cloned ran on the old folder's tables."""
+    root = tmp_path / "shop"
+    write_project(root, "broker:9092", "in", "out")
+    for name in FILES:
+        assert str(tmp_path) not in (root / name).read_text(encoding="utf-8"), name
+    moved = root.rename(tmp_path / "moved")
+    assert open_project(moved).storage == f"file://{moved.resolve()}/data/checkpoints"
+    confs = written_confs(moved)
+    assert confs == static_confs(moved)
+    assert confs["spark.sql.warehouse.dir"] == f"file://{moved.resolve()}/data/warehouse"
+    assert (
+        f"databaseName={moved.resolve()}/data/catalog;create=true"
+        in confs["spark.hadoop.javax.jdo.option.ConnectionURL"]
+    )
+
+
+def test_absolute_paths_of_settings_stay(tmp_path: Path) -> None:
+    confs = {
+        "spark.sql.warehouse.dir": "s3a://bucket/warehouse",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:;databaseName=/srv/catalog;create=true",
+        "spark.driver.extraJavaOptions": "-Xmx1g -Dderby.stream.error.file=logs/derby.log -Xss4m",
+    }
+    found = resolved_confs(confs, tmp_path)
+    assert found == confs | {
+        "spark.driver.extraJavaOptions": f"-Xmx1g -Dderby.stream.error.file={tmp_path}/logs/derby.log -Xss4m"
+    }
+
+
+def test_sample_data_breaks_each_kind_of_rule(tmp_path: Path) -> None:
+    write_project(tmp_path / "shop", "b", "i", "o")
+    lines = (tmp_path / "shop" / SAMPLE).read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 6
+    assert sum('"amount": -' in line or not line.startswith("{") for line in lines) == 2
 
 
 def test_projects_that_are_none(tmp_path: Path) -> None:

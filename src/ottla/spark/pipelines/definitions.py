@@ -9,15 +9,17 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pyspark.pipelines.block_session_mutations import block_session_mutations
 from pyspark.pipelines.flow import AutoCdcFlow, Flow
 from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph_element_registration_context
 from pyspark.pipelines.output import MaterializedView, Output, Sink, Table
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ottla.spark.pipelines.project import InvalidProject, Project, open_project
 
@@ -27,12 +29,14 @@ class Definitions(GraphElementRegistry):
 
     outputs, flows  by name, as PySpark has them
     modules         the Python files, by name without `.py`
+    frames          what flows returned, by flow; empty without a registry of a run, which is what calls them
     """
 
     def __init__(self, onward: GraphElementRegistry | None = None) -> None:
         self.outputs: dict[str, Output] = {}
         self.flows: dict[str, Flow | AutoCdcFlow] = {}
         self.modules: dict[str, ModuleType] = {}
+        self.frames: dict[str, Any] = {}
         self._onward = onward
 
     def register_output(self, output: Output) -> None:
@@ -50,8 +54,14 @@ class Definitions(GraphElementRegistry):
                     "them. Make it one flow that returns the union of both"
                 )
         self.flows[flow.name] = flow
-        if self._onward is not None:
-            self._onward.register_flow(flow)
+        if self._onward is None:
+            return
+
+        def query() -> DataFrame:
+            frame = self.frames[flow.name] = flow.func()
+            return frame
+
+        self._onward.register_flow(replace(flow, func=query))
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
         """A stream of changes."""

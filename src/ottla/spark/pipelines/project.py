@@ -5,9 +5,10 @@ their files (LOCATION_ALREADY_EXISTS); settings of a catalog that stand in the s
 sink thirty times slower (SESSION_CONFS).
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import yaml
 from pyspark.errors import PySparkException
@@ -63,24 +64,45 @@ def open_project(directory: Path, configuration: Mapping[str, str] | None = None
         raise InvalidProject(f"the spec in {directory} is no YAML: {' '.join(str(error).split())}") from None
 
 
+TEMPLATE_CONFS: Final = {
+    "spark.sql.catalogImplementation": "hive",
+    "spark.sql.warehouse.dir": f"{DATA}/warehouse",
+    "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={DATA}/catalog;create=true",
+    "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={DATA}/derby.log",
+    "spark.ui.enabled": "false",
+    **SESSION_CONFS,
+}
+"""Settings of a new project, with paths relative to its folder: a catalog in it that remembers, and SESSION_CONFS."""
+
+_PATHS: Final = {
+    "spark.sql.warehouse.dir": (r"()((?!/|\w+:).+)", "file://"),
+    "spark.hadoop.javax.jdo.option.ConnectionURL": (r"(jdbc:derby:.*?\bdatabaseName=)((?!/)[^;]+)", ""),
+    "spark.driver.extraJavaOptions": (r"(.*?-Dderby\.stream\.error\.file=)((?!/)\S+)", ""),
+}
+"""Settings with a path: where a relative one stands in them, and what goes before it when it is made absolute."""
+
+
+def resolved_confs(confs: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Settings whose relative paths count from the project's folder: Spark would take the working directory."""
+    found = dict(confs)
+    for name, (pattern, scheme) in _PATHS.items():
+        matched = re.match(pattern, found.get(name, ""))
+        if matched:
+            rest = found[name][matched.end() :]
+            found[name] = f"{matched[1]}{scheme}{root.resolve() / matched[2]}{rest}"
+    return found
+
+
 def static_confs(root: Path) -> dict[str, str]:
     """What Spark must be started with for a project in `root`: a catalog beside it that remembers, and SESSION_CONFS."""
-    data = root.resolve() / DATA
-    return {
-        "spark.sql.catalogImplementation": "hive",
-        "spark.sql.warehouse.dir": f"file://{data}/warehouse",
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={data}/catalog;create=true",
-        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={data}/derby.log",
-        "spark.ui.enabled": "false",
-        **SESSION_CONFS,
-    }
+    return resolved_confs(TEMPLATE_CONFS, root)
 
 
 def written_confs(root: Path) -> dict[str, str]:
-    """What the project's conf/spark-defaults.conf says."""
+    """What the project's conf/spark-defaults.conf says, relative paths counted from the project's folder."""
     file = root / "conf" / "spark-defaults.conf"
     if not file.is_file():
         return {}
     lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
     pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
-    return {pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}
+    return resolved_confs({pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}, root)

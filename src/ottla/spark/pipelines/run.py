@@ -14,6 +14,7 @@ from ottla.spark.pipelines.definitions import Definitions, register
 from ottla.spark.pipelines.project import InvalidProject, Project
 from ottla.spark.pipelines.report import FlowReport, RunReport, Storyline, growth, reason
 from ottla.spark.pipelines.server import connected
+from ottla.spark.pipelines.topics import check_topics
 
 # Figures come a little later than the event that a flow is over.
 _LAST_FIGURES_S = 3.0
@@ -24,7 +25,7 @@ Watch = Callable[[str, str], None]
 class Refresh(NamedTuple):
     """What a run does anew: as `spark-pipelines run` has it.
 
-    dry       check the definitions, run nothing
+    dry       check the definitions and that topics exist, run nothing
     full_all  every table from nothing
     full      these tables from nothing
     only      only these tables
@@ -56,6 +57,7 @@ def _run(
     spark: SparkSession, project: Project, refresh: Refresh, figures: QueryFigures, watch: Watch, begun: float
 ) -> RunReport:
     spec = project.spec
+    connect: Any = spark  # the Connect session has a client, which PySpark's common type does not name
     for name, value in project.configuration.items():
         spark.conf.set(name, value)
     if spec.database:
@@ -85,6 +87,8 @@ def _run(
     nothing = (0, 0, None, None)
     # A query without news has no batch, and says nothing.
     heard = {name: known.get(name, nothing) for name in queries} | known
+    if refresh.dry:
+        check_topics(defined, connect.client)
     if refresh.dry and not story.states:
         return RunReport(tuple(FlowReport(name, "CHECKED") for name in defined.flows), time.monotonic() - begun)
     anew = defined.tables() if refresh.full_all else [*refresh.full, *defined.views()]

@@ -1,8 +1,8 @@
 """What `ottla pipeline init` writes: a project that runs as it stands, also with `spark-pipelines run`.
 
 Orders come as JSON from a topic. Bronze keeps them as they came, silver those that keep the rules, a quarantine the others;
-gold adds up by customer, and large ones go to a topic, exactly once. Spark wants absolute paths in spec and settings; they are
-written here, once.
+gold adds up by customer, and large ones go to a topic, exactly once. Paths are relative to the project's folder, so that it can
+be moved and committed; sample data to send stands beside the definitions.
 """
 
 import re
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ottla.spark.pipelines.project import DATA, InvalidProject, static_confs
+from ottla.spark.pipelines.project import DATA, TEMPLATE_CONFS, InvalidProject
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,100}")
 
 _SPEC: Final = """\
-# Read by `ottla pipeline run` and `spark-pipelines run`. Spark wants absolute paths: change them when the project moves,
-# here and in conf/spark-defaults.conf.
+# Read by `ottla pipeline run`. Paths are relative to this file; `spark-pipelines run` takes an absolute address only:
+# there `storage` must be file:///... .
 name: {name}
-storage: file://{root}/data/checkpoints
+storage: data/checkpoints
 database: {database}
 configuration:
   # Settings of queries only. What Spark must be started with is in conf/spark-defaults.conf: here it would make flows fail.
@@ -193,6 +193,18 @@ def test_rules_and_totals(spark: SparkSession) -> None:
     assert [row["key"] for row in files["to_topic"].large(good).collect()] == ["ada"]
 '''
 
+_SAMPLE: Final = """\
+{"number": 1, "customer": "ada", "amount": 120.0}
+{"number": 2, "customer": "bob", "amount": -7.0}
+{"number": 3, "customer": "ada", "amount": 30.0}
+{"number": 4, "customer": "eve", "amount": 250.5}
+{"number": 5, "customer": "bob", "amount": 12.0}
+not JSON
+"""
+
+SAMPLE: Final = "sample/orders.jsonl"
+"""Records to send to the source, one a line: two of them break the rules."""
+
 _IGNORE: Final = "data/\n__pycache__/\n.pytest_cache/\nspark-warehouse/\n"
 
 FILES: Final[Mapping[str, str]] = {
@@ -203,6 +215,7 @@ FILES: Final[Mapping[str, str]] = {
     "transformations/gold.py": _GOLD,
     "transformations/to_topic.py": _SINK,
     "tests/test_transformations.py": _TEST,
+    SAMPLE: _SAMPLE,
     ".gitignore": _IGNORE,
 }
 
@@ -219,15 +232,14 @@ def write_project(root: Path, servers: str, source: str, target: str) -> list[st
         )
     if root.exists():
         raise InvalidProject(f"{root} is there already")
-    place = root.absolute()
-    confs = "\n".join(f"{name} {value}" for name, value in static_confs(place).items())
-    words = {"name": root.name, "root": place, "database": root.name.replace("-", "_").lower(), "confs": confs}
+    confs = "\n".join(f"{name} {value}" for name, value in TEMPLATE_CONFS.items())
+    words = {"name": root.name, "database": root.name.replace("-", "_").lower(), "confs": confs}
     words |= {"servers": servers, "source": source, "target": target, "app": root.name.replace("-", "_")}
     try:
         for name, text in FILES.items():
             file = root / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text if text is _IGNORE else text.format(**words), encoding="utf-8")
+            file.write_text(text if text in (_IGNORE, _SAMPLE) else text.format(**words), encoding="utf-8")
         (root / DATA).mkdir()
     except OSError as error:
         raise InvalidProject(f"cannot write {error.filename}: {error.strerror}") from None
