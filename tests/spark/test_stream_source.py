@@ -153,6 +153,75 @@ def test_a_topic_made_anew_is_read_from_its_beginning_on_request(
     assert target.values() == [f"v{i:03}" for i in range(12)]
 
 
+@pytest.mark.parametrize(
+    ("options", "after"),
+    [
+        ({"onTopicRecreated": "restart"}, ["v005", "v006", "v007"]),
+        ({"onTopicRecreated": "restart", "failOnDataLoss": "false"}, ["v005", "v006", "v007"]),
+        # As Spark's own source: it goes on at the end that the new topic has when it is noticed.
+        ({"failOnDataLoss": "false"}, ["v007"]),
+    ],
+    ids=["restart", "restart and loss", "loss"],
+)
+def test_a_topic_that_is_deleted_and_recreated_does_not_end_a_running_stream(
+    reading: Reading, cluster: Cluster, target: Target, options: dict[str, str], after: list[str]
+) -> None:
+    first, second = cluster.topic(numbered(0, 5)), cluster.topic([Sent(b"w0")])
+    group = cluster.name()
+    frame = reading.stream(subscribe=f"{first},{second}", startingOffsets="earliest", groupOffsets=group, **options)
+    query = target.start(frame, available_now=False)
+    try:
+        wait_until(lambda: len(target.values()) == 6, query)
+        cluster.delete(first)
+        # The other topic is read while the first one is missing; the metadata of all processes has aged by then.
+        for number in range(1, 8):
+            cluster.send(second, [Sent(b"w%d" % number)])
+            wait_until(lambda: f"w{number}" in target.values(), query)  # noqa: B023
+        cluster.topic(numbered(5, 2), name=first)
+        seen = len(query.recentProgress)
+        if "onTopicRecreated" in options:
+            wait_until(lambda: "v006" in target.values(), query)
+        else:
+            wait_until(
+                lambda: any(ends_at(each.sources[0].endOffset, first, 2) for each in query.recentProgress[seen:]), query
+            )
+        cluster.send(first, numbered(7, 1))
+        wait_until(lambda: "v007" in target.values(), query)
+        assert query.isActive
+    finally:
+        query.stop()
+    assert [value for value in target.values() if value > "v004" and value < "w"] == after
+    assert [value for value in target.values() if value <= "v004"] == [f"v{i:03}" for i in range(5)]
+
+
+def ends_at(end: str, topic: str, offset: int) -> bool:
+    return bool(json.loads(end)[topic]["0"] == offset)
+
+
+def test_a_topic_that_does_not_come_back_in_time_ends_the_query_or_is_left_out(
+    reading: Reading, cluster: Cluster, target: Target
+) -> None:
+    topic, other = cluster.topic(numbered(0, 5)), cluster.topic(numbered(5, 1))
+    options = {
+        "subscribe": f"{topic},{other}",
+        "startingOffsets": "earliest",
+        "onTopicRecreated": "restart",
+        "missingTopicTimeout": "1s",
+    }
+    query = target.start(reading.stream(**options), available_now=False)
+    wait_until(lambda: len(target.values()) == 6, query)
+    cluster.delete(topic)
+    with pytest.raises(StreamingQueryException, match=rf"topic {topic} was deleted and did not come back within 1 s"):
+        query.awaitTermination(60)
+    query = target.start(reading.stream(**options, failOnDataLoss="false"), available_now=False)
+    try:
+        cluster.send(other, numbered(6, 1))
+        wait_until(lambda: len(target.values()) == 7, query)
+        wait_until(lambda: topic not in json.loads(query.recentProgress[-1].sources[0].endOffset), query)
+    finally:
+        query.stop()
+
+
 def test_a_task_may_know_only_the_topic_that_was(cluster: Cluster) -> None:
     topic = cluster.topic(numbered(0, 5))
     config = source_options({"kafka.bootstrap.servers": cluster.servers, "subscribe": topic}, stream=True).config

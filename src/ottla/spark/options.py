@@ -45,6 +45,7 @@ SOURCE_OPTIONS: Final = (
     "maxTriggerDelay",
     "minOffsetsPerTrigger",
     "minPartitions",
+    "missingTopicTimeout",
     "onTopicRecreated",
     "shareGroup",
 )
@@ -90,6 +91,7 @@ class SourceOptions(NamedTuple):
     end: Boundary
     fail_on_data_loss: bool
     restarts_recreated: bool
+    missing_topic_ms: int
     group: str | None
     outage_ms: int
     poll_timeout_ms: int
@@ -125,6 +127,7 @@ _NOT_SHARED: Final = (
     "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "missingTopicTimeout",
     "onTopicRecreated",
 )
 
@@ -205,7 +208,7 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     for name in options:
         if stream and name.startswith("ending"):
             raise InvalidOption(f"{name} is for batch reads: a stream has no end")
-        if not stream and name in ("groupOffsets", "onTopicRecreated", "shareGroup"):
+        if not stream and name in ("groupOffsets", "missingTopicTimeout", "onTopicRecreated", "shareGroup"):
             raise InvalidOption(f"{name} is for streams: a batch read keeps no offsets")
         if not stream and name == "brokerOutageTimeout":
             raise InvalidOption(f"{name} is for streams: a batch read waits for kafka.default.api.timeout.ms")
@@ -237,6 +240,7 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         end=ending_boundary(options),
         fail_on_data_loss=_flag(options.get("failOnDataLoss", "true"), "failOnDataLoss"),
         restarts_recreated=_choice(options, "onTopicRecreated", ("fail", "restart")) == "restart",
+        missing_topic_ms=_duration(options.get("missingTopicTimeout", "10m"), "missingTopicTimeout"),
         group=options.get("groupOffsets"),
         outage_ms=outage_ms,
         poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs") or max(120_000, outage_ms),

@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from ottla.client.consumer.ranges import TopicRecreated
 from ottla.client.errors import OffsetOutOfRange, UnknownTopic
 from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 from ottla.protocol.schema import ZERO_UUID
@@ -135,7 +134,8 @@ class Reading:
         """Where reading goes on when that is allowed: at the beginning of what is left, or not at all."""
         partition = piece.partition
         if isinstance(error, UnknownTopic):
-            if isinstance(error, TopicRecreated) and self.options.restarts_recreated:
+            # With restart the driver waits for the topic, and reads the new one from its beginning.
+            if self.options.restarts_recreated:
                 return piece.end
             gone = f"{error}: offsets {start} to {piece.end} of {partition} are gone"
             earliest = piece.end

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.client.errors import KafkaError, UnknownTopic
-from ottla.client.topics import EARLIEST
+from ottla.client.topics import EARLIEST, TopicPartition
 from ottla.protocol.uuids import uuid_text
 from ottla.spark.offsets import DataLoss, Positions, limited, limited_by_bytes, ranges, to_json
 from ottla.spark.options import SourceOptions
@@ -37,6 +37,10 @@ _WAIT_MS: Final = 100
 _SAMPLE_BYTES: Final = 64 << 10
 # A group's offsets are for people who watch: no batch waits longer for them.
 _COMMIT_MS: Final = 5_000
+_GO_ON: Final = (
+    "failOnDataLoss=false goes on without it, onTopicRecreated=restart waits until it is there again "
+    "(missingTopicTimeout)"
+)
 
 
 class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -51,6 +55,13 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._committed: Positions = {}
         self._away_since_ms: int | None = None
         """Since when brokers have not answered."""
+        # Topics that were read and do not exist, and since when.
+        self._missing_ms: dict[str, int] = {}
+
+    @property
+    def _outlives_topics(self) -> bool:
+        """A topic that is deleted does not end the query."""
+        return self.options.restarts_recreated or not self.options.fail_on_data_loss
 
     # -- outages --
 
@@ -111,7 +122,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         known = stream_offset(start)
         try:
-            latest = self._latest_offset(start, known, limit)
+            latest = self._offset_through_deletions(start, known, limit)
         except KafkaError as error:
             # Nothing new is an answer too: Spark asks again, and can end the query meanwhile. One that begins fails at once.
             if known.is_start or not self._outlasts(error):
@@ -121,6 +132,18 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._answered()
         return latest
 
+    def _offset_through_deletions(self, start: dict[str, Any], known: StreamOffset, limit: ReadLimit) -> dict[str, Any]:
+        deadline = self.cluster.clock.now_ms() + self.options.missing_topic_ms
+        while True:
+            try:
+                return self._latest_offset(start, known, limit)
+            except UnknownTopic as error:
+                if not self._outlives_topics or self.cluster.clock.now_ms() >= deadline:
+                    raise DataLoss(f"{error}. {_GO_ON}") from None
+                # Deleted between two of the requests, or not yet known to all brokers: look at everything again.
+                self.cluster.forget()
+                self.cluster.pause(_WAIT_MS)
+
     def _latest_offset(self, start: dict[str, Any], known: StreamOffset, limit: ReadLimit) -> dict[str, Any]:
         if not known.is_start:
             self._done(known)
@@ -128,7 +151,10 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._target is None and not known.is_start and latest == known.positions and self._something_came(latest):
             latest = self._target_or_latest(known)
         self._highest = latest
-        ids = self.topic_ids(latest)
+        there = [partition for partition in latest if partition.topic not in self._missing_ms]
+        ids = {name: known.topic_ids[name] for name in self._missing_ms if name in known.topic_ids} | self.topic_ids(
+            there
+        )
         begins = self._beginnings(known, latest, ids)
         end = latest
         if not isinstance(limit, ReadAllAvailable):
@@ -154,13 +180,12 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         return self._target
 
     def _latest(self, known: Positions) -> Positions:
-        """The ends now. One that went back is looked at again; if it stays, `partitions` calls it data loss."""
-        try:
-            found = self.found_partitions()
-        except UnknownTopic as error:
-            if self.options.fail_on_data_loss:
-                raise DataLoss(f"{error}. failOnDataLoss=false goes on without it") from None
-            found = self.found_partitions(what_is_left=True)
+        """The ends now; partitions of a missing topic keep their position while it is waited for.
+
+        An end that went back is looked at again; if it stays, `partitions` calls it data loss. Raises UnknownTopic, DataLoss.
+        """
+        found = self.found_partitions(what_is_left=self._outlives_topics)
+        waited_for = self._waited_for(known, {partition.topic for partition in found})
         latest = self.ends(found)
         for _ in range(1, self.options.looks):
             if all(latest[partition] >= known.get(partition, 0) for partition in latest):
@@ -168,12 +193,42 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
             self.cluster.forget()
             self.cluster.pause(self.options.look_again_ms)
             latest = self.ends(found)
-        return latest
+        return latest | waited_for
+
+    def _waited_for(self, known: Positions, there: set[str]) -> Positions:
+        """Positions in topics that were read and do not exist, until missingTopicTimeout is over.
+
+        After that they are left out with failOnDataLoss=false, or raise DataLoss. A topic that comes back is told by its id.
+        """
+        if not self._outlives_topics:
+            return {}
+        now, limit = self.cluster.clock.now_ms(), self.options.missing_topic_ms
+        before = self._missing_ms
+        self._missing_ms = {}
+        kept: Positions = {}
+        for name in sorted({partition.topic for partition in known} - there):
+            since = before.get(name, now)
+            if name not in before:
+                logger.warning(
+                    "topic %s does not exist: waiting for it for %d s (missingTopicTimeout)", name, limit // 1000
+                )
+            if now - since < limit:
+                self._missing_ms[name] = since
+                kept |= {partition: offset for partition, offset in known.items() if partition.topic == name}
+            elif self.options.fail_on_data_loss:
+                raise DataLoss(
+                    f"topic {name} was deleted and did not come back within {limit / 1000:g} s (missingTopicTimeout). "
+                    "failOnDataLoss=false goes on without it"
+                )
+        for name in before.keys() & there:
+            logger.warning("topic %s is back", name)
+        return kept
 
     def _something_came(self, positions: Positions) -> bool:
         """Whether there may be something new, after a moment's wait."""
         try:
-            return self.cluster.wait_for_records(positions, _WAIT_MS)
+            there = {part: offset for part, offset in positions.items() if part.topic not in self._missing_ms}
+            return self.cluster.wait_for_records(there, _WAIT_MS)
         except UnknownTopic:
             return True
 
@@ -193,7 +248,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
                 )
             kept = dict(start.positions)
         new = [partition for partition in end if partition not in kept]
-        earliest = self.ends(new, EARLIEST) if new else {}
+        earliest = self._earliest(new, end)
         lost = [each for each, offset in earliest.items() if offset > 0 and each.topic not in anew]
         if lost and self.options.fail_on_data_loss and not start.is_start:
             raise DataLoss(
@@ -201,6 +256,18 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
                 "was read. failOnDataLoss=false goes on with what is left"
             )
         return kept | earliest
+
+    def _earliest(self, new: list[TopicPartition], end: Positions) -> Positions:
+        """Where new partitions begin; at their `end` in a topic that was deleted meanwhile, of which nothing can be read."""
+        try:
+            return self.ends(new, EARLIEST) if new else {}
+        except UnknownTopic:
+            if not self._outlives_topics:
+                raise
+        self.cluster.forget()
+        there = set(self.found_partitions(what_is_left=True))
+        begins = {partition: end[partition] for partition in new if partition not in there}
+        return begins | self.ends(there.intersection(new), EARLIEST)
 
     # -- triggers --
 
@@ -263,11 +330,15 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         group = self.options.group
         if group is None or offset.positions == self._committed:
             return
-        new = {each: end for each, end in offset.positions.items() if end >= self._committed.get(each, 0)}
+        new = {
+            each: end
+            for each, end in offset.positions.items()
+            if end >= self._committed.get(each, 0) and each.topic not in self._missing_ms
+        }
         try:
             self.cluster.commit(group, new, _COMMIT_MS)
         except KafkaError as error:
-            if not error.retriable:
+            if not error.retriable and not (isinstance(error, UnknownTopic) and self._outlives_topics):
                 raise
             logger.warning("groupOffsets: %s", error)
             return

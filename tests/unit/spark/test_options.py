@@ -88,7 +88,7 @@ def test_refused(given: dict[str, str], sentence: str) -> None:
         source_options({**SERVERS, **given}, stream=True)
 
 
-@pytest.mark.parametrize("name", ["groupOffsets", "onTopicRecreated", "shareGroup"])
+@pytest.mark.parametrize("name", ["groupOffsets", "missingTopicTimeout", "onTopicRecreated", "shareGroup"])
 def test_what_a_batch_read_does_not_have(name: str) -> None:
     with pytest.raises(InvalidOption, match=f"{name} is for streams"):
         source_options({**SERVERS, "subscribe": "t", name: "restart"}, stream=False)
