@@ -105,7 +105,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
     if not given:
         return {}
-    names = {variable_of(name): name for name in (*configs(Scope.BROKER), *sorted(OF_THE_AUTHORIZER))}
+    names = {variable_of(name): name for name in (*configs(Scope.BROKER), *OF_THE_AUTHORIZER)}
     found: dict[str, str] = {}
     for variable, text in given.items():
         if variable not in names:
@@ -141,7 +141,7 @@ def _checked(texts: Mapping[str, str], file: Mapping[str, str]) -> dict[str, str
         if name in known:
             parse(known[name], text)
         elif not name.startswith(_OPEN_PREFIXES) and name not in OF_THE_AUTHORIZER and name not in file:
-            raise InvalidConfig(_unknown("config", name, [*known, *sorted(OF_THE_AUTHORIZER)]))
+            raise InvalidConfig(_unknown("config", name, [*known, *OF_THE_AUTHORIZER]))
     return dict(texts)
 
 
