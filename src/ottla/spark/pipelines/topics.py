@@ -59,7 +59,7 @@ def check_topics(defined: Definitions, client: Any) -> None:
 def _check_sink(sink: Sink) -> None:
     """A sink's topic exists, or brokers create it. Raises InvalidProject."""
     try:
-        options = sink_options({name: str(value) for name, value in sink.options.items()})
+        options = sink_options({name: str(value) for name, value in sink.options.items()}, stream=True)
         if options.topic is None:
             return
         cluster = cluster_of(options.config)
