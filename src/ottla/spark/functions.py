@@ -14,10 +14,18 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType
 
+from ottla.schemas.protobuf import files_of
+from ottla.schemas.registry import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    RegistryError,
+    Schema,
+    SchemaNotFound,
+    SchemaRegistry,
+    UnsupportedSchema,
+)
 from ottla.spark.wire.codec import Plan, Reading, Writing, texts
-from ottla.spark.wire.protobuf import files_of
-from ottla.spark.wire.registry import AVRO, JSON, PROTOBUF, RegistryError, Schema, SchemaNotFound, SchemaRegistry
-from ottla.spark.wire.shape import UnsupportedSchema
 
 _KINDS: Final = {"avro": AVRO, "json": JSON, "protobuf": PROTOBUF}
 _MODES: Final = ("PERMISSIVE", "FAILFAST")

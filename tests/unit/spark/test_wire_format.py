@@ -19,11 +19,10 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.spark.wire import protobuf
+from ottla.schemas import protobuf
+from ottla.schemas.framing import BadRecord, head, indexes_written, message_indexes, schema_id
+from ottla.schemas.registry import Reference, RegistryError, Schema, SchemaNotFound, SchemaRegistry, UnsupportedSchema
 from ottla.spark.wire.codec import Plan, Reading, Writing
-from ottla.spark.wire.framing import BadRecord, head, indexes_written, message_indexes, schema_id
-from ottla.spark.wire.registry import Reference, RegistryError, Schema, SchemaNotFound, SchemaRegistry
-from ottla.spark.wire.shape import UnsupportedSchema
 from tests.spark.schema_registry import Registry, serving
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
@@ -278,7 +277,7 @@ MONEY = 'syntax = "proto3"; package shop; message Money { int64 cents = 1; }'
 def compiled() -> Any:
     """The classes of PROTO as any Protobuf program has them."""
     pool = descriptor_pool.DescriptorPool()
-    for file in protobuf._compiled(PROTO, {"common/money.proto": MONEY}):
+    for file in protobuf.compiled_files(PROTO, {"common/money.proto": MONEY}):
         pool.Add(file)
     return lambda name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
@@ -328,9 +327,9 @@ def test_protobuf_tells_messages_apart_by_their_indexes(registry: Registry) -> N
 
 
 def test_protobuf_of_a_compiled_set_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = protobuf._compiled(PROTO, {"common/money.proto": MONEY})
+    files = protobuf.compiled_files(PROTO, {"common/money.proto": MONEY})
     text, referred = protobuf.files_of(FileDescriptorSet(file=files).SerializeToString())
-    monkeypatch.setattr(protobuf, "_compiled", None)
+    monkeypatch.setattr(protobuf, "compiled_files", None)
     asked = reading("PROTOBUF", text, None, referred=tuple(referred.items()), message="Other")
     assert read([head(9) + indexes_written((1,)) + b"\x0a\x01t"], asked) == [{"text": "t"}]
 

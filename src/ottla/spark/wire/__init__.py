@@ -1,8 +1,9 @@
 """The Confluent wire format: values that begin with the id of their schema, in Avro, JSON Schema or Protobuf.
 
-framing.py      the bytes before the payload            registry.py   where schemas are kept: over HTTP, in a directory
-shape.py        what becomes of values in a column      codec.py      columns of frames from and to columns of values
-avro.py, json_schema.py, protobuf.py                    what the three formats do with a schema and a payload
+shape.py    values of a schema in a column      codec.py    columns of frames from and to columns of values
+avro.py, json_schema.py, protobuf.py            the three formats: types of columns, payloads from and to plain values
+
+Framing, registries and what schemas refer to are in `ottla.schemas`, which the client's serializers use too.
 """
 
 from importlib.util import find_spec

@@ -8,7 +8,6 @@ float and double are double; any other union is a struct of member0, member1, ..
 """
 
 import io
-import json
 import struct
 import uuid
 from collections.abc import Callable, Mapping
@@ -19,8 +18,10 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
-from ottla.spark.wire.framing import BadRecord
-from ottla.spark.wire.shape import Convert, Shape, UnsupportedSchema, array, mapping, plain, record
+from ottla.schemas.avro import whole
+from ottla.schemas.framing import BadRecord
+from ottla.schemas.registry import UnsupportedSchema
+from ottla.spark.wire.shape import Convert, Shape, array, mapping, plain, record
 
 _PRIMITIVES: Final[dict[str, Any]] = {
     "boolean": pa.bool_(),
@@ -51,14 +52,14 @@ class Avro:
     """A reader's or writer's schema: `shape` is what its values are in a column. Raises UnsupportedSchema."""
 
     def __init__(self, text: str, referred: Mapping[str, str]) -> None:
-        self._schema = _whole(text, referred)
+        self._schema = whole(text, referred)
         self._tagged = _has_members(self._schema)
         self.shape = _shape(self._schema, {}, ())
         self._plain, self._parsed = _parsed(self._schema)
 
     def decoder(self, text: str, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
         """What makes a value of a payload that was written with this schema, given where it begins; raises BadRecord."""
-        other, writer = _parsed(_whole(text, referred))
+        other, writer = _parsed(whole(text, referred))
         reader = None if other == self._plain else self._parsed
         tagged, read = self._tagged, fastavro.schemaless_reader
 
@@ -80,69 +81,6 @@ class Avro:
         except _BAD_BYTES as wrong:
             raise BadRecord(f"does not fit its Avro schema: {wrong or type(wrong).__name__}") from None
         return payload.getvalue()
-
-
-def _whole(text: str, referred: Mapping[str, str]) -> Any:
-    """A schema with the definitions of what it refers to inside it, each where it is first named."""
-    try:
-        named: dict[str, Any] = {}
-        for each in referred.values():
-            _define(json.loads(each), "", named)
-        return _inlined(json.loads(text), "", named, set())
-    except ValueError as wrong:
-        raise UnsupportedSchema(f"not an Avro schema: {wrong}") from None
-
-
-def _full(name: str, space: str) -> str:
-    return name if "." in name or not space or name in _PRIMITIVES or name == "null" else f"{space}.{name}"
-
-
-def _named(schema: Mapping[str, Any], space: str) -> tuple[str, str]:
-    """Full name of a definition, and the namespace within it."""
-    name: str = schema["name"]
-    full = name if "." in name else _full(name, schema.get("namespace", space) or "")
-    return full, full.rpartition(".")[0]
-
-
-def _define(schema: Any, space: str, named: dict[str, Any]) -> None:
-    if isinstance(schema, list):
-        for branch in schema:
-            _define(branch, space, named)
-    elif isinstance(schema, dict):
-        if schema["type"] in ("record", "enum", "fixed", "error"):
-            full, space = _named(schema, space)
-            named.setdefault(full, {**schema, "name": full})
-        for inner in [field["type"] for field in schema.get("fields", ())] + [
-            schema[part] for part in ("items", "values") if part in schema
-        ]:
-            _define(inner, space, named)
-
-
-def _inlined(schema: Any, space: str, named: Mapping[str, Any], seen: set[str]) -> Any:
-    """A schema with full names, references replaced by definitions at their first use."""
-    if isinstance(schema, list):
-        return [_inlined(branch, space, named, seen) for branch in schema]
-    if isinstance(schema, str):
-        full = _full(schema, space)
-        full = full if full in seen or full in named or full in _PRIMITIVES else schema
-        if full in named and full not in seen:
-            return _inlined(named[full], "", named, seen)
-        return full
-    if not isinstance(schema, dict) or "type" not in schema:
-        raise UnsupportedSchema(f"not an Avro schema: {json.dumps(schema)[:100]}")
-    kind = schema["type"]
-    if kind in ("record", "error", "enum", "fixed"):
-        full, space = _named(schema, space)
-        seen.add(full)
-        schema = {key: value for key, value in schema.items() if key != "namespace"} | {"name": full}
-        if "fields" in schema:
-            fields = [{**each, "type": _inlined(each["type"], space, named, seen)} for each in schema["fields"]]
-            schema["fields"] = fields
-        return schema
-    changed = {part: _inlined(schema[part], space, named, seen) for part in ("items", "values") if part in schema}
-    if kind not in ("array", "map"):
-        changed["type"] = _inlined(kind, space, named, seen)
-    return {**schema, **changed}
 
 
 def _parsed(schema: Any) -> tuple[Any, Any]:

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ottla.schemas.framing import HEAD, BadRecord, head, schema_id
+from ottla.schemas.registry import AVRO, JSON, SchemaNotFound, SchemaRegistry, UnsupportedSchema
 from ottla.spark.wire.avro import Avro
-from ottla.spark.wire.framing import HEAD, BadRecord, head, schema_id
 from ottla.spark.wire.json_schema import JsonSchema
 from ottla.spark.wire.protobuf import Protobuf
-from ottla.spark.wire.registry import AVRO, JSON, SchemaNotFound, SchemaRegistry
-from ottla.spark.wire.shape import UnsupportedSchema, column_of, values_of
+from ottla.spark.wire.shape import column_of, values_of
 
 _WRONG_TYPE: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 Decode = Callable[[bytes, int], Any]

@@ -10,15 +10,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import jsonschema
 import pyarrow as pa
-from jsonschema.validators import validator_for
-from referencing import Registry
 from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT7, specification_with
 
-from ottla.spark.wire.framing import BadRecord
-from ottla.spark.wire.shape import Shape, UnsupportedSchema, array, mapping, plain, record
+from ottla.schemas.framing import BadRecord
+from ottla.schemas.json_schema import JsonDocument, json_payload
+from ottla.schemas.registry import UnsupportedSchema
+from ottla.spark.wire.shape import Shape, array, mapping, plain, record
 
 _SCALARS: Final = {
     "string": plain(pa.string()),
@@ -39,22 +37,9 @@ class JsonSchema:
     """A reader's or writer's schema; `validate` holds each value against all it says. Raises UnsupportedSchema."""
 
     def __init__(self, text: str, referred: Mapping[str, str], *, validate: bool = False) -> None:
-        try:
-            self._schema = json.loads(text)
-            others = {name: json.loads(each) for name, each in referred.items()}
-        except ValueError as wrong:
-            raise UnsupportedSchema(f"not a JSON Schema: {wrong}") from None
-        if not isinstance(self._schema, dict):
-            raise UnsupportedSchema("not a JSON Schema: no object")
-        dialect = self._schema.get("$schema")
-        known = specification_with(dialect, default=DRAFT7) if isinstance(dialect, str) else DRAFT7
-        resources = [(name, known.create_resource(each)) for name, each in others.items()]
-        self._registry: Any = Registry().with_resources([*resources, ("", known.create_resource(self._schema))])
-        self.shape = _Shapes(self._registry.resolver()).of(self._schema, ())
-        self._validator: Any = None
-        if validate:
-            kind: Any = validator_for(self._schema, default=jsonschema.Draft7Validator)
-            self._validator = kind(self._schema, registry=self._registry)
+        self._document = JsonDocument(text, referred)
+        self.shape = _Shapes(self._document.registry.resolver()).of(self._document.schema, ())
+        self._check = self._document.checker() if validate else None
 
     def decoder(self) -> Callable[[bytes, int], Any]:
         """What makes a value of a payload, given where it begins; raises BadRecord."""
@@ -64,27 +49,17 @@ class JsonSchema:
                 value = json.loads(frame[at:].decode(), parse_constant=_refused)
             except (ValueError, RecursionError) as wrong:
                 raise BadRecord(f"not JSON: {wrong}") from None
-            self._check(value)
+            if self._check is not None:
+                self._check(value)
             return value
 
         return decode
 
     def encode(self, value: Any) -> bytes:
         """A payload; raises BadRecord for a value that is not the schema's."""
-        self._check(value)
-        try:
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        except ValueError as wrong:
-            raise BadRecord(f"JSON has no such value: {wrong}") from None
-
-    def _check(self, value: Any) -> None:
-        if self._validator is None:
-            return
-        wrong = next(iter(self._validator.iter_errors(value)), None)
-        if wrong is not None:
-            raise BadRecord(
-                f"does not fit its JSON Schema: at {wrong.json_path}: {wrong.message.splitlines()[0][:300]}"
-            )
+        if self._check is not None:
+            self._check(value)
+        return json_payload(value)
 
 
 def _refused(constant: str) -> Any:

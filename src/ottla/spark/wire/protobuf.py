@@ -10,27 +10,20 @@ wrappers (google.protobuf.Int64Value and so on) are what they wrap, or null. goo
 microsecond.
 """
 
-import base64
-import importlib
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from functools import lru_cache
-from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError
 
-from ottla.spark.wire.framing import BadRecord, indexes_written, message_indexes
-from ottla.spark.wire.shape import Shape, UnsupportedSchema, array, mapping, plain, record
+from ottla.schemas.framing import BadRecord, indexes_written, message_indexes
+from ottla.schemas.protobuf import file_of, messages_of
+from ottla.schemas.registry import UnsupportedSchema
+from ottla.spark.wire.shape import Shape, array, mapping, plain, record
 
-_MAIN: Final = "schema.proto"
-_OWN: Final = "google/protobuf/"
 _UINT64: Final = pa.decimal128(20, 0)
 _SCALARS: Final[dict[int, Any]] = {
     FieldDescriptor.TYPE_DOUBLE: pa.float64(),
@@ -58,28 +51,12 @@ _WRAPPERS: Final = frozenset(
 Take = Callable[[Any], Any]
 
 
-def files_of(descriptor_set: bytes) -> tuple[str, dict[str, str]]:
-    """A compiled FileDescriptorSet, its last file as schema and the others as what that refers to, each in base64; what
-    comes with Protobuf itself is left out."""
-    try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file
-        main = files[-1]
-    except (DecodeError, IndexError):
-        raise UnsupportedSchema("not a FileDescriptorSet, or an empty one") from None
-    others = [file for file in files[:-1] if not file.name.startswith(_OWN)]
-    return _in_base64(main), {file.name: _in_base64(file) for file in others}
-
-
-def _in_base64(file: Any) -> str:
-    return base64.b64encode(file.SerializeToString()).decode()
-
-
 class Protobuf:
     """A reader's or writer's message, by its name with or without package; unless named, the first of the file."""
 
     def __init__(self, text: str, referred: Mapping[str, str], message: str | None) -> None:
-        file = _file(text, referred)
-        indexes = {name: where for where, name in _messages(file).items()}
+        file = file_of(text, referred)
+        indexes = {name: where for where, name in messages_of(file).items()}
         names = list(indexes)
         if not names:
             raise UnsupportedSchema("the .proto file has no message")
@@ -95,7 +72,7 @@ class Protobuf:
     def decoder(self, text: str | None, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
         """What makes a value of a frame that was written with this schema; None: whatever the writer says, it is our
         message. Raises BadRecord."""
-        messages = None if text is None else _messages(_file(text, referred))
+        messages = None if text is None else messages_of(file_of(text, referred))
         own, parse, take = self._descriptor.full_name, self._class.FromString, self._take
 
         def decode(frame: bytes, _: int) -> Any:
@@ -115,101 +92,6 @@ class Protobuf:
             return self._head + bytes(value.SerializeToString())
         except EncodeError as wrong:
             raise BadRecord(f"does not fit message {self._descriptor.full_name}: {wrong}") from None
-
-
-def _file(text: str, referred: Mapping[str, str]) -> Any:
-    """The descriptor of a .proto file, in a pool of its own."""
-    pool = descriptor_pool.DescriptorPool()
-    known: dict[str, Any] = {}
-    main = _descriptor(text)
-    if main is None:
-        compiled = _compiled(text, referred)
-        main = compiled[-1]
-        known = {file.name: file for file in compiled}
-    else:
-        for name, each in referred.items():
-            file = _descriptor(each) or _compiled(each, referred)[-1]
-            file.name = name
-            known[name] = file
-    added: set[str] = set()
-
-    def add(file: Any) -> None:
-        for name in file.dependency:
-            if name not in added:
-                add(known.get(name) or _well_known(name))
-        added.add(file.name)
-        pool.Add(file)
-
-    try:
-        add(main)
-        return pool.FindFileByName(main.name)
-    except (TypeError, KeyError) as wrong:
-        raise UnsupportedSchema(f"not a .proto file: {wrong}") from None
-
-
-def _descriptor(text: str) -> Any:
-    """The file of a schema that is a FileDescriptorProto in base64; None of text."""
-    try:
-        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (ValueError, DecodeError):
-        return None
-    file.name = file.name or _MAIN
-    return file
-
-
-def _well_known(name: str) -> Any:
-    """google/protobuf/timestamp.proto and its like, which come with the library."""
-    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
-    if not name.startswith(_OWN):
-        raise UnsupportedSchema(f"the .proto file imports {name}, which its schema does not refer to")
-    try:
-        return descriptor_pb2.FileDescriptorProto.FromString(importlib.import_module(module).DESCRIPTOR.serialized_pb)
-    except ImportError:
-        raise UnsupportedSchema(f"the .proto file imports {name}, which is not there") from None
-
-
-def _compiled(text: str, referred: Mapping[str, str]) -> list[Any]:
-    """The files protoc makes of a .proto file and what it imports, that file last."""
-    made = _descriptor_set(text, tuple(referred.items()))
-    return list(descriptor_pb2.FileDescriptorSet.FromString(made).file)
-
-
-@lru_cache(maxsize=100)
-def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        for name, each in (*referred, (_MAIN, text)):
-            path = Path(folder, name)
-            if ".." in PurePosixPath(name).parts or not path.is_relative_to(folder):
-                raise UnsupportedSchema(f"a .proto file cannot be called {name}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(each, encoding="utf-8")
-        made = Path(folder, "made")
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
-        done = subprocess.run(
-            [*command, f"--descriptor_set_out={made}", _MAIN], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            if "No module named" in done.stderr:
-                raise UnsupportedSchema("a .proto file needs protoc to be read: pip install 'ottla[schema]'")
-            said = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()[-1:]
-            raise UnsupportedSchema(f"not a .proto file: {' '.join(said[:1]).replace(f'{folder}/', '')}")
-        return made.read_bytes()
-
-
-def _messages(file: Any) -> dict[tuple[int, ...], str]:
-    """Full names of a file's messages by their indexes, inner ones after the one around them."""
-    described = descriptor_pb2.FileDescriptorProto()
-    file.CopyToProto(described)
-    found: dict[tuple[int, ...], str] = {}
-
-    def add(messages: Any, around: tuple[int, ...], path: str) -> None:
-        for index, message in enumerate(messages):
-            if not message.options.map_entry:
-                found[(*around, index)] = f"{path}{message.name}"
-                add(message.nested_type, (*around, index), f"{path}{message.name}.")
-
-    add(described.message_type, (), f"{described.package}." if described.package else "")
-    return found
 
 
 def _message(descriptor: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ottla.schemas.registry import UnsupportedSchema
+
 Convert = Callable[[Any], Any]
-
-
-class UnsupportedSchema(ValueError):
-    """A schema that no Spark type stands for, or that is not well-formed."""
 
 
 class Shape(NamedTuple):

@@ -37,6 +37,10 @@ class SchemaNotFound(LookupError):
     """The registry answered, and has no such schema, subject or version."""
 
 
+class UnsupportedSchema(ValueError):
+    """A schema that is not well-formed, or that no type of the reader stands for."""
+
+
 class RegistryError(RuntimeError):
     """The registry did not answer, or refused."""
 
@@ -91,7 +95,11 @@ class SchemaRegistry:
 
     def look_up(self, subject: str, schema: Schema) -> int:
         """The id that a schema has under a subject; raises as `by_id`."""
-        return self._kept().look_up(subject, schema)
+        return self._kept().find(subject, schema)[0]
+
+    def version_of(self, subject: str, schema: Schema) -> int:
+        """Which version of a subject a schema is, counted from 1; raises as `by_id`."""
+        return self._kept().find(subject, schema)[1]
 
     def register(self, subject: str, schema: Schema) -> int:
         """Make a schema the latest version of a subject unless it is a version already; its id."""
@@ -130,8 +138,10 @@ class _Http:
         found = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
         return Registered(int(found["id"]), _schema(found))
 
-    def look_up(self, subject: str, schema: Schema) -> int:
-        return int(self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}", _posted(schema))["id"])
+    def find(self, subject: str, schema: Schema) -> tuple[int, int]:
+        """Id and version."""
+        found = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}", _posted(schema))
+        return int(found["id"]), int(found["version"])
 
     def register(self, subject: str, schema: Schema) -> int:
         return int(self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", _posted(schema))["id"])
@@ -218,10 +228,11 @@ class _Directory:
             raise SchemaNotFound(f"{self._path / _INDEX}: subject {subject} has no version {version}")
         return Registered(numbers[at - 1], self.by_id(numbers[at - 1]))
 
-    def look_up(self, subject: str, schema: Schema) -> int:
-        for number in self._index()["subjects"].get(subject, []):
+    def find(self, subject: str, schema: Schema) -> tuple[int, int]:
+        """Id and version."""
+        for version, number in enumerate(self._index()["subjects"].get(subject, []), 1):
             if _same(self.by_id(number), schema):
-                return int(number)
+                return int(number), version
         raise SchemaNotFound(f"{self._path / _INDEX}: no version of subject {subject} is this schema")
 
     def register(self, subject: str, schema: Schema) -> int:

@@ -1,0 +1,136 @@
+"""Protobuf schemas: .proto files as text, which protoc compiles, or as FileDescriptorProtos in base64."""
+
+import base64
+import importlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.message import DecodeError
+
+from ottla.schemas.registry import UnsupportedSchema
+
+_MAIN: Final = "schema.proto"
+OWN_FILES: Final = "google/protobuf/"
+"""Folder of the .proto files that come with the library."""
+
+
+def files_of(descriptor_set: bytes) -> tuple[str, dict[str, str]]:
+    """A compiled FileDescriptorSet, its last file as schema and the others as what that refers to, each in base64; what
+    comes with Protobuf itself is left out."""
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file
+        main = files[-1]
+    except (DecodeError, IndexError):
+        raise UnsupportedSchema("not a FileDescriptorSet, or an empty one") from None
+    others = [file for file in files[:-1] if not file.name.startswith(OWN_FILES)]
+    return in_base64(main), {file.name: in_base64(file) for file in others}
+
+
+def in_base64_of(descriptor: Any) -> str:
+    """The file of generated code as schema: its FileDescriptorProto in base64."""
+    return base64.b64encode(descriptor.serialized_pb).decode()
+
+
+def in_base64(file: Any) -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def file_of(text: str, referred: Mapping[str, str]) -> Any:
+    """The descriptor of a .proto file, in a pool of its own."""
+    pool = descriptor_pool.DescriptorPool()
+    known: dict[str, Any] = {}
+    main = _descriptor(text)
+    if main is None:
+        compiled = compiled_files(text, referred)
+        main = compiled[-1]
+        known = {file.name: file for file in compiled}
+    else:
+        for name, each in referred.items():
+            file = _descriptor(each) or compiled_files(each, referred)[-1]
+            file.name = name
+            known[name] = file
+    added: set[str] = set()
+
+    def add(file: Any) -> None:
+        for name in file.dependency:
+            if name not in added:
+                add(known.get(name) or _well_known(name))
+        added.add(file.name)
+        pool.Add(file)
+
+    try:
+        add(main)
+        return pool.FindFileByName(main.name)
+    except (TypeError, KeyError) as wrong:
+        raise UnsupportedSchema(f"not a .proto file: {wrong}") from None
+
+
+def _descriptor(text: str) -> Any:
+    """The file of a schema that is a FileDescriptorProto in base64; None of text."""
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (ValueError, DecodeError):
+        return None
+    file.name = file.name or _MAIN
+    return file
+
+
+def _well_known(name: str) -> Any:
+    """google/protobuf/timestamp.proto and its like, which come with the library."""
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    if not name.startswith(OWN_FILES):
+        raise UnsupportedSchema(f"the .proto file imports {name}, which its schema does not refer to")
+    try:
+        return descriptor_pb2.FileDescriptorProto.FromString(importlib.import_module(module).DESCRIPTOR.serialized_pb)
+    except ImportError:
+        raise UnsupportedSchema(f"the .proto file imports {name}, which is not there") from None
+
+
+def compiled_files(text: str, referred: Mapping[str, str]) -> list[Any]:
+    """The files protoc makes of a .proto file and what it imports, that file last."""
+    made = _descriptor_set(text, tuple(referred.items()))
+    return list(descriptor_pb2.FileDescriptorSet.FromString(made).file)
+
+
+@lru_cache(maxsize=100)
+def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, each in (*referred, (_MAIN, text)):
+            path = Path(folder, name)
+            if ".." in PurePosixPath(name).parts or not path.is_relative_to(folder):
+                raise UnsupportedSchema(f"a .proto file cannot be called {name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(each, encoding="utf-8")
+        made = Path(folder, "made")
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
+        done = subprocess.run(
+            [*command, f"--descriptor_set_out={made}", _MAIN], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            if "No module named" in done.stderr:
+                raise UnsupportedSchema("a .proto file needs protoc to be read: pip install 'ottla[schema]'")
+            said = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()[-1:]
+            raise UnsupportedSchema(f"not a .proto file: {' '.join(said[:1]).replace(f'{folder}/', '')}")
+        return made.read_bytes()
+
+
+def messages_of(file: Any) -> dict[tuple[int, ...], str]:
+    """Full names of a file's messages by their indexes, inner ones after the one around them."""
+    described = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(described)
+    found: dict[tuple[int, ...], str] = {}
+
+    def add(messages: Any, around: tuple[int, ...], path: str) -> None:
+        for index, message in enumerate(messages):
+            if not message.options.map_entry:
+                found[(*around, index)] = f"{path}{message.name}"
+                add(message.nested_type, (*around, index), f"{path}{message.name}.")
+
+    add(described.message_type, (), f"{described.package}." if described.package else "")
+    return found

@@ -1,0 +1,454 @@
+"""Serializers and deserializers of the Confluent wire format, for single values: magic byte, schema id, payload.
+
+The registry is asked once for each subject (serializers) or schema id (deserializers); after that a value costs no request.
+Bytes are those of confluent-kafka's serializers. The libraries of a format are imported when its first serializer is made
+(extra `schema`).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any, Final
+
+from ottla.schemas.context import SerializationContext
+from ottla.schemas.framing import HEAD, BadRecord, head, indexes_written, message_indexes, schema_id
+from ottla.schemas.registry import AVRO, JSON, PROTOBUF, Reference, Schema, SchemaRegistry, UnsupportedSchema
+
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes], Any]
+SubjectStrategy = Callable[[SerializationContext, str | None], str]
+_BAD_BYTES: Final = (ArithmeticError, EOFError, LookupError, TypeError, ValueError, AttributeError, MemoryError)
+
+
+def topic_subject(context: SerializationContext, name: str | None) -> str:
+    """ "orders-value": the default."""
+    del name
+    return f"{context.topic}-{context.field}"
+
+
+def record_subject(context: SerializationContext, name: str | None) -> str:
+    """ "shop.Order": the schema's own name. Raises UnsupportedSchema for a schema without one."""
+    del context
+    return _needed(name)
+
+
+def topic_record_subject(context: SerializationContext, name: str | None) -> str:
+    """ "orders-shop.Order". Raises UnsupportedSchema for a schema without a name."""
+    return f"{context.topic}-{_needed(name)}"
+
+
+def _needed(name: str | None) -> str:
+    if name is None:
+        raise UnsupportedSchema("the schema has no name, which this subject name strategy needs")
+    return name
+
+
+def _registry(given: SchemaRegistry | str) -> SchemaRegistry:
+    return SchemaRegistry(location=given) if isinstance(given, str) else given
+
+
+def _texts(registry: SchemaRegistry | None, schema: Schema) -> dict[str, str]:
+    """What a schema refers to, by name."""
+    if registry is None or not schema.references:
+        return {}
+    return {name: each.text for name, each in registry.referred(schema).items()}
+
+
+class _Serializer:
+    """What the three formats share: which schema and id a subject has."""
+
+    kind: str
+
+    def __init__(
+        self,
+        registry: SchemaRegistry | str,
+        schema: Schema | None,
+        to_dict: Callable[[Any, SerializationContext], Any] | None = None,
+        *,
+        auto_register_schemas: bool = True,
+        use_latest_version: bool = False,
+        use_schema_id: int | None = None,
+        subject_name_strategy: SubjectStrategy = topic_subject,
+    ) -> None:
+        if schema is None and not use_latest_version and use_schema_id is None:
+            raise ValueError("a schema is needed, or use_latest_version=True, or use_schema_id")
+        self._registry = _registry(registry)
+        self._schema = schema
+        self._to_dict = to_dict
+        self._auto_register = auto_register_schemas
+        self._use_latest = use_latest_version
+        self._use_id = use_schema_id
+        self._strategy = subject_name_strategy
+        self._by_subject: dict[str, tuple[bytes, Encode]] = {}
+        if schema is not None:
+            self._encoder(
+                schema
+            )  # a schema that cannot be used is an error of the program: raise here, not at a record
+
+    def __call__(self, value: Any, context: SerializationContext) -> bytes | None:
+        """The value in the wire format, None for None.
+
+        Raises BadRecord for a value that does not fit the schema; RegistryError, SchemaNotFound, UnsupportedSchema.
+        """
+        if value is None:
+            return None
+        subject = self._strategy(context, self._name())
+        known = self._by_subject.get(subject)
+        if known is None:
+            known = self._by_subject[subject] = self._look_up(subject)
+        start, encode = known
+        return start + encode(value if self._to_dict is None else self._to_dict(value, context))
+
+    def _look_up(self, subject: str) -> tuple[bytes, Encode]:
+        """First bytes and encoder of a subject's values, by asking the registry."""
+        if self._use_id is not None:
+            number, schema = self._use_id, self._registry.by_id(self._use_id)
+        elif self._use_latest:
+            number, schema = self._registry.latest(subject)
+        else:
+            assert self._schema is not None
+            schema = self._own_schema(self._schema)
+            number = (self._registry.register if self._auto_register else self._registry.look_up)(subject, schema)
+        if schema.kind != self.kind:
+            raise UnsupportedSchema(f"schema id {number} is {schema.kind}, not {self.kind}")
+        return head(number), self._encoder(schema)
+
+    def _own_schema(self, schema: Schema) -> Schema:
+        return schema
+
+    def _name(self) -> str | None:
+        raise NotImplementedError
+
+    def _encoder(self, schema: Schema) -> Encode:
+        """A function that makes a payload of a value, raising BadRecord. Raises UnsupportedSchema."""
+        raise NotImplementedError
+
+
+class AvroSerializer(_Serializer):
+    """Values as Avro: dicts and what fastavro takes (datetime, Decimal, UUID for logical types).
+
+    registry    address of a Schema Registry, a directory, or a SchemaRegistry
+    schema_str  the schema as JSON text, or a Schema with references; None with use_latest_version or use_schema_id
+    to_dict     (object, context) -> what is encoded
+
+    Options, by the names of Confluent's configs: auto_register_schemas (True), use_latest_version, use_schema_id,
+    subject_name_strategy (`topic_subject`). Raises UnsupportedSchema.
+    """
+
+    kind = AVRO
+
+    def __init__(
+        self,
+        registry: SchemaRegistry | str,
+        schema_str: str | Schema | None = None,
+        to_dict: Callable[[Any, SerializationContext], Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(registry, _given(schema_str, AVRO), to_dict, **options)
+
+    def _name(self) -> str | None:
+        if self._schema is None:
+            return None
+        schema = json.loads(self._schema.text)
+        if not isinstance(schema, dict) or "name" not in schema:
+            return None
+        space = schema.get("namespace")
+        return f"{space}.{schema['name']}" if space and "." not in schema["name"] else str(schema["name"])
+
+    def _encoder(self, schema: Schema) -> Encode:
+        import fastavro
+
+        parsed = _parsed_avro(schema, self._registry)
+
+        def encode(value: Any) -> bytes:
+            payload = BytesIO()
+            try:
+                fastavro.schemaless_writer(payload, parsed, value)
+            except _BAD_BYTES as wrong:
+                raise BadRecord(f"does not fit its Avro schema: {wrong or type(wrong).__name__}") from None
+            return payload.getvalue()
+
+        return encode
+
+
+class JSONSerializer(_Serializer):
+    """Values as JSON text, each held against its JSON Schema unless validate=False.
+
+    Arguments are those of AvroSerializer; `to_dict` makes what `json.dumps` takes. Raises UnsupportedSchema.
+    """
+
+    kind = JSON
+
+    def __init__(
+        self,
+        registry: SchemaRegistry | str,
+        schema_str: str | Schema | None = None,
+        to_dict: Callable[[Any, SerializationContext], Any] | None = None,
+        *,
+        validate: bool = True,
+        **options: Any,
+    ) -> None:
+        self._validate = validate
+        super().__init__(registry, _given(schema_str, JSON), to_dict, **options)
+
+    def _name(self) -> str | None:
+        title = None if self._schema is None else json.loads(self._schema.text).get("title")
+        return None if title is None else str(title)
+
+    def _encoder(self, schema: Schema) -> Encode:
+        from ottla.schemas.json_schema import JsonDocument, json_payload
+
+        document = JsonDocument(schema.text, _texts(self._registry, schema))
+        check = document.checker() if self._validate else None
+
+        def encode(value: Any) -> bytes:
+            if check is not None:
+                check(value)
+            return json_payload(value)
+
+        return encode
+
+
+class ProtobufSerializer(_Serializer):
+    """Messages of a class that protoc has generated.
+
+    message_type  the class
+    registry      address of a Schema Registry, a directory, or a SchemaRegistry
+
+    Options are those of AvroSerializer, without a schema: it is the file of the message, registered together with the files
+    that it imports (each under its own name), without those that come with Protobuf.
+    """
+
+    kind = PROTOBUF
+
+    def __init__(self, message_type: type[Any], registry: SchemaRegistry | str, **options: Any) -> None:
+        from ottla.schemas.protobuf import in_base64_of
+
+        self._class = message_type
+        self._descriptor: Any = message_type.DESCRIPTOR
+        self._indexes = indexes_written(_indexes(self._descriptor))
+        super().__init__(registry, Schema(PROTOBUF, in_base64_of(self._descriptor.file)), **options)
+
+    def _name(self) -> str | None:
+        return str(self._descriptor.full_name)
+
+    def _own_schema(self, schema: Schema) -> Schema:
+        return schema._replace(references=self._references(self._descriptor.file))
+
+    def _references(self, file: Any) -> tuple[Reference, ...]:
+        """What a .proto file imports, each registered first, or looked up."""
+        from ottla.schemas.protobuf import OWN_FILES, in_base64_of
+
+        found = []
+        for other in file.dependencies:
+            if other.name.startswith(OWN_FILES):
+                continue
+            schema = Schema(PROTOBUF, in_base64_of(other), self._references(other))
+            if self._auto_register:
+                self._registry.register(other.name, schema)
+            found.append(Reference(other.name, other.name, self._registry.version_of(other.name, schema)))
+        return tuple(found)
+
+    def _encoder(self, schema: Schema) -> Encode:
+        from google.protobuf.message import EncodeError
+
+        del schema
+        kind, indexes, name = self._class, self._indexes, self._descriptor.full_name
+
+        def encode(value: Any) -> bytes:
+            if not isinstance(value, kind):
+                raise BadRecord(f"a {type(value).__name__} is no message {name}")
+            try:
+                return indexes + bytes(value.SerializeToString())
+            except EncodeError as wrong:
+                raise BadRecord(f"does not fit message {name}: {wrong}") from None
+
+        return encode
+
+
+class _Deserializer:
+    """What the three formats share: a decoder for each schema id."""
+
+    kind: str
+
+    def __init__(
+        self, registry: SchemaRegistry | str | None, from_dict: Callable[[Any, SerializationContext], Any] | None
+    ) -> None:
+        self._registry = None if registry is None else _registry(registry)
+        self._from_dict = from_dict
+        self._by_id: dict[int, Decode] = {}
+
+    def __call__(self, data: bytes | None, context: SerializationContext) -> Any:
+        """The value of bytes in the wire format, None for None.
+
+        Raises BadRecord for other bytes; RegistryError, SchemaNotFound, UnsupportedSchema.
+        """
+        if data is None:
+            return None
+        number = schema_id(data)
+        decode = self._by_id.get(number)
+        if decode is None:
+            decode = self._by_id[number] = self._decoder(number)
+        value = decode(data)
+        return value if self._from_dict is None else self._from_dict(value, context)
+
+    def _written(self, number: int) -> Schema | None:
+        """The schema of an id, None without a registry. Raises BadRecord for one in another language."""
+        if self._registry is None:
+            return None
+        schema = self._registry.by_id(number)
+        if schema.kind != self.kind:
+            raise BadRecord(f"schema id {number} is {schema.kind}, not {self.kind}")
+        return schema
+
+    def _decoder(self, number: int) -> Decode:
+        raise NotImplementedError
+
+
+class AvroDeserializer(_Deserializer):
+    """Values of Avro, resolved from the schema they were written with to `schema_str`, where that is given.
+
+    registry    as for AvroSerializer
+    schema_str  the reader's schema
+    from_dict   (value, context) -> object
+    """
+
+    kind = AVRO
+
+    def __init__(
+        self,
+        registry: SchemaRegistry | str,
+        schema_str: str | Schema | None = None,
+        from_dict: Callable[[Any, SerializationContext], Any] | None = None,
+    ) -> None:
+        super().__init__(registry, from_dict)
+        reader = _given(schema_str, AVRO)
+        self._reader = None if reader is None else _parsed_avro(reader, self._registry)
+
+    def _decoder(self, number: int) -> Decode:
+        import fastavro
+
+        schema, reader = self._written(number), self._reader
+        assert schema is not None
+        writer = _parsed_avro(schema, self._registry)
+
+        def decode(data: bytes) -> Any:
+            payload = BytesIO(data)
+            payload.seek(HEAD)
+            try:
+                return fastavro.schemaless_reader(payload, writer, reader)
+            except _BAD_BYTES as wrong:
+                raise BadRecord(f"not Avro of its schema: {wrong or type(wrong).__name__}") from None
+
+        return decode
+
+
+class JSONDeserializer(_Deserializer):
+    """Values of JSON text, held against `schema_str`, or the schema they were written with, unless validate=False.
+
+    schema_str  the reader's schema; None needs a registry for validation
+    registry    as for AvroSerializer; without it schema ids are not looked at
+    from_dict   (value, context) -> object
+    """
+
+    kind = JSON
+
+    def __init__(
+        self,
+        schema_str: str | Schema | None = None,
+        *,
+        registry: SchemaRegistry | str | None = None,
+        from_dict: Callable[[Any, SerializationContext], Any] | None = None,
+        validate: bool = True,
+    ) -> None:
+        super().__init__(registry, from_dict)
+        self._reader = _given(schema_str, JSON)
+        self._validate = validate
+        if validate and self._reader is None and registry is None:
+            raise ValueError("a schema or a registry is needed, or validate=False")
+
+    def _decoder(self, number: int) -> Decode:
+        from ottla.schemas.json_schema import JsonDocument
+
+        schema = self._written(number)
+        schema = self._reader or schema
+        check = None
+        if self._validate and schema is not None:
+            check = JsonDocument(schema.text, _texts(self._registry, schema)).checker()
+
+        def decode(data: bytes) -> Any:
+            try:
+                value = json.loads(data[HEAD:])
+            except (ValueError, RecursionError) as wrong:
+                raise BadRecord(f"not JSON: {wrong}") from None
+            if check is not None:
+                check(value)
+            return value
+
+        return decode
+
+
+class ProtobufDeserializer(_Deserializer):
+    """Messages of a class that protoc has generated.
+
+    message_type  the class
+    registry      as for AvroSerializer; with it a value that was written as another message is refused
+    """
+
+    kind = PROTOBUF
+
+    def __init__(self, message_type: type[Any], *, registry: SchemaRegistry | str | None = None) -> None:
+        super().__init__(registry, None)
+        self._class: Any = message_type
+
+    def _decoder(self, number: int) -> Decode:
+        from google.protobuf.message import DecodeError
+
+        from ottla.schemas.protobuf import file_of, messages_of
+
+        schema, parse, own = self._written(number), self._class.FromString, self._class.DESCRIPTOR.full_name
+        names: Mapping[tuple[int, ...], str] | None = None
+        if schema is not None:
+            names = messages_of(file_of(schema.text, _texts(self._registry, schema)))
+
+        def decode(data: bytes) -> Any:
+            indexes, at = message_indexes(data)
+            if names is not None and names.get(indexes) != own:
+                raise BadRecord(f"holds {names.get(indexes) or 'no message'} at indexes {list(indexes)}, not {own}")
+            try:
+                return parse(data[at:])
+            except DecodeError as wrong:
+                raise BadRecord(f"not Protobuf of message {own}: {wrong}") from None
+
+        return decode
+
+
+def _given(schema: str | Schema | None, kind: str) -> Schema | None:
+    """A schema of a text; the name of a primitive Avro type may stand without quotes, as in Confluent's serializers."""
+    if not isinstance(schema, str):
+        return schema
+    text = schema.strip()
+    if kind == AVRO and text[:1] not in ("{", "[", '"'):
+        text = json.dumps({"type": text}, separators=(",", ":"))
+    return Schema(kind, text)
+
+
+def _parsed_avro(schema: Schema, registry: SchemaRegistry | None) -> Any:
+    """A schema as fastavro has parsed it. Raises UnsupportedSchema."""
+    import fastavro
+    from fastavro.schema import SchemaParseException, UnknownType
+
+    from ottla.schemas.avro import whole
+
+    try:
+        return fastavro.parse_schema(whole(schema.text, _texts(registry, schema)))
+    except (SchemaParseException, UnknownType, LookupError, TypeError) as wrong:
+        raise UnsupportedSchema(f"not an Avro schema: {wrong}") from None
+
+
+def _indexes(descriptor: Any) -> tuple[int, ...]:
+    """Indexes of a message: its place among those of the message around it, and so on up to the file."""
+    around = descriptor.containing_type
+    if around is None:
+        return (list(descriptor.file.message_types_by_name).index(descriptor.name),)
+    return (*_indexes(around), [inner.name for inner in around.nested_types].index(descriptor.name))
