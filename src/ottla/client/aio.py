@@ -24,15 +24,17 @@ from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.loop import LoopSurroundings, wait
 from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
-from ottla.client.producer.contents import Content, Headers, OnDelivery, as_bytes, header_list, wrong_argument
+from ottla.client.producer.contents import Headers, OnDelivery, as_bytes, header_list, wrong_argument
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.scheduler import Promise
+from ottla.client.serialization import UnreadableRecord, deserializers_of, serializers_of
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.client.waiting import limit_ms, milliseconds
 from ottla.records.record import Record
+from ottla.schemas.context import Serializer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,9 +160,17 @@ class Producer(Asynchronous):
     """
 
     def __init__(
-        self, config: Mapping[str, Any] | None = None, /, *, choose: Partitioner | None = None, **options: Any
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        choose: Partitioner | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(config, options)
+        self._serializers = serializers_of(key_serializer, value_serializer)
         self._loop = asyncio.get_running_loop()
         self._woken = False
         self._producer = ProducerCore(self._core, contextlib.nullcontext(), self._wake, choose)
@@ -177,14 +187,19 @@ class Producer(Asynchronous):
     async def produce(
         self,
         topic: str,
-        value: Content = None,
-        key: Content = None,
+        value: Any = None,
+        key: Any = None,
         partition: int = ANY,
         on_delivery: OnDelivery | None = None,
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> None:
-        """Take a record on its way; see `ottla.Producer.produce`. `on_delivery` is called as soon as the outcome is known."""
+        """Take a record on its way; see `ottla.Producer.produce`. `on_delivery` is called as soon as the outcome is known.
+
+        Serializers run in a thread: they may have to ask a registry.
+        """
+        if self._serializers is not None:
+            key, value = await asyncio.to_thread(self._serializers.key_and_value, topic, key, value, headers)
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         try:
             pairs = None if headers is None else header_list(headers)
@@ -201,8 +216,8 @@ class Producer(Asynchronous):
     async def send(
         self,
         topic: str,
-        value: Content = None,
-        key: Content = None,
+        value: Any = None,
+        key: Any = None,
         partition: int = ANY,
         timestamp: int | None = None,
         headers: Headers | None = None,
@@ -293,8 +308,18 @@ class Consumer(Asynchronous):
     Listeners may be coroutine functions.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: Any = None,  # Deserializer | None; Any, so that **options of one type can be given
+        value_deserializer: Any = None,
+        **options: Any,
+    ) -> None:
         super().__init__(config, options)
+        self._deserializers = deserializers_of(key_deserializer, value_deserializer)
+        self._unreadable: UnreadableRecord | None = None
         self._consumer = ConsumerCore(self._core)
 
     def subscribe(
@@ -327,6 +352,16 @@ class Consumer(Asynchronous):
 
     async def poll(self, timeout: float | None = None) -> Record | None:
         """The next record; None when none came within `timeout` seconds (None: wait for one)."""
+        if self._unreadable is not None:
+            unreadable, self._unreadable = self._unreadable, None
+            raise unreadable
+        record = await self._next_record(timeout)
+        if record is None or self._deserializers is None:
+            return record
+        return await asyncio.to_thread(self._deserializers.record, record)  # it may have to ask a registry
+
+    async def _next_record(self, timeout: float | None) -> Record | None:
+        """The next record as it is in the topic."""
         record = self._consumer.take()
         deadline = None if timeout is None else time.monotonic() + timeout
         while record is None and await self._wait(deadline):
@@ -350,10 +385,28 @@ class Consumer(Asynchronous):
     async def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
         """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
         most: int = self.config["max.poll.records"] if num_messages is None else num_messages
+        if self._deserializers is not None:
+            return await self._consume_objects(most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         found = self._consumer.take_many(most)
         while len(found) < most and await self._wait(deadline if not found else 0.0):
             found += self._consumer.take_many(most - len(found))
+        return found
+
+    async def _consume_objects(self, most: int, timeout: float | None) -> list[Record]:
+        """As `consume`, one by one: an unreadable record behind readable ones is raised by the next call."""
+        found: list[Record] = []
+        while len(found) < most:
+            try:
+                record = await self.poll(0.0 if found else timeout)
+            except UnreadableRecord as unreadable:
+                if not found:
+                    raise
+                self._unreadable = unreadable
+                break
+            if record is None:
+                break
+            found.append(record)
         return found
 
     async def poll_arrow(

@@ -26,14 +26,16 @@ from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.producer.accumulator import ANY, APPENDED
 from ottla.client.producer.closed import Delivered, Listener
-from ottla.client.producer.contents import Content, Headers, OnDelivery, header_list, wrong_argument
+from ottla.client.producer.contents import Headers, OnDelivery, header_list, wrong_argument
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
+from ottla.client.serialization import UnreadableRecord, deserializers_of, serializers_of
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.client.waiting import Blocking, limit_ms, milliseconds
 from ottla.records.record import Record
+from ottla.schemas.context import Serializer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,7 +154,9 @@ class Producer(Blocking):
     A record is taken at once and sent in the background; `flush`, or the end of the block, waits for all. Texts are sent
     as UTF-8. Any thread may produce. Raises InvalidClientConfig.
 
-    partitioner  (topic buffers, key) -> partition, in place of the config `partitioner`
+    partitioner                       (topic buffers, key) -> partition, in place of the config `partitioner`
+    key_serializer, value_serializer  (object, SerializationContext) -> bytes: `produce` and `send` take what these take; see
+                                      `ottla.schemas`
     """
 
     def __init__(
@@ -161,9 +165,12 @@ class Producer(Blocking):
         /,
         *,
         choose: Partitioner | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
         **options: Any,
     ) -> None:
         super().__init__(config, options)
+        self._serializers = serializers_of(key_serializer, value_serializer)
         self._reports: deque[tuple[OnDelivery, KafkaError | None, Delivered | None]] = deque()
         self._woken = False
         self._producer = self._call(lambda: ProducerCore(self._core, threading.Lock(), self._wake, choose))
@@ -182,8 +189,8 @@ class Producer(Blocking):
     def produce(
         self,
         topic: str,
-        value: Content = None,
-        key: Content = None,
+        value: Any = None,
+        key: Any = None,
         partition: int = ANY,
         on_delivery: OnDelivery | None = None,
         timestamp: int | None = None,
@@ -191,6 +198,7 @@ class Producer(Blocking):
     ) -> None:
         """Take a record on its way.
 
+        value, key   text, bytes or None; with serializers whatever they take
         partition    where it goes; unless given, its key decides
         on_delivery  called with (error, None) or (None, Delivered) from `poll` or `flush`
         timestamp    ms since the epoch; now, unless given
@@ -204,8 +212,8 @@ class Producer(Blocking):
     def send(
         self,
         topic: str,
-        value: Content = None,
-        key: Content = None,
+        value: Any = None,
+        key: Any = None,
         partition: int = ANY,
         timestamp: int | None = None,
         headers: Headers | None = None,
@@ -218,13 +226,15 @@ class Producer(Blocking):
     def _take(
         self,
         topic: str,
-        value: Content,
-        key: Content,
+        value: Any,
+        key: Any,
         partition: int,
         listener: Listener | None,
         timestamp: int | None,
         headers: Headers | None,
     ) -> None:
+        if self._serializers is not None:
+            key, value = self._serializers.key_and_value(topic, key, value, headers)
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         if isinstance(value, str):
             value = value.encode()
@@ -247,7 +257,7 @@ class Producer(Blocking):
         self._run(self._producer.append_later(topic, partition, moment, key, value, pairs, listener))
 
     def produce_many(
-        self, topic: str, values: Iterable[Content], *, keys: Iterable[Content] | None = None, partition: int = ANY
+        self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None, partition: int = ANY
     ) -> int:
         """Take many records of a topic on their way; how many there were."""
         count = 0
@@ -378,10 +388,23 @@ class Consumer(Blocking):
                 ...
 
     Not for two threads at once. Timeouts are seconds. Raises InvalidClientConfig.
+
+    key_deserializer, value_deserializer  (bytes, SerializationContext) -> object: `poll`, `consume` and iteration give
+                                          records with what these return (DeserializedRecord); see `ottla.schemas`
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: Any = None,  # Deserializer | None; Any, so that **options of one type can be given
+        value_deserializer: Any = None,
+        **options: Any,
+    ) -> None:
         super().__init__(config, options)
+        self._deserializers = deserializers_of(key_deserializer, value_deserializer)
+        self._unreadable: UnreadableRecord | None = None
         try:
             self._consumer = self._call(lambda: ConsumerCore(self._core))
         except BaseException:
@@ -435,8 +458,16 @@ class Consumer(Blocking):
         """The next record; None when none came within `timeout` seconds (None: wait for one).
 
         Raises NoOffset, OffsetOutOfRange (auto.offset.reset=none), CorruptBatch, NotAuthorized and other KafkaErrors that time
-        does not mend.
+        does not mend; UnreadableRecord when a deserializer refuses the record, behind which the next poll goes on.
         """
+        if self._unreadable is not None:
+            unreadable, self._unreadable = self._unreadable, None
+            raise unreadable
+        record = self._next_record(timeout)
+        return record if record is None or self._deserializers is None else self._deserializers.record(record)
+
+    def _next_record(self, timeout: float | None) -> Record | None:
+        """The next record as it is in the topic."""
         record = self._consumer.take()
         if record is not None:
             return record
@@ -466,10 +497,28 @@ class Consumer(Blocking):
     def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
         """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
         most: int = self.config["max.poll.records"] if num_messages is None else num_messages
+        if self._deserializers is not None:
+            return self._consume_objects(most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         found = self._consumer.take_many(most)
         while len(found) < most and self._wait(deadline if not found else 0.0):
             found += self._consumer.take_many(most - len(found))
+        return found
+
+    def _consume_objects(self, most: int, timeout: float | None) -> list[Record]:
+        """As `consume`, one by one: an unreadable record behind readable ones is raised by the next call."""
+        found: list[Record] = []
+        while len(found) < most:
+            try:
+                record = self.poll(0.0 if found else timeout)
+            except UnreadableRecord as unreadable:
+                if not found:
+                    raise
+                self._unreadable = unreadable
+                break
+            if record is None:
+                break
+            found.append(record)
         return found
 
     def poll_batches(self, timeout: float | None = None) -> tuple[TopicPartition, bytes, int, int] | None:

@@ -1,0 +1,94 @@
+"""Serializers of a producer and deserializers of a consumer: objects in, objects out, bytes in between.
+
+Any function (object, context) -> bytes serializes, any function (bytes, context) -> object deserializes; `ottla.schemas` has
+those for Avro, JSON Schema and Protobuf. Without them a record costs one comparison here.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from ottla.records.record import Header, Record
+from ottla.schemas.context import KEY, VALUE, Deserializer, SerializationContext, Serializer
+
+
+class UnreadableRecord(ValueError):
+    """A record whose key or value its deserializer refuses. The consumer's position is behind it: the next poll goes on.
+
+    record  the record as it was read, with bytes
+    """
+
+    def __init__(self, record: Record, field: str, reason: Exception) -> None:
+        super().__init__(f"{record.topic}-{record.partition}, offset {record.offset}: {field} cannot be read: {reason}")
+        self.record = record
+
+
+class DeserializedRecord:
+    """A record with key and value as deserializers returned them; everything else is that of the record.
+
+    record  the record as it was read, with bytes
+    """
+
+    __slots__ = ("key", "record", "value")
+
+    def __init__(self, record: Record, key: Any, value: Any) -> None:
+        self.record = record
+        self.key = key
+        self.value = value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.record, name)
+
+    def __repr__(self) -> str:
+        place = f"topic={self.record.topic!r}, partition={self.record.partition}, offset={self.record.offset}"
+        return f"DeserializedRecord({place}, key={self.key!r}, value={self.value!r})"
+
+
+class Serializers:
+    """A producer's serializers; None leaves a key or value as it was given."""
+
+    def __init__(self, key: Serializer | None, value: Serializer | None) -> None:
+        self._key = key
+        self._value = value
+
+    def key_and_value(self, topic: str, key: Any, value: Any, headers: Any) -> tuple[Any, Any]:
+        """Both as bytes. Raises what a serializer raises."""
+        pairs: Iterable[Header] | None = list(headers.items()) if isinstance(headers, Mapping) else headers
+        if self._key is not None:
+            key = self._key(key, SerializationContext(topic, KEY, pairs))
+        if self._value is not None:
+            value = self._value(value, SerializationContext(topic, VALUE, pairs))
+        return key, value
+
+
+class Deserializers:
+    """A consumer's deserializers; None leaves bytes."""
+
+    def __init__(self, key: Deserializer | None, value: Deserializer | None) -> None:
+        self._key = key
+        self._value = value
+
+    def record(self, record: Record) -> Record:
+        """The record with deserialized key and value. Raises UnreadableRecord."""
+        key = self._read(self._key, KEY, record.key, record)
+        value = self._read(self._value, VALUE, record.value, record)
+        # Annotated as Record, which is compiled and holds bytes only: callers that use deserializers know their types.
+        return cast(Record, DeserializedRecord(record, key, value))
+
+    def _read(self, deserializer: Deserializer | None, field: str, data: bytes | None, record: Record) -> Any:
+        if deserializer is None:
+            return data
+        try:
+            return deserializer(data, SerializationContext(record.topic, field, record.headers))
+        except Exception as reason:
+            # Whatever it is: only the record that it is about lets the caller go on, or seek back.
+            raise UnreadableRecord(record, field, reason) from reason
+
+
+def serializers_of(key: Serializer | None, value: Serializer | None) -> Serializers | None:
+    """None without any."""
+    return None if key is None and value is None else Serializers(key, value)
+
+
+def deserializers_of(key: Deserializer | None, value: Deserializer | None) -> Deserializers | None:
+    """None without any."""
+    return None if key is None and value is None else Deserializers(key, value)
