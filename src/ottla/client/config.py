@@ -4,13 +4,13 @@ A name that Kafka's own clients know and that has no meaning here (a serializer,
 effect, as a name like that has none in Kafka either; any other unknown name is refused with the nearest one that is known.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.client.errors import InvalidClientConfig
 from ottla.records.compression import CODEC_NAMES
+from ottla.spelling import nearest
 
 DEFAULT_PORT: Final = 9092
 PARTITIONERS: Final = (
@@ -292,8 +292,8 @@ class ClientConfig:
                 known = _LIBRDKAFKA.get(name)
                 if known is not None:
                     raise InvalidClientConfig(f"{prefix}{name} is a name of librdkafka; Kafka's is {prefix}{known}")
-                nearest = difflib.get_close_matches(name, [*CONFIGS, *_WITHOUT_EFFECT], 1)
-                hint = f"; did you mean {prefix}{nearest[0]}?" if nearest else ""
+                near = nearest(name, [*CONFIGS, *sorted(_WITHOUT_EFFECT)])
+                hint = f"; did you mean {prefix}{near}?" if near is not None else ""
                 raise InvalidClientConfig(f"{prefix}{name} is no client config{hint}")
             try:
                 values[name] = config.parse(_text(value))
