@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: --bootstrap-server, profiles, OTTLA_BOOTSTRAP_SERVERS; and what the shell completes."""
+"""Address of the cluster that a command talks to: options, profiles, the environment; completion of names in the shell."""
 
 import os
 import subprocess

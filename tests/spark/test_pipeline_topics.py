@@ -32,7 +32,7 @@ def read(options: dict[str, str], *, name: str = "ottla", is_streaming: bool = T
 
 
 class Frame:
-    """What a flow returns, as far as it is looked at."""
+    """Result of a flow, as far as it is looked at."""
 
     def __init__(self, relation: Any) -> None:
         self._plan = self

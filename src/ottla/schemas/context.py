@@ -11,7 +11,7 @@ VALUE: Final = "value"
 
 
 class SerializationContext(NamedTuple):
-    """Where a value is written, or was read.
+    """Place of a value that is written or was read.
 
     topic    name of the topic
     field    KEY or VALUE

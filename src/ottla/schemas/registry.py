@@ -98,7 +98,7 @@ class SchemaRegistry:
         return self._kept().find(subject, schema)[0]
 
     def version_of(self, subject: str, schema: Schema) -> int:
-        """Which version of a subject a schema is, counted from 1; raises as `by_id`."""
+        """Number of the version of a subject that a schema is, counted from 1; raises as `by_id`."""
         return self._kept().find(subject, schema)[1]
 
     def register(self, subject: str, schema: Schema) -> int:

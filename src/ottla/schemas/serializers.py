@@ -48,14 +48,14 @@ def _registry(given: SchemaRegistry | str) -> SchemaRegistry:
 
 
 def _texts(registry: SchemaRegistry | None, schema: Schema) -> dict[str, str]:
-    """What a schema refers to, by name."""
+    """Texts of the schemas that a schema refers to, by name."""
     if registry is None or not schema.references:
         return {}
     return {name: each.text for name, each in registry.referred(schema).items()}
 
 
 class _Serializer:
-    """What the three formats share: which schema and id a subject has."""
+    """Shared base of the serializers: the schema and the id of each subject."""
 
     kind: str
 
@@ -236,7 +236,7 @@ class ProtobufSerializer(_Serializer):
         return schema._replace(references=self._references(self._descriptor.file))
 
     def _references(self, file: Any) -> tuple[Reference, ...]:
-        """What a .proto file imports, each registered first, or looked up."""
+        """References to the files that a .proto file imports, each registered first, or looked up."""
         from ottla.schemas.protobuf import OWN_FILES, in_base64_of
 
         found = []
@@ -267,7 +267,7 @@ class ProtobufSerializer(_Serializer):
 
 
 class _Deserializer:
-    """What the three formats share: a decoder for each schema id."""
+    """Shared base of the deserializers: a decoder for each schema id."""
 
     kind: str
 

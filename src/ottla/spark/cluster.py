@@ -59,7 +59,7 @@ class Cluster(Blocking):
         return self._run(self._core.metadata.partitions(topic))
 
     def creates_topics(self) -> bool:
-        """Whether a broker creates topics that are written to (auto.create.topics.enable). Raises KafkaError."""
+        """Return whether brokers create topics that are written to (auto.create.topics.enable). Raises KafkaError."""
         from ottla.client.admin.cluster import Cluster as ClusterRequests
         from ottla.client.admin.configs import ConfigResource, Configs, ResourceType
 

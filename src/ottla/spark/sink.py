@@ -103,7 +103,7 @@ class _Sink:
         return Written()
 
     def _adaptive_refusal(self) -> str | None:
-        """Why a stream cannot be written exactly once in this session, None when it can; asked in a task."""
+        """Reason against writing a stream exactly once in this session, None without one. Called in a task."""
         context = TaskContext.get()
         assert context is not None, "rows are written in tasks"
         settings = (context.getLocalProperty(_ADAPTIVE), context.getLocalProperty("spark.sql.adaptive.enabled"))

@@ -198,7 +198,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
     def _waited_for(self, known: Positions, there: set[str]) -> Positions:
         """Positions in topics that were read and do not exist, until missingTopicTimeout is over.
 
-        After that they are left out with failOnDataLoss=false, or raise DataLoss. A topic that comes back is told by its id.
+        After that they are left out with failOnDataLoss=false, or raise DataLoss. A topic that comes back is recognised by its id.
         """
         if not self._outlives_topics:
             return {}
@@ -258,7 +258,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         return kept | earliest
 
     def _earliest(self, new: list[TopicPartition], end: Positions) -> Positions:
-        """Where new partitions begin; at their `end` in a topic that was deleted meanwhile, of which nothing can be read."""
+        """Beginnings of new partitions; their `end` in a topic that was deleted meanwhile, of which nothing can be read."""
         try:
             return self.ends(new, EARLIEST) if new else {}
         except UnknownTopic:

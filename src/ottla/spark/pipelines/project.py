@@ -99,7 +99,7 @@ def static_confs(root: Path) -> dict[str, str]:
 
 
 def written_confs(root: Path) -> dict[str, str]:
-    """What the project's conf/spark-defaults.conf says, relative paths counted from the project's folder."""
+    """Settings of the project's conf/spark-defaults.conf, relative paths counted from the project's folder."""
     file = root / "conf" / "spark-defaults.conf"
     if not file.is_file():
         return {}

@@ -112,7 +112,7 @@ class _Reader:
 
 
 def texts(registry: SchemaRegistry, schema: Any) -> Mapping[str, str]:
-    """What a schema refers to, by name."""
+    """Texts of the schemas that a schema refers to, by name."""
     return {name: each.text for name, each in registry.referred(schema).items()}
 
 
