@@ -1,4 +1,4 @@
-"""Address of the cluster that a command talks to: options, profiles, the environment; completion of names in the shell."""
+"""Address of the cluster of a command: options, profiles, the environment; completion of names in the shell."""
 
 import os
 import subprocess
