@@ -198,7 +198,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
     def _waited_for(self, known: Positions, there: set[str]) -> Positions:
         """Positions in topics that were read and do not exist, until missingTopicTimeout is over.
 
-        After that they are left out with failOnDataLoss=false, or raise DataLoss. A topic that comes back is recognised by its id.
+        After that they are left out with failOnDataLoss=false, or raise DataLoss. A recreated topic is recognised by its id.
         """
         if not self._outlives_topics:
             return {}
