@@ -6,6 +6,8 @@ Everything below is loaded when it is first used: to import `ottla` costs next t
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ottla.version import VERSION
+
 if TYPE_CHECKING:
     from ottla.client.admin.cluster import FeatureUpdate, UpgradeType
     from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.client.topics import EARLIEST, LATEST, TopicPartition
     from ottla.records.record import Record
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "EARLIEST": "ottla.client.topics",

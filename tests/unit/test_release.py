@@ -20,7 +20,7 @@ def release(*words: str) -> subprocess.CompletedProcess[str]:
 def test_the_version_stands_in_one_place() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "ottla.__version__"}
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "ottla.version.VERSION"}
     assert re.fullmatch(r"\d+\.\d+\.\d+", ottla.__version__)
     assert re.search(
         r"^## (Unreleased|" + re.escape(ottla.__version__) + r"\b)", (ROOT / "CHANGELOG.md").read_text(), re.M
@@ -30,7 +30,7 @@ def test_the_version_stands_in_one_place() -> None:
 def test_a_tag_of_another_version_is_refused() -> None:
     done = release("--tag", "v99.0.0")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"release: the tag is v99.0.0, and ottla.__version__ is {ottla.__version__}\n"
+    assert done.stderr == f"release: the tag is v99.0.0, and VERSION of src/ottla/version.py is {ottla.__version__}\n"
 
 
 def test_a_release_without_a_section_of_the_changelog_is_refused() -> None:

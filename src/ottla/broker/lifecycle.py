@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla import __version__
 from ottla.broker.background import Background
 from ottla.broker.checkpoints import Checkpoints
 from ottla.broker.config import BrokerConfig, Listener
@@ -60,6 +59,7 @@ from ottla.protocol.answer import Answer, Steps, after
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
+from ottla.version import VERSION
 
 if TYPE_CHECKING:
     from ottla.broker.coordination import Coordination
@@ -188,7 +188,7 @@ class Broker:
         self._maintenance.begin()
         _logger.info(
             "Ottla %s started in %d ms: node %d of cluster %s, %d topics, listening on %s",
-            __version__,
+            VERSION,
             self.clock.now_ms() - begun_ms,
             self.node_id,
             self.image.cluster_id,

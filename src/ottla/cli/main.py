@@ -9,8 +9,8 @@ from importlib.util import find_spec
 
 import click
 
-from ottla import __version__
 from ottla.cli.command_group import CommandGroup
+from ottla.version import VERSION
 
 
 def form() -> str:
@@ -75,7 +75,7 @@ _COMMANDS = {
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     del param
     if value and not ctx.resilient_parsing:
-        click.echo(f"ottla {__version__} ({form()}, Python {sys.version.split()[0]})")
+        click.echo(f"ottla {VERSION} ({form()}, Python {sys.version.split()[0]})")
         ctx.exit()
 
 

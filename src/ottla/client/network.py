@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from ottla import __version__
 from ottla.client.config import ClientConfig
 from ottla.client.errors import ConnectionLost, RebootstrapRequired, RequestTimedOut, UnsupportedVersion, error_for
 from ottla.client.scheduler import Promise, Scheduler, Signal
@@ -34,6 +33,7 @@ from ottla.protocol.frames import FrameReader, Rooms
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Request
 from ottla.protocol.wire import PeerError
+from ottla.version import VERSION
 
 Address = tuple[str, int]
 
@@ -144,7 +144,7 @@ class Link:
         self._ask_versions(ApiVersionsRequest.VERSIONS.last)
 
     def _ask_versions(self, version: int) -> None:
-        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
         if version >= 5 and self.node >= 0 and self._network.cluster_id is not None:
             request.cluster_id, request.node_id = self._network.cluster_id, self.node
         self._send(request, version, self._config["request.timeout.ms"]).listen(self._negotiated)
