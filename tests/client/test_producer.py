@@ -1,6 +1,7 @@
 """The producer: where records go, what is said of them, retries, limits, transactions."""
 
 import asyncio
+import concurrent.futures
 import threading
 import time
 from typing import Any
@@ -311,3 +312,17 @@ def test_a_record_shows_where_it_came_from(bootstrap_servers: str) -> None:
     assert repr(records[1]) == (
         "Record(topic='shown', partition=0, offset=1, timestamp=8, key=None, value=None, headers=[('h', b'x')])"
     )
+
+
+def test_a_call_that_waits_in_a_callback_raises_instead_of_waiting_for_itself(producer: Producer, topic: str) -> None:
+    outcome: concurrent.futures.Future[str] = concurrent.futures.Future()
+
+    def callback(_: Any) -> None:
+        try:
+            producer.flush(1)
+            outcome.set_result("flushed")
+        except KafkaError as error:
+            outcome.set_result(f"{type(error).__name__}: {error}")
+
+    producer.send(topic, "value").add_done_callback(callback)
+    assert "IllegalState: a callback of a client runs in the client's own thread" in outcome.result(20)

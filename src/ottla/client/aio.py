@@ -20,6 +20,7 @@ from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.consumer.rebalance import Listeners
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError
+from ottla.client.forking import register
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.loop import LoopSurroundings, wait
 from ottla.client.producer.accumulator import ANY
@@ -57,6 +58,8 @@ class Asynchronous:
     def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
         self.config = ClientConfig({**(config or {}), **dotted(options)})
         self._core = Core(self.config, LoopSurroundings(asyncio.get_running_loop()))
+        self._released = False  # True in a forked process, where there is nothing to close
+        register(self)
 
     async def _run(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
         """Run a coroutine of the core and wait for it."""
@@ -64,7 +67,8 @@ class Asynchronous:
 
     async def close(self) -> None:
         """End it."""
-        self._core.close()
+        if not self._released:
+            self._core.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,7 +141,8 @@ class ShareConsumer(Asynchronous):
 
     async def close(self, timeout: float | None = 30.0) -> None:
         """Accept what the last poll returned (implicit mode), release the rest, leave the group."""
-        await self._run(self._share.close(milliseconds(timeout)))
+        if not self._released:
+            await self._run(self._share.close(milliseconds(timeout)))
 
 
 def _settle(future: "asyncio.Future[T]", error: KafkaError | None, delivered: T | None) -> None:
@@ -206,7 +211,7 @@ class Producer(Asynchronous):
             record = (topic, partition, moment, as_bytes(key), as_bytes(value), pairs, on_delivery)
             if self._producer.append(*record):
                 return
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError) as error:  # AttributeError: where nothing is compiled
             raise wrong_argument(topic, value, key, partition, timestamp, headers) or error from None
         wrong = wrong_argument(topic, value, key, partition, timestamp, headers)
         if wrong is not None:
@@ -294,7 +299,8 @@ class Producer(Asynchronous):
 
     async def close(self, timeout: float | None = 30.0) -> None:
         """Flush for so long, give up the rest."""
-        await self._run(self._producer.close(milliseconds(timeout)))
+        if not self._released:
+            await self._run(self._producer.close(milliseconds(timeout)))
 
 
 class Consumer(Asynchronous):
@@ -496,7 +502,8 @@ class Consumer(Asynchronous):
 
     async def close(self, timeout: float | None = 30.0) -> None:
         """Commit (enable.auto.commit), leave the group."""
-        await self._run(self._consumer.close(milliseconds(timeout)))
+        if not self._released:
+            await self._run(self._consumer.close(milliseconds(timeout)))
 
 
 def _awaits(

@@ -249,7 +249,7 @@ class Producer(Blocking):
                     return
             elif self._producer.append(topic, partition, moment, key, value, pairs, listener):
                 return
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError) as error:  # AttributeError: where nothing is compiled
             raise wrong_argument(topic, value, key, partition, timestamp, headers) or error from None
         wrong = wrong_argument(topic, value, key, partition, timestamp, headers)
         if wrong is not None:

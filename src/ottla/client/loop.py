@@ -1,9 +1,9 @@
 """Where the client's core meets sockets, clocks and threads: asyncio's loop as its transport and its timers.
 
 Two drivers, both thin. `ottla.aio` runs the core on the caller's own loop. The blocking classes run it on a loop in a thread
-that all clients of the process share: it is started with the first client and ends with the last, and a process that was
-forked gets one of its own. Sockets are non-blocking and belong to us (`add_reader`, `add_writer`); what a socket does not
-take at once is kept and sent when there is room.
+that all clients of the process share: it is started with the first client and ends with the last; a forked process starts
+one of its own with its first client. Sockets are non-blocking and belong to us (`add_reader`, `add_writer`); what a socket does
+not take at once is kept and sent when there is room.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
+from ottla.client.errors import IllegalState
 from ottla.client.network import Address, Receiver
 from ottla.client.scheduler import Promise, Scheduler, Task
 from ottla.environment import Cancellable, SystemClock, SystemRandom
@@ -154,9 +155,10 @@ class Background:
 
     _shared: "Background | None" = None
     _guard = threading.Lock()
+    _left: "Background | None" = None
+    """The parent's, in a forked process: kept, because its finalizer would close what the parent uses."""
 
     def __init__(self) -> None:
-        self.process = os.getpid()
         self.loop = _new_loop()
         self.surroundings = LoopSurroundings(self.loop)
         self._users = 0
@@ -167,7 +169,7 @@ class Background:
     def acquire(cls) -> "Background":
         """The one of this process, with one more user."""
         with cls._guard:
-            if cls._shared is None or cls._shared.process != os.getpid():
+            if cls._shared is None:
                 cls._shared = Background()
             cls._shared._users += 1
             return cls._shared
@@ -176,13 +178,20 @@ class Background:
         """One user less."""
         with self._guard:
             self._users -= 1
-            if self._users or self.process != os.getpid():
+            if self._users:
                 return
             if Background._shared is self:
                 Background._shared = None
         self.loop.call_soon_threadsafe(self.loop.stop)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+    @classmethod
+    def forget(cls) -> None:
+        """In a forked process: the thread is the parent's, and so is the lock if another thread held it during the fork."""
+        cls._left = cls._shared
+        cls._shared = None
+        cls._guard = threading.Lock()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -197,7 +206,11 @@ class Background:
             self.loop.close()
 
     def call(self, function: Callable[[], T], timeout: float | None = None) -> T:
-        """Run a function on the loop's thread; what it returns or raises. TimeoutError after `timeout` seconds."""
+        """Run a function on the loop's thread; what it returns or raises. TimeoutError after `timeout` seconds.
+
+        Raises IllegalState on the loop's own thread, which would wait for itself.
+        """
+        self._check_thread()
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def run() -> None:
@@ -210,7 +223,15 @@ class Background:
         return answer.result(timeout)
 
     def run(self, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T], name: str = "") -> T:
-        """Run a coroutine of the core on the loop's thread; what it returns or raises. Interrupted, it is cancelled."""
+        """Run a coroutine of the core on the loop's thread; what it returns or raises. Interrupted, it is cancelled.
+
+        Raises IllegalState on the loop's own thread, which would wait for itself.
+        """
+        try:
+            self._check_thread()
+        except IllegalState:
+            coroutine.close()
+            raise
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
         begun: list[Task[T]] = []
 
@@ -232,6 +253,18 @@ class Background:
             if not answer.done():
                 self.loop.call_soon_threadsafe(lambda: begun[0].cancel() if begun else None)
             raise
+
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread.ident:
+            return
+        raise IllegalState(
+            "a callback of a client runs in the client's own thread, which cannot wait for itself: "
+            "call from another thread, or use ottla.aio"
+        )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Background.forget)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 from ottla.client.config import ClientConfig, dotted
 from ottla.client.core import Core
+from ottla.client.forking import register
 from ottla.client.loop import Background
 from ottla.client.scheduler import Promise
 
@@ -40,6 +41,7 @@ class Blocking:
         self._background = Background.acquire()
         self._released = False
         self._core = self._call(lambda: Core(self.config, self._background.surroundings))
+        register(self)
 
     def _call(self, function: Callable[[], T]) -> T:
         """Run a function on the core's thread."""

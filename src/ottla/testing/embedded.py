@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping
@@ -50,6 +51,7 @@ class EmbeddedBroker:
         self._held: list[socket.socket] = []
         self._thread: threading.Thread | None = None
         self._asking = threading.Lock()
+        self._process = os.getpid()
         try:
             self._begin()
         except BaseException:
@@ -97,6 +99,7 @@ class EmbeddedBroker:
 
     def _end(self, end: Callable[[Broker], None]) -> None:
         """Have the broker end, by `Broker.stop` or `Broker.kill`. Its ports are given to nobody else until it is closed."""
+        self._check_process()
         with self._asking:
             thread, self._thread = self._thread, None
         if thread is None:
@@ -137,6 +140,7 @@ class EmbeddedBroker:
 
     def _await(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """As `_call`, when that is over. Raises RuntimeError when the broker is down, or goes down meanwhile."""
+        self._check_process()
         with self._asking:
             if self._thread is None:
                 raise RuntimeError("the broker is down: restart() starts it again")
@@ -145,6 +149,13 @@ class EmbeddedBroker:
             return future.result()
         except CancelledError:
             raise RuntimeError("the broker went down") from None
+
+    def _check_process(self) -> None:
+        """Raise RuntimeError in a forked process, which has the memory of the broker and not its thread."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"this broker runs in process {self._process}: a forked process may connect to it, not control it"
+            )
 
     def _hold_ports(self) -> None:
         """Bind where nobody listens for a while, so that clients are refused and no other process takes the port."""
@@ -161,7 +172,9 @@ class EmbeddedBroker:
         self._held.clear()
 
     def close(self) -> None:
-        """Stop cleanly; what is to be removed anyway is not put on the medium first."""
+        """Stop cleanly; what is to be removed anyway is not put on the medium first. Nothing in a forked process."""
+        if os.getpid() != self._process:
+            return
         self._end(Broker.stop if self._temporary is None else Broker.kill)
         self._let_go_of_ports()
         self._remove()

@@ -1,4 +1,4 @@
-"""The pytest plugin that `pip install ottla` brings: brokers as fixtures.
+"""The pytest plugin that comes with an installed Ottla: brokers as fixtures.
 
 kafka           a broker for one test
 kafka_session   one broker for all tests that ask for it; topics and groups are deleted after each
