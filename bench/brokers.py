@@ -73,7 +73,18 @@ def ottla(*configs: str, data: Path | None = None) -> Iterator[Running]:
     """Ottla in a process of its own, on a disk directory: on `data`, which is kept, or on one that is removed afterwards."""
     directory = data or Path(tempfile.mkdtemp(prefix="ottla-bench-"))
     port = free_port()
-    command = [sys.executable, "-m", "ottla", "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", str(directory)]
+    command = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "serve",
+        "--log-level",
+        "warning",
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--data-dir",
+        str(directory),
+    ]
     for config in configs:
         command += ["-o", config]
     begun = time.perf_counter()

@@ -1,9 +1,12 @@
-"""Longest time for which one request keeps all others waiting: python bench/event_loop.py [--log]
+"""Longest time for which one request keeps all others waiting.
+
+    python bench/event_loop.py [--log]
 
 Each heavy request is sent on a connection of its own while a second process asks for ApiVersions without a pause; the longest
 of its waits is the figure. Nothing may hold the event loop for longer than 50 ms. With --log the broker also says what held it.
 """
 
+import argparse
 import os
 import signal
 import subprocess
@@ -130,7 +133,9 @@ def scenarios(measured: Measured) -> None:
 
 
 def main() -> None:
-    logged = "--log" in sys.argv
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--log", action="store_true", help="start the broker with --log-level debug")
+    logged = parser.parse_args().log
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         port = free_port()
         command = [sys.executable, "-m", "ottla", "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", directory]

@@ -107,7 +107,18 @@ def many_partitions() -> dict[str, float]:
     """Ottla with 10,000 partitions."""
     directory = Path(tempfile.mkdtemp(prefix="ottla-partitions-"))
     port = free_port()
-    command = [sys.executable, "-m", "ottla", "serve", "--listen", f"127.0.0.1:{port}", "--data-dir", str(directory)]
+    command = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "serve",
+        "--log-level",
+        "warning",
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--data-dir",
+        str(directory),
+    ]
     figures: dict[str, float] = {}
 
     def start() -> tuple[subprocess.Popen[bytes], Running]:
