@@ -1,5 +1,6 @@
 """Every command in README and docs/ works as it stands there, but for the port: examples run on a free one."""
 
+import json
 import os
 import re
 import shlex
@@ -7,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.cli.main import main
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import TopicFactory, Wire
@@ -32,6 +35,12 @@ def storage_commands() -> list[str]:
     """In the order of the page: a later one may need what an earlier one did."""
     text = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")
     return [line.partition("#")[0].strip() for line in text.splitlines() if line.startswith("    ottla storage ")]
+
+
+def operators_commands() -> list[str]:
+    """Those of docs/serving.md beside `ottla serve`, in the order of the page."""
+    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    return [line.strip() for line in text.splitlines() if re.match(r" +(echo|ottla (?!serve)[a-z-]+)( |$)", line)]
 
 
 KAFKA_TOOLS = {
@@ -91,8 +100,52 @@ def test_serve_as_the_docs_say(command: str, tmp_path: Path) -> None:
         assert line.startswith("ottla is listening on PLAINTEXT://127.0.0.1:")
     finally:
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (0, "")
+        output, log = process.communicate(timeout=30)
+    assert (process.returncode, output) == (0, "")
+    levels = [re.match(r"[-\d]+ [:\d]+,\d{3} ([A-Z]+) ", line) for line in log.splitlines()]
+    assert {level and level[1] for level in levels} == {"INFO"}, log
+    assert re.search(r"INFO Ottla \S+ started in \d+ ms: .*\n.*INFO stopping\n.*INFO stopped in \d+ ms\n$", log), log
+
+
+def test_checks_of_a_broker_as_the_docs_say(tmp_path: Path) -> None:
+    """Those of docs/serving.md: they succeed with a broker, say why not in one line without one, and name what is offline."""
+    environment = on_path(tmp_path)
+    commands = operators_commands()
+    checks = [command for command in commands if "--bootstrap-server" in command and "--command-config" in command]
+    assert (len(checks), len(commands)) == (4, 8)
+    configs = {"log.dirs": f"{tmp_path}/a,{tmp_path}/b"}
+
+    def run(command: str, address: str) -> subprocess.CompletedProcess[str]:
+        words = ["sh", "-c", command.replace("127.0.0.1:9092", address)]
+        return subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    with EmbeddedBroker(configs, data_dir=tmp_path / "a") as broker:
+        address = broker.bootstrap_servers
+        with Admin(bootstrap_servers=address) as admin:
+            admin.create_topics([NewTopic("flights", 4)]).check()
+        for command in commands:
+            done = run(command, address)
+            assert done.returncode == 0, (command, done.stderr)
+            assert command not in checks or done.stderr == "", command
+            if "--unavailable-partitions" in command:
+                assert done.stdout == ""
+    for command in checks[:2]:
+        done = run(command, address)
+        assert (done.returncode, done.stdout) == (1, ""), command
+        assert f"no broker answered within 3000 ms: {address}" in done.stderr.splitlines()[-1]
+    (tmp_path / "b").rename(tmp_path / "gone")
+    (tmp_path / "b").write_text("not a directory", encoding="utf-8")
+    with EmbeddedBroker(configs, data_dir=tmp_path / "a") as broker:
+        results = {command: run(command, broker.bootstrap_servers) for command in checks}
+    assert {done.returncode for done in results.values()} == {0}
+    (unavailable,) = [done.stdout for command, done in results.items() if "--unavailable-partitions" in command]
+    assert len(unavailable.splitlines()) == 2
+    (directories,) = [done.stdout for command, done in results.items() if "log-dirs" in command]
+    errors = {entry["logDir"]: entry["error"] for entry in json.loads(directories)["brokers"][0]["logDirs"]}
+    assert errors[f"{tmp_path}/a"] is None
+    assert "KAFKA_STORAGE_ERROR" in errors[f"{tmp_path}/b"]
 
 
 def test_storage_as_the_docs_say(tmp_path: Path) -> None:
@@ -111,6 +164,29 @@ def test_storage_as_the_docs_say(tmp_path: Path) -> None:
         assert (directory / "kafka-data" / "metadata.db").exists()
 
 
+def test_a_backup_as_the_docs_say(tmp_path: Path) -> None:
+    """The commands of docs/storage.md, of a broker that runs; what was acknowledged before is on the copy."""
+    commands = [command for command in storage_commands() if " backup " in command]
+    assert len(commands) == 2
+    with EmbeddedBroker(data_dir=tmp_path / "ottla-data") as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.produce_many("flights", [str(number) for number in range(1000)])
+        for command in commands:
+            words = [sys.executable, "-m", "ottla", *shlex.split(command)[1:]]
+            done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+            assert (done.returncode, done.stderr) == (0, ""), command
+            name = shlex.split(command)[shlex.split(command).index("--to") + 1]
+            assert f"ottla serve --data-dir {name}" in done.stdout
+            with (
+                EmbeddedBroker(data_dir=tmp_path / name) as copy,
+                Consumer(bootstrap_servers=copy.bootstrap_servers) as consumer,
+            ):
+                consumer.assign([TopicPartition("flights", 0)])
+                consumer.seek_to_beginning()
+                records = [record for _, record in zip(range(1000), consumer, strict=False)]
+                assert [record.value for record in records] == [str(number).encode() for number in range(1000)]
+
+
 def client_commands() -> list[str]:
     """In the order of the page; files that commands read are made by the lines before them."""
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
@@ -118,17 +194,23 @@ def client_commands() -> list[str]:
     return [line.strip() for line in text.splitlines() if re.match(first, line)]
 
 
-def test_commands_as_the_docs_say(tmp_path: Path) -> None:
-    """One broker through the whole page, with a transaction that hangs."""
-    ottla = tmp_path / "bin" / "ottla"
+def on_path(directory: Path) -> dict[str, str]:
+    """An environment in which `ottla` is the command of this interpreter."""
+    ottla = directory / "bin" / "ottla"
     ottla.parent.mkdir()
     ottla.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n', encoding="utf-8")
     ottla.chmod(0o755)
-    environment = {
+    return {
         **os.environ,
         "PATH": f"{ottla.parent}:{os.environ['PATH']}",
-        "XDG_CONFIG_HOME": str(tmp_path / "home"),
+        "XDG_CONFIG_HOME": str(directory / "home"),
     }
+
+
+def test_commands_as_the_docs_say(tmp_path: Path) -> None:
+    """One broker through the whole page, with a transaction that hangs. Consumers print what the page says they read."""
+    environment = on_path(tmp_path)
+    consoles = 0
     configs = {"transaction.partition.verification.enable": "false"}
     commands = client_commands()
     assert len(commands) > 40
@@ -144,6 +226,13 @@ def test_commands_as_the_docs_say(tmp_path: Path) -> None:
                 words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
             )
             assert done.returncode == 0, (command, done.stdout, done.stderr)
+            if "OffsetsMessageFormatter" in command:
+                consoles += 1
+                assert '"group":"board","topic":"flights"' in done.stdout, "the command ended before it had read"
+            elif re.search(r"ottla console-(share-)?consumer ", command):
+                consoles += 1
+                assert sorted(done.stdout.splitlines()) == ["AA 1", "DL 3", "UA 7"], command
+    assert consoles == 3
 
 
 def test_every_command_has_an_example() -> None:
@@ -221,21 +310,37 @@ def test_share_groups_as_the_docs_say(tmp_path: Path) -> None:
     assert answers[6] == "job 0\njob 1\njob 2\n"
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        block
-        for name, block in python_blocks()
-        if "spark" not in block and not name.startswith(("spark-", "pipelines-"))
-    ],
-    ids=lambda block: block.splitlines()[0],
-)
-def test_python_examples_run(block: str) -> None:
-    """Those with Spark run in tests/spark, in its one session."""
+def plain_python(page: Path) -> list[str]:
+    """The Python of a page that needs no Spark; tests/spark runs the rest, in its one session."""
+    blocks = [block for name, block in python_blocks() if name.rpartition("-")[0] == page.stem]
+    return [] if page.stem in {"spark", "pipelines"} else [block for block in blocks if "spark" not in block]
+
+
+@pytest.fixture(scope="module")
+def broker_of_all_pages() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
-        code = block.replace("127.0.0.1:9092", broker.bootstrap_servers)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+        yield broker
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", [page for page in PAGES if plain_python(page)], ids=lambda page: page.stem)
+def test_python_examples_run_and_run_again(page: Path, broker_of_all_pages: EmbeddedBroker) -> None:
+    """From top to bottom, twice, on a broker on which other pages were followed, too."""
+    for block in plain_python(page) * 2:
+        code = block.replace("127.0.0.1:9092", broker_of_all_pages.bootstrap_servers)
+        # Python 3.12 warns of os.fork() in a process with threads.
+        words = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", code]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), block
+
+
+def test_the_errors_of_the_page_about_processes_are_printed(broker_of_all_pages: EmbeddedBroker) -> None:
+    (block,) = [block for block in plain_python(ROOT / "docs" / "python.md") if "os.fork()" in block]
+    code = block.replace("127.0.0.1:9092", broker_of_all_pages.bootstrap_servers)
+    words = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    shown = re.findall(r"# (this Producer belongs .*): \.\.\.", block)
+    assert [re.sub(r"\d+", "N", line) for line in shown] == [re.sub(r"\d+", "N", done.stdout.partition(": create")[0])]
 
 
 def test_links_lead_somewhere() -> None:
