@@ -242,8 +242,8 @@ def test_every_command_has_an_example() -> None:
 
 
 @pytest.mark.timeout(240)
-def test_kafkas_tools_as_the_docs_say() -> None:
-    why = lacking("kafka-tools-4.3.1")
+def test_kafkas_tools_as_the_docs_say(request: pytest.FixtureRequest) -> None:
+    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
     if why:
         pytest.skip(why)
     (example,) = [block for name, block in python_blocks() if name == "groups-0"]
@@ -262,9 +262,9 @@ def test_kafkas_tools_as_the_docs_say() -> None:
 
 
 @pytest.mark.timeout(240)
-def test_kafkas_tools_for_transactions_as_the_docs_say() -> None:
+def test_kafkas_tools_for_transactions_as_the_docs_say(request: pytest.FixtureRequest) -> None:
     """One broker through the whole page, with a transaction that hangs."""
-    why = lacking("kafka-tools-4.3.1")
+    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
     if why:
         pytest.skip(why)
     with EmbeddedBroker({"transaction.partition.verification.enable": "false"}) as broker:

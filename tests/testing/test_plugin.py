@@ -125,10 +125,10 @@ def test_the_fixtures_say_what_they_are(project: Path) -> None:
 
 
 def test_a_project_without_brokers_pays_next_to_nothing(project: Path) -> None:
-    """No module of Ottla but the plugin's own and the two packages that it lies in."""
+    """No module of Ottla but the plugin's own, the two packages that it lies in, and the version."""
     (project / "test_none.py").write_text(
         "import sys\n\ndef test_nothing():\n    print(sorted(name for name in sys.modules if name.startswith('ottla')))\n",
         encoding="utf-8",
     )
     done = run(project, *WITH_PLUGIN, "-s")
-    assert "['ottla', 'ottla.testing', 'ottla.testing.plugin']" in done.stdout, done.stdout + done.stderr
+    assert "['ottla', 'ottla.testing', 'ottla.testing.plugin', 'ottla.version']" in done.stdout, done.stdout + done.stderr
