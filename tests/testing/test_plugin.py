@@ -131,4 +131,6 @@ def test_a_project_without_brokers_pays_next_to_nothing(project: Path) -> None:
         encoding="utf-8",
     )
     done = run(project, *WITH_PLUGIN, "-s")
-    assert "['ottla', 'ottla.testing', 'ottla.testing.plugin', 'ottla.version']" in done.stdout, done.stdout + done.stderr
+    assert "['ottla', 'ottla.testing', 'ottla.testing.plugin', 'ottla.version']" in done.stdout, (
+        done.stdout + done.stderr
+    )
