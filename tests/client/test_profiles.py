@@ -57,7 +57,7 @@ def test_a_command_without_an_address_talks_to_the_cluster_of_the_environment(
     monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", bootstrap_servers)
     assert topic in ottla("topics", "--list").stdout.split()
     assert ottla("transactions", "list").exit_code == 0
-    write_profiles(home, f"[dev]\nbootstrap.servers = '{UNREACHABLE}'\nsocket.connection.setup.timeout.ms = 200\n")
+    write_profiles(home, f"[dev]\nbootstrap.servers = '{UNREACHABLE}'\ndefault.api.timeout.ms = 500\n")
     assert UNREACHABLE in ottla("topics", "--profile", "dev", "--list").stderr
 
 

@@ -75,7 +75,7 @@ KINDS = [
     Kind("kafka-python-range", "with_kafka_python", {"assignor": "range"}, instance="", is_brief=True),
     Kind("kafka-python-roundrobin", "with_kafka_python", {"assignor": "roundrobin"}, instance=""),
     Kind("kafka-python-cooperative-sticky", "with_kafka_python", {"assignor": "cooperative-sticky"}),
-    Kind("java-consumer", "java", {"group.protocol": "consumer"}, 3, is_brief=True),
+    Kind("java-consumer", "java", {"group.protocol": "consumer"}, 3),
     java("Range"),
     java("CooperativeSticky"),
 ]
