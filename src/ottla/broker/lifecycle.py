@@ -58,6 +58,7 @@ from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 from ottla.protocol.answer import Answer, Steps, after
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.protocol.uuids import uuid_text
+from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.version import VERSION
 
@@ -226,7 +227,7 @@ class Broker:
             checkpoints.write,
             missing,
         )
-        self.moves = Moves(self.replicas, self.timers, self._flusher)
+        self.moves = Moves(self.replicas, self.timers, self._flusher, self._assign_directory)
         self._maintenance = Maintenance(
             checkpoints.write,
             self._removals,
@@ -247,8 +248,17 @@ class Broker:
         self.replicas.load(self.image)
         self.controller.subscribe(self.replicas.apply)
         self.controller.subscribe(self._reconfigure)
+        for partition in self.replicas.misassigned():
+            self._assign_directory(partition, self.replicas.home_of(partition))
         if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & self.image.topics.keys():
             _ = self.coordination
+
+    def _assign_directory(self, partition: Partition, directory: LogDirectory) -> Answer[ChangeResult]:
+        """Record in the metadata which log directory a partition is in."""
+        controller = self.controller
+        return controller.in_turn(
+            lambda: controller.assign_directory(partition.topic_id, partition.index, self.node_id, directory.id)
+        )
 
     def _open_directories(self) -> list[Path]:
         """Open the log directories; those that the disk does not give us are returned, as long as another one and the metadata

@@ -1,11 +1,16 @@
 """Partitions on their way from one log directory to another, while they are written to and read from (KIP-113).
 
 One step of one move a turn of the loop, so that requests go on between them; what must be on the medium is flushed off the
-loop.
+loop. The order of a move, whatever crashes or fails:
+
+    copy and flush    the partition is in the old directory
+    assign            the metadata says that it is in the new one (KIP-858): from now on a start without the new directory
+                      does not serve the old copy. If the move fails after this, the old directory is assigned again
+    copy the rest, rename, discard the old copy
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +19,8 @@ from ottla.environment import Timers
 from ottla.log.directory import LogDirectory
 from ottla.log.flush import Flush
 from ottla.log.log import StorageError
+from ottla.metadata.refusal import ChangeResult
+from ottla.protocol.answer import Answer, after
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 
@@ -22,17 +29,30 @@ _logger = logging.getLogger("ottla.broker")
 
 class _Move(NamedTuple):
     partition: Partition
+    home: LogDirectory
     target: LogDirectory
     steps: Iterator[Flush | None]
 
 
 class Moves:
-    """The moves that are under way, by topic and partition."""
+    """The moves that are under way, by topic and partition.
 
-    def __init__(self, replicas: Replicas, timers: Timers, flusher: Flusher) -> None:
+    assign  records in the metadata which log directory a partition is in
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        timers: Timers,
+        flusher: Flusher,
+        assign: Callable[[Partition, LogDirectory], Answer[ChangeResult]],
+    ) -> None:
         self._replicas = replicas
         self._timers = timers
         self._flusher = flusher
+        self._assign = assign
+        self._assigned: set[tuple[str, int]] = set()
+        """Partitions under way that the metadata has in the new directory already, or soon."""
         self._under_way: dict[tuple[str, int], _Move] = {}
 
     def begin(self, partition: Partition, target: LogDirectory) -> None:
@@ -45,7 +65,8 @@ class Moves:
             return
         if held is not None:
             self._drop(key)
-        if self._replicas.home_of(partition) is target:
+        home = self._replicas.home_of(partition)
+        if home is target:
             return
         try:
             relocation = target.begin_move(*key, partition.topic_id, partition.log)
@@ -53,12 +74,15 @@ class Moves:
             target.fail(cause)
             raise StorageError(f"{target.path}: {cause.strerror}") from cause
         _logger.info("%s moves to %s", partition.log.name, target.path)
-        self._under_way[key] = _Move(partition, target, relocation.steps())
+        self._under_way[key] = _Move(partition, home, target, relocation.steps())
         self._timers.call_later(0, partial(self._step, self._under_way[key]))
 
     def _drop(self, key: tuple[str, int]) -> None:
         move = self._under_way.pop(key)
         move.target.drop_move(*key)
+        if key in self._assigned:
+            self._assigned.discard(key)
+            self._assign(move.partition, move.home)
 
     def _step(self, move: _Move, failed: OSError | None = None) -> None:
         key = move.partition.topic, move.partition.index
@@ -74,6 +98,7 @@ class Moves:
             if flush is move:
                 self._replicas.move(move.partition, move.target)
                 del self._under_way[key]
+                self._assigned.discard(key)
                 _logger.info("%s lies in %s now", move.partition.log.name, move.target.path)
                 return
         except (OSError, StorageError) as cause:
@@ -83,9 +108,28 @@ class Moves:
                 move.target.fail(cause)
             return
         if isinstance(flush, Flush):
-            self._flusher.run(flush, partial(self._step, move))
+            self._flusher.run(flush, partial(self._record, move))
         else:
             self._timers.call_later(0, partial(self._step, move))
+
+    def _record(self, move: _Move, failed: OSError | None = None) -> None:
+        """Have the metadata say where the partition will be, before the last steps."""
+        key = move.partition.topic, move.partition.index
+        if failed is not None or self._under_way.get(key) is not move:
+            self._step(move, failed)
+            return
+
+        def recorded(result: ChangeResult) -> None:
+            if result.error_code and self._under_way.get(key) is move:
+                _logger.error(
+                    "cannot move %s to %s: %s", move.partition.log.name, move.target.path, result.error_message
+                )
+                self._drop(key)
+            else:
+                self._step(move)
+
+        self._assigned.add(key)
+        after(self._assign(move.partition, move.target), recorded)
 
     def close(self) -> None:
         """No more steps; what was copied is left to the next start, which begins anew."""

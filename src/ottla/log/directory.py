@@ -152,6 +152,7 @@ class LogDirectory:
     """One directory with its lock, its identity and its partitions.
 
     jitter      a random number of ms up to the one given, for segment.jitter.ms
+    id          directory.id of its meta.properties, 16 bytes; empty before `identity` or `claim`
     offline     why the disk is not used any more, None while it is
     on_failure  called once when that happens
 
@@ -167,6 +168,7 @@ class LogDirectory:
         self._store = store
         self._jitter = jitter
         self.path = path
+        self.id = b""
         self.offline: str | None = None
         self.on_failure: Callable[[LogDirectory], None] = lambda directory: None  # noqa: ARG005
         try:
@@ -236,10 +238,13 @@ class LogDirectory:
             raise UnusableDirectory(
                 f"{self.path} belongs to Apache Kafka: adopt it with `ottla storage import`, or give another --data-dir"
             )
+        if found is not None:
+            self.id = found.directory_id
         return found
 
     def claim(self, identity: Identity) -> None:
-        """Write meta.properties into a new directory."""
+        """Write meta.properties into a new directory. Raises OSError."""
+        self.id = identity.directory_id
         lines = [
             "#",
             f"cluster.id={identity.cluster_id}",

@@ -315,6 +315,18 @@ class Controller:
             lambda conflicts: _unknown_topic(),  # noqa: ARG005
         )
 
+    def assign_directory(self, topic_id: bytes, index: int, node_id: int, directory_id: bytes) -> Answer[ChangeResult]:
+        """Record which log directory of a broker a partition's replica is in (KIP-858).
+
+        Answers UNKNOWN_TOPIC_OR_PARTITION when the topic was deleted meanwhile.
+        """
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is None:
+            return _unknown_topic()
+        partitions = list(topic.partitions)
+        partitions[index] = partitions[index].assigned(node_id, directory_id)
+        return self.change(topic._replace(partitions=tuple(partitions)))
+
     def configure(self, kind: int, name: str, texts: Mapping[str, str]) -> Answer[ChangeResult]:
         """Give a broker ("" for all of them), group or client-metrics subscription the configs `texts` and no others."""
         key = keys.config_key(kind, name)

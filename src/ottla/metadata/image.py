@@ -15,16 +15,47 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
+UNASSIGNED: Final = bytes(16)
+"""The directory id of a replica that was not assigned to a log directory (`DirectoryId.UNASSIGNED` in Kafka)."""
 INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC))
 
 
 class PartitionImage(NamedTuple):
-    """Who holds a partition. Node ids; `leader` is -1 while there is none."""
+    """The replicas of a partition.
+
+    replicas, isr  node ids; the preferred leader comes first
+    leader         node id, -1 while there is none
+    directories    directory id (16 bytes) of each replica's log directory (KIP-858), UNASSIGNED for a replica that was never
+                   moved; empty when no replica was
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
+    directories: tuple[bytes, ...] = ()
+
+    def directory_of(self, node_id: int) -> bytes:
+        """Return the directory id that the replica on `node_id` is assigned to, or UNASSIGNED."""
+        return self.directories[self.replicas.index(node_id)] if self.directories else UNASSIGNED
+
+    def assigned(self, node_id: int, directory_id: bytes) -> "PartitionImage":
+        """Return this partition with the replica on `node_id` assigned to another log directory."""
+        old = self.directories or (UNASSIGNED,) * len(self.replicas)
+        new = (directory_id if node == node_id else before for node, before in zip(self.replicas, old, strict=True))
+        return self._replace(directories=tuple(new))
+
+    def encoded(self) -> list[Any]:
+        """Return its part of a topic's JSON; directories are left out when none is assigned."""
+        fields: list[Any] = [list(self.replicas), list(self.isr), self.leader, self.leader_epoch]
+        return [*fields, [directory.hex() for directory in self.directories]] if self.directories else fields
+
+    @classmethod
+    def decoded(cls, fields: list[Any]) -> "PartitionImage":
+        """Return the partition of such a part of a topic's JSON."""
+        replicas, isr, leader, epoch, *directories = fields
+        ids = tuple(bytes.fromhex(each) for each in directories[0]) if directories else ()
+        return cls(tuple(replicas), tuple(isr), leader, epoch, ids)
 
 
 class TopicImage(NamedTuple):
@@ -42,7 +73,7 @@ class TopicImage(NamedTuple):
 
     def encoded(self) -> bytes:
         """The value of the topic's key in the metadata store."""
-        partitions = [[list(p.replicas), list(p.isr), p.leader, p.leader_epoch] for p in self.partitions]
+        partitions = [partition.encoded() for partition in self.partitions]
         fields = {"id": self.id.hex(), "partitions": partitions, "configs": dict(self.configs)}
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -50,10 +81,7 @@ class TopicImage(NamedTuple):
     def decoded(cls, name: str, value: bytes) -> "TopicImage":
         """The inverse of `encoded`."""
         fields: dict[str, Any] = json.loads(value)
-        partitions = tuple(
-            PartitionImage(tuple(replicas), tuple(isr), leader, epoch)
-            for replicas, isr, leader, epoch in fields["partitions"]
-        )
+        partitions = tuple(PartitionImage.decoded(each) for each in fields["partitions"])
         return cls(name, bytes.fromhex(fields["id"]), partitions, fields["configs"])
 
 

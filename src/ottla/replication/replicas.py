@@ -9,7 +9,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.disk_errors import is_shortage
 from ottla.log.log import Log, StorageError
-from ottla.metadata.image import Delta, Image, TopicImage
+from ottla.metadata.image import UNASSIGNED, Delta, Image, TopicImage
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.replication.partition import Partition
@@ -100,14 +100,56 @@ class Replicas:
                 certain.setdefault(key, []).append(directory)
             for key in inventory.uncertain:
                 uncertain.setdefault(key, []).append(directory)
-        for key in known:
-            self._settle_home(key, certain.get(key, []), uncertain.get(key, []))
-        if self.missing or any(directory.offline is not None for directory in self.directories):
-            self._failed |= known.keys() - self._homes.keys()
         self._topics = image.topics
+        for key in known:
+            if not self._awaits_directory(key, [*certain.get(key, ()), *uncertain.get(key, ())]):
+                self._settle_home(key, certain.get(key, []), uncertain.get(key, []))
+        if not self._all_online:
+            self._failed |= known.keys() - self._homes.keys()
         for topic in image.topics.values():
             for _ in self._open(topic):
                 pass  # nobody is served yet
+
+    @property
+    def _all_online(self) -> bool:
+        return not self.missing and all(directory.offline is None for directory in self.directories)
+
+    def _awaits_directory(self, key: tuple[str, int], copies: list[LogDirectory]) -> bool:
+        """Return whether a partition was moved to a log directory that may come back: the copies that it left behind, because
+        their disk had failed, lack what was appended since.
+        """
+        assigned = self._assigned(key)
+        if not copies or assigned in (UNASSIGNED, *(each.id for each in self.directories if each.offline is None)):
+            return False
+        old = ", ".join(str(directory.path) for directory in copies)
+        if self._all_online:
+            _logger.warning(
+                "%s-%d was moved to a log directory that is not in log.dirs any more: the older copy in %s is used",
+                *key,
+                old,
+            )
+            return False
+        _logger.error(
+            "%s-%d is offline: it was moved to a log directory that is offline, and the copy in %s is older; bring that "
+            "directory back, or take it out of log.dirs to use the older copy, and restart",
+            *key,
+            old,
+        )
+        return True
+
+    def _assigned(self, key: tuple[str, int]) -> bytes:
+        """Return the id of the log directory that the metadata has for a partition here (KIP-858), or UNASSIGNED."""
+        return self._topics[key[0]].partitions[key[1]].directory_of(self._node_id)
+
+    def misassigned(self) -> list[Partition]:
+        """Return the partitions that are in another log directory than the metadata says: moved by hand while the broker was
+        down, or on their way when it crashed.
+        """
+        return [
+            self._by_name[topic][index]
+            for (topic, index), home in self._homes.items()
+            if self._assigned((topic, index)) not in (UNASSIGNED, home.id) and index in self._by_name[topic]
+        ]
 
     def _settle_home(self, key: tuple[str, int], certain: list[LogDirectory], uncertain: list[LogDirectory]) -> None:
         """Decide which of the directories that have a partition under its name is the one to open.

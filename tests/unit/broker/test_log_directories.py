@@ -232,6 +232,112 @@ def test_the_longer_of_two_copies_wins_wherever_it_is(tmp_path: Path) -> None:
             assert (machine.home("t"), machine.partition("t").log.end_offset) == ("a", 11)
 
 
+def away(machine: Machine, name: str) -> None:
+    """Take a disk out: a file is in the place of the directory, so that the broker cannot make a new one."""
+    (machine.path / name).rename(machine.path / "away")
+    (machine.path / name).write_text("")
+
+
+def back(machine: Machine, name: str) -> None:
+    (machine.path / name).unlink()
+    (machine.path / "away").rename(machine.path / name)
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Iterator[Machine]:
+    """Partition t moved from b, which failed, to c; 5 of its 15 records are in c only. The broker is stopped."""
+    with Machine(tmp_path, "abc") as machine:
+        place(machine, "t", "b")
+        machine.append("t", 10)
+        machine.disk_fails("b", EROFS, spare=READING)
+        machine.move("t", "c")
+        machine.until(lambda: machine.home("t") == "c")
+        machine.append("t", 5)
+        machine.broker.stop()
+        machine.mend()
+        yield machine
+
+
+def test_an_old_copy_is_not_used_while_the_new_directory_is_missing(
+    moved: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    away(moved, "c")
+    caplog.clear()
+    for _ in range(2):
+        moved.start()
+        assert moved.broker.replicas.is_offline("t", 0)
+        assert (moved.path / "b" / "t-0").is_dir()
+        moved.broker.stop()
+    old = moved.path / "b"
+    assert (
+        caplog.text.count(f"t-0 is offline: it was moved to a log directory that is offline, and the copy in {old}")
+        == 2
+    )
+    back(moved, "c")
+    moved.start()
+    assert (moved.home("t"), moved.partition("t").log.end_offset) == ("c", 15)
+
+
+def test_an_old_copy_is_used_when_the_new_directory_is_gone_for_good(
+    moved: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not in log.dirs any more, or replaced by an empty disk. From then on the old copy is the partition."""
+    (moved.path / "c").rename(moved.path / "away")
+    moved.names = "ab"
+    moved.start()
+    assert (moved.home("t"), moved.partition("t").log.end_offset) == ("b", 10)
+    line = "t-0 was moved to a log directory that is not in log.dirs any more"
+    assert caplog.text.count(line) == 1
+    moved.until(lambda: not moved.broker.replicas.misassigned())
+    moved.names = "abc"
+    for _ in range(2):
+        moved.restart()
+        assert (moved.home("t"), moved.partition("t").log.end_offset) == ("b", 10)
+    assert caplog.text.count(line) == 1
+
+
+def test_a_partition_that_was_moved_by_hand_is_found_and_kept(moved: Machine) -> None:
+    for directory in moved.path.glob("[bc]/t-0"):
+        directory.rename(moved.path / f"{directory.parent.name}-t")
+    (moved.path / "c-t").rename(moved.path / "b" / "t-0")
+    moved.start()
+    assert (moved.home("t"), moved.partition("t").log.end_offset) == ("b", 15)
+    moved.until(lambda: not moved.broker.replicas.misassigned())
+    moved.broker.stop()
+    away(moved, "c")
+    moved.start()
+    assert (moved.home("t"), moved.partition("t").log.end_offset) == ("b", 15)
+
+
+def test_a_move_that_fails_at_its_end_leaves_the_partition_usable_without_the_target(tmp_path: Path) -> None:
+    with Machine(tmp_path) as machine:
+        place(machine, "t", "a")
+        machine.append("t", 10)
+        machine.disk_fails("b", EIO, "rename")
+        machine.move("t", "b")
+        machine.until(lambda: machine.offline() == ["b"])
+        machine.until(lambda: not machine.broker.replicas.misassigned())
+        machine.broker.stop()
+        machine.mend()
+        away(machine, "b")
+        machine.start()
+        assert (machine.home("t"), machine.partition("t").log.end_offset) == ("a", 10)
+
+
+def test_a_move_that_the_metadata_cannot_record_is_given_up(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place(machine, "t", "b")
+    machine.append("t", 10)
+    refused = ChangeResult(KAFKA_STORAGE_ERROR, "cannot write metadata.db")
+    monkeypatch.setattr(machine.broker.controller, "assign_directory", lambda *_: refused)
+    machine.move("t", "a")
+    machine.until(lambda: not machine.broker.moves._under_way)
+    assert (machine.home("t"), machine.partition("t").log.is_moving) == ("b", False)
+    assert f"cannot move t-0 to {machine.path / 'a'}: cannot write metadata.db" in caplog.text
+    assert not list((machine.path / "a").glob("*-future"))
+
+
 def test_a_partition_that_cannot_be_read_stays_and_the_target_goes_on(machine: Machine) -> None:
     place(machine, "t", "b")
     place(machine, "u", "a")

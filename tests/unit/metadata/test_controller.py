@@ -185,5 +185,9 @@ def test_replicas_go_round() -> None:
 def test_a_topic_comes_back_from_its_bytes() -> None:
     topic = TopicImage("t", bytes(range(16)), (PartitionImage((1, 2), (2,), 2, 7),), {"retention.ms": "7"})
     assert TopicImage.decoded("t", topic.encoded()) == topic
+    moved = topic._replace(partitions=(topic.partitions[0].assigned(2, bytes(range(16, 32))),))
+    assert TopicImage.decoded("t", moved.encoded()) == moved
+    assert moved.partitions[0].directory_of(2) == bytes(range(16, 32))
+    assert moved.partitions[0].directory_of(1) == topic.partitions[0].directory_of(2) == bytes(16)
     assert not topic.is_internal
     assert topic._replace(name="__consumer_offsets").is_internal
