@@ -68,23 +68,18 @@ def wait_for_answer(port: int, pid: int, begun: float) -> float:
     raise SystemExit(f"the broker on port {port} did not answer within 60 s")
 
 
+def serve_command(port: int, directory: Path) -> list[str]:
+    """The command that starts Ottla on a port of this machine."""
+    command = [sys.executable, "-m", "ottla", "serve", "--log-level", "warning"]
+    return [*command, "--listen", f"127.0.0.1:{port}", "--data-dir", str(directory)]
+
+
 @contextmanager
 def ottla(*configs: str, data: Path | None = None) -> Iterator[Running]:
     """Ottla in a process of its own, on a disk directory: on `data`, which is kept, or on one that is removed afterwards."""
     directory = data or Path(tempfile.mkdtemp(prefix="ottla-bench-"))
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "ottla",
-        "serve",
-        "--log-level",
-        "warning",
-        "--listen",
-        f"127.0.0.1:{port}",
-        "--data-dir",
-        str(directory),
-    ]
+    command = serve_command(port, directory)
     for config in configs:
         command += ["-o", config]
     begun = time.perf_counter()

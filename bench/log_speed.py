@@ -21,7 +21,6 @@ import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -39,7 +38,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from broker_speed import compared, consume_megabytes, new_topic, produce_megabytes
-from brokers import Running, free_port, kafka, kafka_is_there, ottla, record, wait_for_answer
+from brokers import Running, free_port, kafka, kafka_is_there, ottla, record, serve_command, wait_for_answer
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.store import DiskStore
@@ -107,18 +106,7 @@ def many_partitions() -> dict[str, float]:
     """Ottla with 10,000 partitions."""
     directory = Path(tempfile.mkdtemp(prefix="ottla-partitions-"))
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "ottla",
-        "serve",
-        "--log-level",
-        "warning",
-        "--listen",
-        f"127.0.0.1:{port}",
-        "--data-dir",
-        str(directory),
-    ]
+    command = serve_command(port, directory)
     figures: dict[str, float] = {}
 
     def start() -> tuple[subprocess.Popen[bytes], Running]:

@@ -106,30 +106,29 @@ def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Ans
     else:
         request, _ = codec.decode(request_class, version, envelope.frame, envelope.body)
         request.context = context
+    if not in_turn:
+        return _serve(handler, request, envelope, broker)
+    answered = broker.controller.in_turn(partial(_serve_in_turn, handler, request, envelope, broker))
+    if isinstance(answered, PeerError):
+        raise answered
+    return answered
+
+
+def _serve(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Any]:
+    """Call the handler of a request; a bug of it must not take the connection, or the broker, with it. Raises PeerError."""
     try:
-        if not in_turn:
-            return handler(request, broker)
-        answered = broker.controller.in_turn(partial(_in_turn, handler, request, envelope, broker))
-        if isinstance(answered, PeerError):
-            raise answered
-        return answered
+        return handler(request, broker)
     except PeerError:
         raise
-    except Exception:  # a bug of one handler must not take the connection, or the broker, with it
+    except Exception:
         _logger.exception("cannot serve %r", envelope)
         return failure(envelope.api.key)
 
 
-def _in_turn(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Any]:
+def _serve_in_turn(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Any]:
     """Serve a request that may have waited: a PeerError is the answer then, for the connection to close itself."""
     try:
-        try:
-            return handler(request, broker)
-        except PeerError:
-            raise
-        except Exception:
-            _logger.exception("cannot serve %r", envelope)
-            return failure(envelope.api.key)
+        return _serve(handler, request, envelope, broker)
     except PeerError as error:
         return error
 

@@ -6,6 +6,7 @@ Bytes are those of confluent-kafka's serializers. The libraries of a format are 
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, Final
@@ -54,7 +55,7 @@ def _texts(registry: SchemaRegistry | None, schema: Schema) -> dict[str, str]:
     return {name: each.text for name, each in registry.referred(schema).items()}
 
 
-class _Serializer:
+class _Serializer(ABC):
     """Shared base of the serializers: the schema and the id of each subject."""
 
     kind: str
@@ -116,12 +117,13 @@ class _Serializer:
     def _own_schema(self, schema: Schema) -> Schema:
         return schema
 
+    @abstractmethod
     def _name(self) -> str | None:
-        raise NotImplementedError
+        """The full name of the record's type, for subject strategies that go by it; None where it has none."""
 
+    @abstractmethod
     def _encoder(self, schema: Schema) -> Encode:
         """A function that makes a payload of a value, raising BadRecord. Raises UnsupportedSchema."""
-        raise NotImplementedError
 
 
 class AvroSerializer(_Serializer):
@@ -266,7 +268,7 @@ class ProtobufSerializer(_Serializer):
         return encode
 
 
-class _Deserializer:
+class _Deserializer(ABC):
     """Shared base of the deserializers: a decoder for each schema id."""
 
     kind: str
@@ -301,8 +303,9 @@ class _Deserializer:
             raise BadRecord(f"schema id {number} is {schema.kind}, not {self.kind}")
         return schema
 
+    @abstractmethod
     def _decoder(self, number: int) -> Decode:
-        raise NotImplementedError
+        """A function that makes a value of a payload of schema id `number`, raising BadRecord."""
 
 
 class AvroDeserializer(_Deserializer):

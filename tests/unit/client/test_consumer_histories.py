@@ -6,7 +6,7 @@ runs N times as many. Records come in transactions, some of them aborted; queues
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from ottla.protocol.schema import Request
 from .test_producer_histories import Faults
 from .test_producer_outages import Application
 from .whole_cluster import WholeCluster
-from .world import World
+from .world import World, kill
 
 ROUNDS = 5
 PARTITIONS = 3
@@ -145,11 +145,7 @@ class Member:
     def die(self) -> None:
         """Its process is killed."""
         self.task.cancel()
-        membership: Any = self.consumer._membership
-        if membership._task is not None:
-            membership._task.cancel()
-        self.consumer._fetcher.active = False
-        self.core.close()
+        kill(self.core, self.consumer)
 
 
 class Assigned(Member):
@@ -254,21 +250,6 @@ class History:
             missing = sorted(visible - read)
             assert not missing, f"{partition}: never read: {missing} of {len(visible)}"
             assert read <= visible, f"{partition}: not committed, and read: {sorted(read - visible)}"
-
-
-@pytest.fixture
-def rounds(request: pytest.FixtureRequest) -> int:
-    if request.config.getoption("--seed") is not None:
-        return 1
-    return ROUNDS * int(request.config.getoption("--soak"))
-
-
-@pytest.fixture
-def made() -> Iterator[list[WholeCluster]]:
-    clusters: list[WholeCluster] = []
-    yield clusters
-    for cluster in clusters:
-        cluster.close()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

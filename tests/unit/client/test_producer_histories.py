@@ -195,13 +195,6 @@ def histories(path: Path, seed: int, rounds: int, make: Callable[[Path, int], An
             history.cluster.close()
 
 
-@pytest.fixture
-def rounds(request: pytest.FixtureRequest) -> int:
-    if request.config.getoption("--seed") is not None:
-        return 1
-    return ROUNDS * int(request.config.getoption("--soak"))
-
-
 def test_nothing_acknowledged_is_lost(tmp_path: Path, dice_seed: int, rounds: int) -> None:
     """A producer without idempotence: records may come twice."""
 

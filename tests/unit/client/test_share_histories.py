@@ -7,7 +7,7 @@ times as many.
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -198,21 +198,6 @@ class History:
     def _in_hands(self) -> set[Place]:
         """Acknowledgements that wait for an answer."""
         return {place for worker in self.workers for place in worker.kinds}
-
-
-@pytest.fixture
-def rounds(request: pytest.FixtureRequest) -> int:
-    if request.config.getoption("--seed") is not None:
-        return 1
-    return ROUNDS * int(request.config.getoption("--soak"))
-
-
-@pytest.fixture
-def made() -> Iterator[list[WholeCluster]]:
-    clusters: list[WholeCluster] = []
-    yield clusters
-    for cluster in clusters:
-        cluster.close()
 
 
 def test_every_delivery_is_accounted_for(tmp_path: Path, dice_seed: int, rounds: int, made: list[WholeCluster]) -> None:

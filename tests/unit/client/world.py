@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.client.config import ClientConfig
+from ottla.client.consumer.core import ConsumerCore
 from ottla.client.core import Core
 from ottla.client.network import Address, Receiver
 from ottla.client.scheduler import Promise, Task
@@ -358,3 +359,12 @@ class Broker:
             for index, node in leaders.items()
         ]
         return MetadataResponseTopic(name=name, topic_id=TOPIC_ID, partitions=partitions)
+
+
+def kill(core: Core, consumer: ConsumerCore) -> None:
+    """Kill the process of a group's member: nothing more is sent, and nobody is told."""
+    membership: Any = consumer._membership
+    if membership._task is not None:
+        membership._task.cancel()
+    consumer._fetcher.active = False
+    core.close()
