@@ -157,7 +157,9 @@ def test_protobuf_has_the_bytes_of_confluent_s_serializer(
 
 
 @given(value=st.fixed_dictionaries({"id": st.integers(0, 2**63 - 1)}, optional={"name": st.text()}))
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_any_json_goes_there_and_back(tmp_path: Path, value: dict[str, Any]) -> None:
     write, read = JSONSerializer(str(tmp_path), ORDER_JSON), JSONDeserializer(registry=str(tmp_path))
     assert read(write(value, ORDERS), ORDERS) == value

@@ -488,7 +488,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SchemaRegistry:
 
 
 @pytest.mark.parametrize("kind", PLANS)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(payloads=st.lists(st.binary(max_size=60), max_size=5))
 def test_no_bytes_break_a_permissive_reader(kind: str, kept: SchemaRegistry, payloads: list[bytes]) -> None:
     plan, start = PLANS[kind]
@@ -533,7 +533,7 @@ MEMBER = {
 
 
 @pytest.mark.parametrize("kind", MEMBER)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(st.none() | MEMBERS, max_size=4), cut=st.integers(0, 2))
 def test_to_wire_and_from_wire_are_each_others_reverse(
     kind: str, kept: SchemaRegistry, rows: list[Any], cut: int
