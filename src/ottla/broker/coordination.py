@@ -72,6 +72,8 @@ class Coordination:
         self._alarm_at = 0
         self._to_load: deque[tuple[str, int]] = deque()
         self._resigned: set[tuple[str, int]] = set()
+        self._epochs: dict[tuple[str, int], int] = {}
+        """The leader epoch in which each partition was loaded."""
         self._loading: Cancellable | None = None
         self._cluster = Cluster(node_id)
         self.groups = group_coordinator(values, clock, random, self._cluster, self._ring_at, self._heed_groups)
@@ -182,9 +184,10 @@ class Coordination:
             partition = self._replicas.find(topic.name, index)
             if placed.leader != self._node_id or partition is None or (topic.name, index) in self._resigned:
                 runtime.unload(index)
-            elif not runtime.leads(index):
+            elif not runtime.leads(index) or self._epochs[topic.name, index] != placed.leader_epoch:
+                # Also when this broker leads again in a new epoch: what was not committed in the old one may be lost.
+                self._epochs[topic.name, index] = placed.leader_epoch
                 runtime.load(index, PartitionLog(partition, self._clock))
-                partition.watchers.add(partial(runtime.committed, index))
                 if partition.log.start_offset == partition.log.end_offset:
                     runtime.load_more(index)  # nothing to read: whoever made the topic asks next
                 else:

@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.waiting import DelayedAnswer
+from ottla.broker.waiting import DelayedCommit, Uncommitted
 from ottla.coordinators.share.window import DeadLetters
 from ottla.log.log import OffsetOutOfRange, StorageError
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
 from ottla.metadata.controller import NewTopic
 from ottla.metadata.refusal import ChangeResult
-from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, name_of
 from ottla.records.batch import build, records_of
 from ottla.records.errors import CorruptRecords
@@ -44,7 +44,7 @@ _AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
 _ATTEMPTS: Final = 5
 _RETRY_MS: Final = 1000
 _READ_BYTES: Final = 1 << 20
-_LONGEST_WAIT_MS: Final = 30_000
+_COMMIT_TIMEOUT_MS: Final = 30_000
 _ROOM_FOR_A_HEADER: Final = 200
 """Bytes of a batch's header, and of what a record needs beside key, value and headers."""
 
@@ -66,20 +66,21 @@ class _Letters(NamedTuple):
     done: Callable[[], None]
 
 
-class Undertaker:
-    """Writes the dead letters of this broker's share partitions."""
+class DeadLetterWriter:
+    """Writer of the dead letters of this broker's share partitions."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
 
-    def bury(self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None]) -> None:
-        """Write `letters`, records of `source`, and call `done` when they count, or when nobody can write them."""
+    def write(self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None]) -> None:
+        """Write `letters`, records of `source`, and call `done` when they are committed, or when they cannot be written."""
         self._try(_Letters(group_id, source, letters, done), 1)
 
     def _try(self, letters: _Letters, attempt: int) -> None:
         try:
             target = self._target(letters.group_id, letters.source.index)
-            if target is not None and self._write(target, letters):
+            if target is not None:
+                self._append(target, letters, attempt)
                 return
             why = "its partition is not here"
         except _Missing as missing:
@@ -140,8 +141,8 @@ class Undertaker:
         configs = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
         return broker.create_topic(NewTopic(name, -1, -1, {}, configs))
 
-    def _write(self, target: "Partition", letters: _Letters) -> bool:
-        """Append the letters; False if the log does not take them. Raises StorageError, OSError."""
+    def _append(self, target: "Partition", letters: _Letters, attempt: int) -> None:
+        """Append the letters, and wait for their commit. Raises _Impossible, StorageError, OSError."""
         dead = letters.letters
         values = group_configs(self._broker.image.configs_of(GROUP, letters.group_id), self._broker.config)
         copies = values.flag("errors.deadletterqueue.copy.record.enable")
@@ -156,21 +157,15 @@ class Undertaker:
             appended = target.append(batch, 0, len(batch), now_ms)
             if appended.error_code != NONE:
                 raise _Impossible(appended.error_message or name_of(appended.error_code))
-        self._when_they_count(target, letters.done)
-        return True
+        codes: list[int] = []
+        delayed = DelayedCommit(lambda: self._decided(letters, attempt, codes[0]))
+        delayed.begin([Uncommitted.last_of(target, codes.append)], self._broker.timers, _COMMIT_TIMEOUT_MS)
 
-    def _when_they_count(self, target: "Partition", done: Callable[[], None]) -> None:
-        end = target.log.end_offset
-        if target.log.high_watermark >= end:
-            done()
-            return
-
-        def settled(last: bool) -> bool | None:
-            return True if last or target.log.high_watermark >= end else None
-
-        answer = DelayedAnswer(settled, [target]).begin(self._broker.timers, _LONGEST_WAIT_MS)
-        assert isinstance(answer, Pending)
-        answer.listen(lambda _: done())
+    def _decided(self, letters: _Letters, attempt: int, error_code: int) -> None:
+        if error_code == NONE:
+            letters.done()
+        else:
+            self._failed(letters, attempt, name_of(error_code))
 
 
 def _headers(group_id: str, source: "Partition", letters: DeadLetters, offset: int) -> list[Header]:

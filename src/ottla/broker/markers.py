@@ -1,16 +1,17 @@
 """Markers of transactions that end: into every partition that took part, until each of them has its own.
 
 A partition of __consumer_offsets gets its marker through the group coordinator, which then counts the offsets or forgets them.
-A partition that is gone has nothing to end; one that cannot be written to now (its log is offline, its coordinator is loading)
-is tried again. The transaction is complete when every marker is below the high watermark.
+A partition that was deleted has nothing to end. One that cannot be written to now (its log is offline, its coordinator is
+loading, another broker leads it), or whose leader epoch ended before the marker was committed, gets its marker in the next
+attempt: one more marker does no harm. The transaction is complete when all markers are committed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from ottla.broker.partition_log import PartitionLog
-from ottla.broker.waiting import DelayedAnswer
+from ottla.broker.waiting import DelayedCommit, Uncommitted
 from ottla.coordinators.runtime import Ending, Runtime
 from ottla.coordinators.transactions.state import Markers
 from ottla.coordinators.transactions.transaction import Partition as Place
@@ -19,19 +20,20 @@ from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
-    INVALID_PRODUCER_EPOCH,
     INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_COORDINATOR,
-    UNKNOWN_TOPIC_OR_PARTITION,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
 )
-from ottla.replication.partition import Partition
-from ottla.replication.replicas import NEVER_MS, Replicas
+from ottla.replication.replicas import Replicas
 
 _RETRY_MS: Final = 100
-_RETRIED: Final = frozenset((KAFKA_STORAGE_ERROR, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR))
-_LONGEST_WAIT_MS: Final = min(NEVER_MS, 3_600_000)
+_COMMIT_TIMEOUT_MS: Final = 30_000
+_RETRIED: Final = frozenset(
+    (KAFKA_STORAGE_ERROR, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT)
+)
 
 
 class MarkerWriter:
@@ -45,15 +47,26 @@ class MarkerWriter:
         self._due: set[Cancellable] = set()
         self._closed = False
 
-    def append(self, place: Place, ending: Ending) -> int:
-        """Append one marker; the error code."""
-        topic, index = place
-        partition = self._replicas.find(topic, index)
-        if partition is None:
-            return self._replicas.absence(topic, index)
-        if topic == OFFSETS_TOPIC:
-            return self._groups.end_transaction(index, ending)
-        return PartitionLog(partition, self._clock).append_marker(ending).error_code
+    def append(self, markers: Sequence[tuple[Place, Ending, Callable[[int], None]]], done: Callable[[], None]) -> None:
+        """Append one marker to each place.
+
+        markers  (place, ending, decided); `decided` is called once with an error code, NONE when the marker is committed
+        done     called when all are decided, perhaps before this returns
+        """
+        appended = []
+        for (topic, index), ending, decided in markers:
+            partition = self._replicas.find(topic, index)
+            if partition is None:
+                code = self._replicas.absence(topic, index)
+            elif topic == OFFSETS_TOPIC:
+                code = self._groups.end_transaction(index, ending)
+            else:
+                code = PartitionLog(partition, self._clock).append_marker(ending).error_code
+            if partition is None or code != NONE:
+                decided(code)
+            else:
+                appended.append(Uncommitted.last_of(partition, decided))
+        DelayedCommit(done).begin(appended, self._timers, _COMMIT_TIMEOUT_MS)
 
     def write(self, markers: Markers, coordinator_epoch: int, complete: Callable[[], Answer[int]]) -> None:
         """Write the markers of a transaction, then call `complete` once all of them count, until it is: its answer is an error
@@ -62,22 +75,22 @@ class MarkerWriter:
         ending = Ending(
             markers.producer_id, markers.epoch, coordinator_epoch, commit=markers.commit, new_epoch=markers.new_epoch
         )
-        self._attempt(sorted(markers.partitions), [], ending, complete)
+        self._attempt(sorted(markers.partitions), ending, complete)
 
-    def _attempt(
-        self, places: list[Place], written: list[Place], ending: Ending, complete: Callable[[], Answer[int]]
-    ) -> None:
-        left = []
-        for place in places:
-            code = self.append(place, ending)
+    def _attempt(self, places: list[Place], ending: Ending, complete: Callable[[], Answer[int]]) -> None:
+        left: list[Place] = []
+
+        def decided(place: Place, code: int) -> None:
             if code in _RETRIED:
                 left.append(place)
-            elif code not in (UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH):
-                written.append(place)  # the others are gone, or have a newer marker already
-        if not left:
-            self.settled(written, partial(self._complete, complete))
-        elif not self._closed:
-            self._again(partial(self._attempt, left, written, ending, complete))
+
+        def done() -> None:
+            if not left:
+                self._complete(complete)
+            elif not self._closed:
+                self._again(partial(self._attempt, left, ending, complete))
+
+        self.append([(place, ending, partial(decided, place)) for place in places], done)
 
     def _complete(self, complete: Callable[[], Answer[int]]) -> None:
         def told(code: int) -> None:
@@ -97,25 +110,6 @@ class MarkerWriter:
 
         timer = self._timers.call_later(_RETRY_MS, due)
         self._due.add(timer)
-
-    def settled(self, places: Iterable[Place], done: Callable[[], object]) -> None:
-        """Call `done` once everything that was appended to these partitions so far is below their high watermarks."""
-        found = (self._replicas.find(*place) for place in places)
-        ends = [(partition, partition.log.end_offset) for partition in found if partition is not None]
-
-        def attempt(last: bool) -> int | None:
-            return NONE if last or all(self._counts(partition, end) for partition, end in ends) else None
-
-        if attempt(False) is not None:
-            done()
-            return
-        answer = DelayedAnswer(attempt, [partition for partition, _ in ends]).begin(self._timers, _LONGEST_WAIT_MS)
-        assert isinstance(answer, Pending)
-        answer.listen(lambda _: done())
-
-    def _counts(self, partition: Partition, end_offset: int) -> bool:
-        gone = self._replicas.find(partition.topic, partition.index) is not partition
-        return gone or partition.log.high_watermark >= end_offset
 
     def close(self) -> None:
         """No more attempts; the next start writes what is missing."""

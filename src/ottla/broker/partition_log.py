@@ -20,6 +20,18 @@ class PartitionLog:
     def __init__(self, partition: Partition, clock: Clock) -> None:
         self._partition = partition
         self._clock = clock
+        self._watcher: Callable[[], None] | None = None
+
+    def watch(self, committed: Callable[[], None]) -> None:
+        """Call `committed` whenever the high watermark has moved, until `close`."""
+        self._watcher = committed
+        self._partition.watchers.add(committed)
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._watcher is not None:
+            self._partition.watchers.discard(self._watcher)
+            self._watcher = None
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
         """Append (key, value) pairs as one batch, of a producer's transaction if one is given."""
@@ -51,6 +63,10 @@ class PartitionLog:
     def committed_offset(self) -> int:
         """The high watermark (exclusive)."""
         return self._partition.log.high_watermark
+
+    def end_offset(self) -> int:
+        """The log end (exclusive)."""
+        return self._partition.log.end_offset
 
     def read(self) -> Iterator[Logged]:
         """Every record and marker, oldest first."""

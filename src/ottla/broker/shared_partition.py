@@ -34,6 +34,7 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
     error,
 )
+from ottla.replication.partition import Watchers
 
 if TYPE_CHECKING:
     from ottla.broker.sharing import Sharing
@@ -78,29 +79,23 @@ class Given(NamedTuple):
     acquired: list[Acquired]
 
 
-class _Watchers:
-    """Who waits for a share partition, first come first. The log is watched as long as there is anybody."""
-
-    __slots__ = ("_partition", "_waiting", "_wake")
+class _Watchers(Watchers):
+    """Watchers of a share partition, which watches its partition while it has any."""
 
     def __init__(self, partition: "Partition", wake: Callable[[], None]) -> None:
+        super().__init__()
         self._partition = partition
         self._wake = wake
-        self._waiting: dict[Callable[[], None], None] = {}
 
     def add(self, watcher: Callable[[], None]) -> None:
-        if not self._waiting:
+        if not self:
             self._partition.watchers.add(self._wake)
-        self._waiting[watcher] = None
+        super().add(watcher)
 
     def discard(self, watcher: Callable[[], None]) -> None:
-        self._waiting.pop(watcher, None)
-        if not self._waiting:
+        super().discard(watcher)
+        if not self:
             self._partition.watchers.discard(self._wake)
-
-    def all(self) -> list[Callable[[], None]]:
-        """Everybody, who came first in front."""
-        return list(self._waiting)
 
 
 class SharedPartition:
@@ -174,20 +169,20 @@ class SharedPartition:
                 return
         self._state_epoch = found.state_epoch
         self.state = SharePartition(start, found.batches)
-        if dead := self.state.unburied():
-            self._sharing.bury(self, dead)
+        if dead := self.state.pending_dead_letters():
+            self._sharing.write_dead_letters(self, dead)
         self.wake()
 
     # Waiting.
 
     def wake(self) -> None:
         """Something is otherwise: let who waits look again."""
-        for watcher in self.watchers.all():
+        for watcher in tuple(self.watchers):
             watcher()
 
     def _grown(self) -> None:
         """The log has grown: let who waits look again, as long as there is something to see."""
-        for watcher in self.watchers.all():
+        for watcher in tuple(self.watchers):
             if not self._has_news():
                 return
             watcher()
@@ -289,10 +284,10 @@ class SharedPartition:
         if change.written:
             self.wake()
 
-    def buried(self, letters: DeadLetters, turn: int) -> None:
+    def archived(self, letters: DeadLetters, turn: int) -> None:
         """Records are with the dead letters, or nobody can put them there."""
         if self.state is not None and turn == self.turn:
-            self._write(self.state.buried(letters.first, letters.last))
+            self._write(self.state.archived(letters.first, letters.last))
 
     # Writing.
 
@@ -355,7 +350,7 @@ class SharedPartition:
             _logger.warning("cannot write the state of %s in %s: %s", self.group_id, self.partition.log.name, told)
             self._sharing.ring_at(self, state.next_deadline())
         if dead:
-            self._sharing.bury(self, dead)
+            self._sharing.write_dead_letters(self, dead)
         if told.error_code in (NOT_LEADER_OR_FOLLOWER, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION):
             self.reset()
         for _, answer in changes:

@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.dead_letters import Undertaker
+from ottla.broker.dead_letters import DeadLetterWriter
 from ottla.broker.periodic import PAUSED, Periodic
 from ottla.broker.shared_partition import GroupRules, SharedPartition, Told
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, Rules
@@ -92,7 +92,7 @@ class Sharing:
         self._shared: dict[str, dict[Place, SharedPartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
         """By group, with what they were made of: the configs of resources, those of the broker, the features."""
-        self._undertaker = Undertaker(broker)
+        self._dead_letters = DeadLetterWriter(broker)
         self._alarms: list[tuple[int, int, SharedPartition]] = []
         """A heap of (deadline, number, share partition); void when the share partition rings at another time."""
         self._numbers = 0
@@ -155,11 +155,11 @@ class Sharing:
         found = log.offset_at(self._broker.clock.wall_ms() - duration_ms(reset.partition(":")[2]))
         return log.high_watermark if found is None else found[1]
 
-    def bury(self, shared: SharedPartition, dead: list[DeadLetters]) -> None:
+    def write_dead_letters(self, shared: SharedPartition, dead: list[DeadLetters]) -> None:
         """Send records to the dead letters of their group."""
         for letters in dead:
-            done = partial(shared.buried, letters, shared.turn)
-            self._undertaker.bury(shared.group_id, shared.partition, letters, done)
+            done = partial(shared.archived, letters, shared.turn)
+            self._dead_letters.write(shared.group_id, shared.partition, letters, done)
 
     # Share partitions.
 
@@ -185,7 +185,7 @@ class Sharing:
         if shared is None:
             return
         shared.reset()
-        if shared.failure != NONE and not shared.watchers.all():
+        if shared.failure != NONE and not shared.watchers:
             del self._shared[reset.group_id][reset.topic_id, reset.partition]
 
     def _apply(self, delta: Delta) -> None:

@@ -1,28 +1,23 @@
-"""Requests that wait: a fetch for data, until there is enough or its time is over.
+"""Requests that wait: a fetch for data, a produce for the commit of its batches, until their timeout.
 
 A waiting fetch costs one object, one timer and one entry in the watchers of each of its partitions. It is woken by an
 append, looks again, and answers or goes on waiting; nothing polls.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.environment import Cancellable, Timers
 from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import REQUEST_TIMED_OUT
+from ottla.replication.partition import Partition, Watchers
 
 R = TypeVar("R")
 
 
-class Watchers(Protocol):
-    """Who is called when something has changed."""
-
-    def add(self, watcher: Callable[[], None], /) -> None: ...
-
-    def discard(self, watcher: Callable[[], None], /) -> None: ...
-
-
 class Watched(Protocol):
-    """What a request may wait for: a partition, or a share partition."""
+    """A partition or share partition: a request may wait for its next change."""
 
     @property
     def watchers(self) -> Watchers: ...
@@ -70,3 +65,62 @@ class DelayedAnswer(Generic[R]):
             self._timer.cancel()
         if not self._pending.done:
             self._pending.complete(response)
+
+
+class Uncommitted(NamedTuple):
+    """A batch that was appended in `leader_epoch` and is committed when all below `end_offset` (exclusive) is.
+
+    decided  called once with an error code: NONE when it is committed; see `Partition.when_committed`
+    """
+
+    partition: Partition
+    leader_epoch: int
+    end_offset: int
+    decided: Callable[[int], None]
+
+    @classmethod
+    def last_of(cls, partition: Partition, decided: Callable[[int], None]) -> "Uncommitted":
+        """The batch that was appended to `partition` just now."""
+        return cls(partition, partition.leader_epoch, partition.log.end_offset, decided)
+
+
+class DelayedCommit:
+    """A wait for the commit of several batches. Those left at the timeout are decided with REQUEST_TIMED_OUT.
+
+    done  called when all are decided, perhaps before `begin` returns
+    """
+
+    __slots__ = ("_done", "_timer", "_waiting")
+
+    def __init__(self, done: Callable[[], None]) -> None:
+        self._done = done
+        self._timer: Cancellable | None = None
+        self._waiting: dict[int, tuple[Cancellable | None, Callable[[int], None]]] = {}
+
+    def begin(self, batches: Sequence[Uncommitted], timers: Timers, timeout_ms: int) -> None:
+        """Start to wait."""
+        # All are entered before the first is asked about: one that is decided at once must not be taken for the last.
+        self._waiting = {number: (None, batch.decided) for number, batch in enumerate(batches)}
+        for number, (partition, leader_epoch, end_offset, decided) in enumerate(batches):
+            waiter = partition.when_committed(leader_epoch, end_offset, partial(self._decided, number))
+            if number in self._waiting:
+                self._waiting[number] = waiter, decided
+        if self._waiting:
+            self._timer = timers.call_later(timeout_ms, self._time_over)
+        else:
+            self._done()
+
+    def _decided(self, number: int, error_code: int) -> None:
+        _, decided = self._waiting.pop(number)
+        decided(error_code)
+        if not self._waiting and self._timer is not None:
+            self._timer.cancel()
+            self._done()
+
+    def _time_over(self) -> None:
+        left, self._waiting = self._waiting, {}
+        for waiter, decided in left.values():
+            if waiter is not None:
+                waiter.cancel()
+            decided(REQUEST_TIMED_OUT)
+        self._done()

@@ -28,6 +28,7 @@ One file, because the order of append, replay, timers, answers and messages is o
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.coordinators.partitions import partition_of
@@ -163,7 +164,16 @@ class CoordinatorLog(Protocol):
         """Append the marker that ends a producer's transaction."""
 
     def committed_offset(self) -> int:
-        """The high watermark (exclusive). Whoever raises it calls `Runtime.committed` afterwards."""
+        """The high watermark (exclusive)."""
+
+    def end_offset(self) -> int:
+        """The end of the log (exclusive), whether committed or not."""
+
+    def watch(self, committed: Callable[[], None]) -> None:
+        """Call `committed` whenever the high watermark has moved, until `close`."""
+
+    def close(self) -> None:
+        """Stop calling back: the runtime does not coordinate this partition any more, or opens it again."""
 
     def read(self) -> Iterator[Logged]:
         """Every record of the partition from the log's start, oldest first, and the markers between them."""
@@ -293,6 +303,7 @@ class Runtime(Generic[S]):
         self.unload(partition)
         shard = self._shards[partition] = _Shard(partition, self._new_state(partition), log)
         shard.unread = log.read()
+        log.watch(partial(self.committed, partition))
 
     def load_more(self, partition: int, records: int = 1000) -> bool:
         """Replay up to `records` more; True when the partition is loaded (or is not ours any more)."""
@@ -306,7 +317,8 @@ class Runtime(Generic[S]):
             except StopIteration:
                 shard.unread = None
                 shard.phase = _ACTIVE
-                shard.written = shard.log.committed_offset()
+                # What was read is in the state, committed or not: no answer may tell it before it is committed.
+                shard.written = shard.log.end_offset()
                 self._settle(shard, self._loaded(shard.state, self._clock.wall_ms()), {}, self._clock.now_ms())
                 return True
             if logged.commit is not None:
@@ -328,6 +340,7 @@ class Runtime(Generic[S]):
         shard = self._shards.pop(partition, None)
         if shard is None:
             return
+        shard.log.close()
         self._live_timers -= len(shard.timers)
         for _, _, answers in shard.deferred:
             for request, pending, _, refuse in answers:
@@ -397,7 +410,7 @@ class Runtime(Generic[S]):
             if result.timers:
                 self._set_timers(shard, result.timers, self._clock.now_ms())
             response: R = result.answers[0][1]
-            if not result.records or shard.written <= shard.log.committed_offset():
+            if shard.written <= shard.log.committed_offset():
                 return response
             pending = Pending()
             self._defer(shard, [(request, pending, response, operation.refuse)], self._clock.now_ms())

@@ -42,7 +42,10 @@ class OffsetCheckpoint:
 
 
 class LeaderEpochs:
-    """The leader epochs of one partition, each with the offset it began at, newest last (KIP-101)."""
+    """The leader epochs of one partition, each with the offset it began at, newest last (KIP-101).
+
+    written  the newest epoch in the file, -1 for none: a leader's epoch begins in memory, and is written with its first batch
+    """
 
     def __init__(self, store: Store, path: Path, *, is_new: bool = False) -> None:
         self._store = store
@@ -51,17 +54,30 @@ class LeaderEpochs:
         for line in () if is_new else _lines(store, path):
             epoch, offset = _entry(path, line, 2)
             self._entries.append((int(epoch), int(offset)))
+        self.written = self.latest
 
     @property
     def latest(self) -> int:
         """The newest epoch, -1 when nothing was ever appended."""
         return self._entries[-1][0] if self._entries else -1
 
-    def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset` (inclusive); written before the first batch of that epoch."""
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """Note that a leader's epoch begins at `start_offset`, the log end; nothing when it has begun already.
+
+        The file is written before the first batch of the epoch (`assign`). Until then nothing is lost with it: the next leader
+        begins its epoch at the same offset, and takes the place of all that began there.
+        """
         if epoch > self.latest:
-            self._store.write(self._path, _content([*self._entries, (epoch, start_offset)]))
+            self._entries = [entry for entry in self._entries if entry[1] < start_offset]
             self._entries.append((epoch, start_offset))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Write that `epoch` begins at `start_offset` (inclusive): before its first batch is appended. Raises OSError."""
+        if epoch <= self.written:
+            return
+        entries = self._entries if epoch <= self.latest else [*self._entries, (epoch, start_offset)]
+        self._store.write(self._path, _content(entries))
+        self._entries, self.written = entries, epoch
 
     def truncate(self, end_offset: int) -> None:
         """Forget epochs that began at `end_offset` or later."""
@@ -118,6 +134,7 @@ class LeaderEpochs:
     def _flush(self) -> None:
         """Written, not flushed: who flushes the log flushes it too, and a scan finds the epochs in the batches."""
         self._store.write(self._path, _content(self._entries))
+        self.written = self.latest
 
 
 def _content(entries: list[tuple[int, int]]) -> bytes:

@@ -349,6 +349,7 @@ class LogDirectory:
             directory,
             config,
             recovery_point=recovery_point,
+            high_watermark=high_watermark or 0,
             log_start_offset=start_offset,
             clean=self.stopped_cleanly,
             jitter=self._jitter,
@@ -551,7 +552,7 @@ class LogDirectory:
         logs = self._partitions
         high_watermarks = {
             **self._known_high_watermarks,
-            **{key: max(log.high_watermark, log.recovery_point) for key, log in logs.items()},
+            **{key: log.high_watermark for key, log in logs.items()},
         }
         recovery_points = {**self._known_recovery_points, **{key: log.recovery_point for key, log in logs.items()}}
         start_offsets = {

@@ -103,6 +103,7 @@ class Log:
 
     directory       <log.dir>/<topic>-<partition>, which must exist
     recovery_point  offset (exclusive) up to which everything is known to be on the medium and whole
+    high_watermark  offset (exclusive) up to which records are known to be committed; None for the log end
     clean           the last stop was a clean one
     jitter          a random number of ms up to the one given: how much earlier than segment.ms a segment is rolled
     failed          called when a file operation fails, before StorageError is raised: the directory judges what it means
@@ -115,6 +116,7 @@ class Log:
         config: LogConfig,
         *,
         recovery_point: int = 0,
+        high_watermark: int | None = None,
         log_start_offset: int = 0,
         clean: bool = False,
         jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
@@ -164,7 +166,8 @@ class Log:
             raise StorageError(str(cause)) from cause
         self._active.jitter_ms = jitter(config.segment_jitter_ms)
         self.start_offset = max(log_start_offset, self._segments[0].base_offset)
-        self.high_watermark = self.end_offset
+        known = self.end_offset if high_watermark is None else high_watermark
+        self.high_watermark = min(max(known, self.start_offset), self.end_offset)
         self.recovery_point = min(recovery_point, self.end_offset)
         self.clean_until = self.start_offset
         self.is_damaged = False
@@ -369,7 +372,7 @@ class Log:
             raise StorageError(f"{self.directory} is offline")
         base_offset = self.end_offset
         try:
-            if leader_epoch > self.epochs.latest:
+            if leader_epoch > self.epochs.written:
                 self.epochs.assign(leader_epoch, base_offset)
                 self._has_new_names = True
             segment = self._active

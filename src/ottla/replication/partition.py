@@ -1,22 +1,58 @@
-"""A partition as the broker that leads it sees it: its log, its epoch, and who waits for it to grow.
+"""A replica of a partition on this broker: its log, its leader and epoch, and the requests that wait for it.
 
-With one in-sync replica, this broker, a batch is committed as soon as its log says that it counts: at once, or when it is on
-the medium where flush.messages wants it there.
+With one in-sync replica, this broker, a batch is committed when it is appended, or when it is flushed to disk where
+flush.messages demands it.
+
+Two ways to wait:
+
+    watchers        called when the high watermark has moved or the leader has changed, until they remove themselves: fetches
+    when_committed  called once, for one offset in one leader epoch: produce, transaction markers, dead letters. A batch that
+                    was appended in an epoch may be truncated when the epoch ends, and another batch may then have its
+                    offsets: so the end of the epoch fails every waiter, whatever the high watermark does later (KIP-101)
 """
 
 from collections.abc import Callable
 
+from ottla.environment import Cancellable
 from ottla.log.log import Appended, Log
+from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
+
+
+class Watchers(dict[Callable[[], None], None]):
+    """Callbacks in the order in which they were added, so that a simulated run replays exactly."""
+
+    def add(self, watcher: Callable[[], None]) -> None:
+        """Add a callback; nothing when it is there."""
+        self[watcher] = None
+
+    def discard(self, watcher: Callable[[], None]) -> None:
+        """Remove a callback; nothing when it is not there."""
+        self.pop(watcher, None)
+
+
+class _Waiter:
+    """A callback for when `offset` (exclusive) is below the high watermark."""
+
+    __slots__ = ("callback", "offset", "partition")
+
+    def __init__(self, partition: "Partition", offset: int, callback: Callable[[int], None]) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.callback = callback
+
+    def cancel(self) -> None:
+        """Forget the callback; nothing when it was called."""
+        self.partition.forget(self)
 
 
 class Partition:
-    """One partition that this broker leads.
+    """A replica on this broker.
 
-    watchers  called whenever the high watermark has moved; each takes itself away when it is done
-    flush     called when the log wants something on the medium; whoever did it calls `advance`
+    watchers  called whenever the high watermark has moved or the leader has changed; each removes itself
+    flush     called when the log demands a flush; whoever has flushed calls `advance`
     """
 
-    __slots__ = ("flush", "index", "leader_epoch", "leader_id", "log", "topic", "topic_id", "watchers")
+    __slots__ = ("_waiters", "flush", "index", "leader_epoch", "leader_id", "log", "topic", "topic_id", "watchers")
 
     def __init__(
         self,
@@ -34,8 +70,47 @@ class Partition:
         self.log = log
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        self.watchers: set[Callable[[], None]] = set()
+        self.watchers = Watchers()
         self.flush = flush
+        self._waiters: dict[_Waiter, None] = {}
+        """In the order of their offsets: each asked for the end of the log of its time."""
+
+    def follow(self, leader_id: int, leader_epoch: int) -> None:
+        """Take over leader and epoch from the metadata. What waits in another epoch fails with NOT_LEADER_OR_FOLLOWER."""
+        if (leader_id, leader_epoch) == (self.leader_id, self.leader_epoch):
+            return
+        self.leader_id, self.leader_epoch = leader_id, leader_epoch
+        self.fail(NOT_LEADER_OR_FOLLOWER)
+
+    def lead(self) -> None:
+        """Begin to lead in the present epoch, or go on: its first offset is the log end (KIP-101).
+
+        With no other replica in sync, all that is in the log is committed.
+        """
+        self.log.epochs.begin(self.leader_epoch, self.log.end_offset)
+        self.advance()
+
+    def when_committed(self, leader_epoch: int, offset: int, callback: Callable[[int], None]) -> Cancellable:
+        """Call `callback` with an error code once: NONE when all records below `offset` are committed.
+
+        leader_epoch  the epoch in which they were appended; when it has ended, now or later, NOT_LEADER_OR_FOLLOWER
+        offset        exclusive: the end of the log after the append
+
+        The code for a partition that is deleted or whose disk fails is that of `Replicas.absence`. The callback may be called
+        before this returns. There is no timeout here: the caller cancels.
+        """
+        waiter = _Waiter(self, offset, callback)
+        if leader_epoch != self.leader_epoch:
+            callback(NOT_LEADER_OR_FOLLOWER)
+        elif self.log.high_watermark >= offset:
+            callback(NONE)
+        else:
+            self._waiters[waiter] = None
+        return waiter
+
+    def forget(self, waiter: _Waiter) -> None:
+        """Remove a waiter that was cancelled."""
+        self._waiters.pop(waiter, None)
 
     def append(
         self,
@@ -119,10 +194,30 @@ class Partition:
         settled = log.settled_offset
         if log.high_watermark != settled:
             log.high_watermark = settled
+            if self._waiters:
+                self._answer_committed(settled)
             if self.watchers:
                 self.wake()
 
+    def _answer_committed(self, high_watermark: int) -> None:
+        ready = []
+        for waiter in self._waiters:
+            if waiter.offset > high_watermark:
+                break
+            ready.append(waiter)
+        for waiter in ready:
+            del self._waiters[waiter]
+        for waiter in ready:
+            waiter.callback(NONE)
+
+    def fail(self, error_code: int) -> None:
+        """Answer all that wait for an offset with `error_code`, and have the watchers look again."""
+        failed, self._waiters = self._waiters, {}
+        for waiter in failed:
+            waiter.callback(error_code)
+        self.wake()
+
     def wake(self) -> None:
-        """Tell everyone who waits to look again."""
+        """Have the watchers look again."""
         for watcher in tuple(self.watchers):
             watcher()

@@ -11,7 +11,13 @@ from ottla.log.disk_errors import is_shortage
 from ottla.log.log import Log, StorageError
 from ottla.metadata.image import UNASSIGNED, Delta, Image, TopicImage
 from ottla.protocol.answer import Answer, Pending, Steps
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import (
+    KAFKA_STORAGE_ERROR,
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.replication")
@@ -205,7 +211,9 @@ class Replicas:
             held = partitions.get(index)
             if held is not None:
                 held.log.config = config
-                held.leader_id, held.leader_epoch = placed.leader, placed.leader_epoch
+                held.follow(placed.leader, placed.leader_epoch)
+                if placed.leader == self._node_id:
+                    held.lead()
                 continue
             if (topic.name, index) in self._failed and (topic.name, index) not in self._postponed:
                 continue
@@ -214,9 +222,11 @@ class Replicas:
                 yield None
             log = self._opened(topic, index, config)
             if log is not None:
-                partitions[index] = Partition(
+                partitions[index] = partition = Partition(
                     topic.name, topic.id, index, log, placed.leader, placed.leader_epoch, self._flush
                 )
+                if placed.leader == self._node_id:
+                    partition.lead()
 
     def _opened(self, topic: TopicImage, index: int, config: LogConfig) -> Log | None:
         """Open a partition's log; None when it cannot be, and then the partition is offline. One that failed for a shortage, as
@@ -288,7 +298,7 @@ class Replicas:
             if home is not None and home.offline is None:
                 self._discard_from(home, key)
             if index in partitions:
-                partitions[index].wake()
+                partitions[index].fail(UNKNOWN_TOPIC_OR_PARTITION)
 
     def _discard_from(self, home: LogDirectory, key: tuple[str, int]) -> None:
         """Discard a partition's directory; if that fails, the next start sees that it is not the current one."""
@@ -322,7 +332,7 @@ class Replicas:
             self._failed.add((topic, index))
             partition = self._by_name.get(topic, {}).pop(index, None)
             if partition is not None:
-                partition.wake()
+                partition.fail(KAFKA_STORAGE_ERROR)
             self.went_offline(topic, index)
 
     def find(self, topic: str, index: int) -> Partition | None:
@@ -347,8 +357,16 @@ class Replicas:
         return Seen(NONE, placed.leader, list(placed.isr), [])
 
     def absence(self, topic: str, index: int) -> int:
-        """The error code for a partition that `find` does not find."""
-        return KAFKA_STORAGE_ERROR if (topic, index) in self._failed else UNKNOWN_TOPIC_OR_PARTITION
+        """Return the error code for a partition that `find` does not find.
+
+        NOT_LEADER_OR_FOLLOWER when it is on other brokers; UNKNOWN_TOPIC_OR_PARTITION says that the metadata does not have it.
+        """
+        if (topic, index) in self._failed:
+            return KAFKA_STORAGE_ERROR
+        known = self._topics.get(topic)
+        if known is not None and 0 <= index < len(known.partitions):
+            return NOT_LEADER_OR_FOLLOWER
+        return UNKNOWN_TOPIC_OR_PARTITION
 
     def all(self) -> list[Partition]:
         """Every partition that lives here now; a directory that fails while the list is gone through does not change it."""

@@ -56,7 +56,7 @@ class Coordinator:
     def later(self, delay_ms: int, callback: Any) -> None:
         self.callbacks.append(callback)
 
-    def bury(self, shared: SharedPartition, dead: list[DeadLetters]) -> None:
+    def write_dead_letters(self, shared: SharedPartition, dead: list[DeadLetters]) -> None:
         raise AssertionError(dead)
 
 

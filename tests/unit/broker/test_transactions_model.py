@@ -13,7 +13,7 @@ import heapq
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -152,8 +152,14 @@ class Cluster:
         markers = self.broker.coordination.markers
         append = markers.append
 
-        def flaky(place: tuple[str, int], ending: Ending) -> int:
-            return KAFKA_STORAGE_ERROR if self.fails() else append(place, ending)
+        def flaky(wanted: Sequence[tuple[Any, Ending, Callable[[int], None]]], done: Callable[[], None]) -> None:
+            kept = []
+            for marker in wanted:
+                if self.fails():
+                    marker[2](KAFKA_STORAGE_ERROR)
+                else:
+                    kept.append(marker)
+            append(kept, done)
 
         setattr(markers, "append", flaky)  # noqa: B010
 

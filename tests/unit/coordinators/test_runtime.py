@@ -130,6 +130,7 @@ def test_loading_goes_in_pieces_and_refuses_meanwhile() -> None:
     log = MemoryLog()
     Desk(log).load().runtime.run("k", write, Ask(("a", "b", "c")))
     log.logged.insert(1, Logged(b"\x7f\x00 a type of a newer release", b"x"))
+    log.release()
     desk = Desk(log)
     assert desk.runtime.run("k", write, Ask()) == [f"refused {errors.NOT_COORDINATOR}"]
     desk.runtime.load(0, log)
@@ -187,6 +188,29 @@ def test_answers_wait_for_the_commit_in_order() -> None:
     desk.log.release()
     desk.runtime.committed(0)
     assert (first, second) == ([["a"]], [["a"]])
+
+
+def test_what_was_loaded_is_not_told_before_it_is_committed() -> None:
+    """It may be truncated yet: a member that heard of it would go by records that no log has."""
+    log = MemoryLog()
+    log.holds = True
+    heard(Desk(log).load().runtime.run("k", write, Ask(("a",))))
+    desk = Desk(log).load()
+    answer = heard(desk.runtime.run("k", write, Ask()))
+    assert answer == []
+    log.release()
+    desk.runtime.committed(0)
+    assert answer == [["a"]]
+    assert desk.runtime.run("k", write, Ask()) == ["a"]
+
+
+def test_a_coordinator_that_lost_its_partition_does_not_watch_its_log() -> None:
+    desk = Desk().load()
+    for _ in range(3):
+        desk.load()
+    assert len(desk.log.watchers) == 1
+    desk.runtime.unload(0)
+    assert desk.log.watchers == []
 
 
 def test_an_answer_does_not_wait_for_ever() -> None:

@@ -207,10 +207,10 @@ class Run:
         if works:
             self._note_what_is_done()
         for letters in dead:
-            self.pending.append((self._buried(letters.first, letters.last), {}))
+            self.pending.append((self._archived(letters.first, letters.last), {}))
 
-    def _buried(self, first: int, last: int) -> Change:
-        change = self.partition.buried(first, last)
+    def _archived(self, first: int, last: int) -> Change:
+        change = self.partition.archived(first, last)
         for at in range(first, last + 1):
             if at in self.model and self.model[at].state == ARCHIVING:
                 self.model[at].state = ARCHIVED
@@ -239,8 +239,8 @@ class Run:
             assert at not in self.accepted or fresh.state == ACKNOWLEDGED
             assert fresh.count <= record.count
             self.model[at] = fresh
-        for letters in self.partition.unburied():
-            self.pending.append((self._buried(letters.first, letters.last), {}))
+        for letters in self.partition.pending_dead_letters():
+            self.pending.append((self._archived(letters.first, letters.last), {}))
 
     def set_back(self) -> None:
         """AlterShareGroupOffsets: all is delivered once more from there."""

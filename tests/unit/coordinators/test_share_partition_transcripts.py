@@ -105,11 +105,11 @@ class World:
         dead = self.partition.settle(change, written=written)
         self.say(f"{who} <- {'NONE' if written else 'refused by the share coordinator'}")
         for letters in dead:
-            self.bury(letters)
+            self.write_dead_letters(letters)
 
-    def bury(self, letters: DeadLetters) -> None:
+    def write_dead_letters(self, letters: DeadLetters) -> None:
         self.say(f"dead letters {letters.first}-{letters.last}, delivered {letters.delivery_count}: {letters.message}")
-        self.write("dead letters", self.partition.buried(letters.first, letters.last))
+        self.write("dead letters", self.partition.archived(letters.first, letters.last))
 
     def play(self, line: str) -> None:
         matched = re.fullmatch(r"\s*(\d+) ms\s+(\S+)\s*(.*)", line)
@@ -127,8 +127,8 @@ class World:
         elif who == "restart":
             self.held.clear()
             self.partition = SharePartition(self.start, self.written)
-            for letters in self.partition.unburied():
-                self.bury(letters)
+            for letters in self.partition.pending_dead_letters():
+                self.write_dead_letters(letters)
         elif who != "wait":
             getattr(self, words[0])(who, words[1:])
         self.show()
@@ -212,8 +212,8 @@ def tell(text: str) -> str:
                     where, state, count = re.split("[:/]", word)
                     world.written.append(StateBatch(*offsets(where), STATES.index(state), int(count)))
                 world.partition = SharePartition(world.start, world.written)
-                for letters in world.partition.unburied():
-                    world.bury(letters)
+                for letters in world.partition.pending_dead_letters():
+                    world.write_dead_letters(letters)
         elif not line.startswith(INDENT) and "(locks end)" not in line:
             assert world is not None
             world.play(line)

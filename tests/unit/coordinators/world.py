@@ -1,6 +1,6 @@
 """A world for coordinators: a log in memory, a clock that only moves when told, chance that repeats itself."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ottla.coordinators.groups.cluster import Cluster
@@ -24,6 +24,7 @@ class MemoryLog:
         self.batches: list[int] = []
         self.fails_with = NONE
         self.holds = False
+        self.watchers: list[Callable[[], None]] = []
         self._committed = 0
 
     @property
@@ -53,6 +54,15 @@ class MemoryLog:
 
     def committed_offset(self) -> int:
         return self._committed
+
+    def end_offset(self) -> int:
+        return len(self.logged)
+
+    def watch(self, committed: Callable[[], None]) -> None:
+        self.watchers.append(committed)
+
+    def close(self) -> None:
+        self.watchers.clear()
 
     def release(self) -> None:
         self.holds = False

@@ -52,8 +52,5 @@ def _end_of(topic: str, wanted: OffsetForLeaderPartition, broker: "Broker") -> E
     if known >= 0 and known != current:
         code = FENCED_LEADER_EPOCH if known < current else UNKNOWN_LEADER_EPOCH
         return EpochEndOffset(partition=wanted.partition, error_code=code)
-    if wanted.leader_epoch == current:  # which begins where the log ends as long as nothing was appended in it
-        epoch, end = current, partition.log.end_offset
-    else:
-        epoch, end = partition.log.epochs.end_of(wanted.leader_epoch, partition.log.end_offset)
+    epoch, end = partition.log.epochs.end_of(wanted.leader_epoch, partition.log.end_offset)
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end)

@@ -30,11 +30,11 @@ Versions
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.dispatch import Positions, handles
 from ottla.broker.verification import Client, verified
-from ottla.broker.waiting import DelayedAnswer
+from ottla.broker.waiting import DelayedCommit, Uncommitted
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.log.log import Appended, StorageError, Unfinished
 from ottla.protocol.answer import Answer, Pending
@@ -52,7 +52,7 @@ from ottla.protocol.errors import (
     NONE,
     NOT_COORDINATOR,
     NOT_ENOUGH_REPLICAS,
-    REQUEST_TIMED_OUT,
+    NOT_LEADER_OR_FOLLOWER,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     name_of,
@@ -215,32 +215,28 @@ def _at_once(response: ProduceResponse, acks: int, first_error: int) -> ProduceR
     return None
 
 
-class _Unsettled(NamedTuple):
-    """A batch that does not count yet: not before `end_offset` (exclusive) is below the high watermark."""
-
-    partition: "Partition"
-    end_offset: int
-    answer: PartitionProduceResponse
-
-
 class _Appends:
-    """The appends of one request: those that are still being checked, and those that do not count yet."""
+    """The appends of one request that has to wait: for batches that are still being checked, or for their commit."""
 
-    __slots__ = ("_acks", "_broker", "_timeout_ms", "_unfinished", "_unsettled")
+    __slots__ = ("_acks", "_broker", "_timeout_ms", "_uncommitted", "_unfinished")
 
     def __init__(self, broker: "Broker", acks: int, timeout_ms: int) -> None:
         self._broker = broker
         self._acks = acks
         self._timeout_ms = timeout_ms
-        self._unfinished: list[tuple[Partition, Unfinished, PartitionProduceResponse]] = []
-        self._unsettled: list[_Unsettled] = []
+        self._unfinished: list[tuple[Partition, int, Unfinished, PartitionProduceResponse]] = []
+        """Partition, leader epoch in which the batch is stamped, the rest of its append, and the row of the response."""
+        self._uncommitted: list[Uncommitted] = []
 
     def add(self, partition: "Partition", unfinished: Unfinished | None, answer: PartitionProduceResponse) -> None:
         """Wait for an append too; its row is filled in, or corrected, when it is through and counts."""
         if unfinished is not None:
-            self._unfinished.append((partition, unfinished, answer))
+            self._unfinished.append((partition, partition.leader_epoch, unfinished, answer))
         else:
-            self._unsettled.append(_Unsettled(partition, partition.log.end_offset, answer))
+            self._wait_for(partition, answer)
+
+    def _wait_for(self, partition: "Partition", answer: PartitionProduceResponse) -> None:
+        self._uncommitted.append(Uncommitted.last_of(partition, partial(_decided, answer)))
 
     def _fill_in(self, answer: PartitionProduceResponse, partition: "Partition", appended: Appended) -> None:
         row = _row(partition, appended)
@@ -248,7 +244,7 @@ class _Appends:
             setattr(answer, declared.name, getattr(row, declared.name))
         log = partition.log
         if answer.error_code == NONE and log.high_watermark != log.end_offset:
-            self._unsettled.append(_Unsettled(partition, log.end_offset, answer))
+            self._wait_for(partition, answer)
 
     def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
         """The answer to the request once every append is through and counts; with acks=0 none."""
@@ -256,19 +252,23 @@ class _Appends:
             whole = Pending[Any]()
             self._broker.slices.run(self._finish(), lambda: self._finished(response, whole))
             return whole
-        if self._acks == 0 or not self._unsettled:
+        if self._acks == 0 or not self._uncommitted:
             return _at_once(response, self._acks, first_error)
-        attempt = partial(_settled, self._broker, self._unsettled, response)
-        partitions = [each.partition for each in self._unsettled]
-        return DelayedAnswer(attempt, partitions).begin(self._broker.timers, self._timeout_ms)
+        whole = Pending[ProduceResponse]()
+        delayed = DelayedCommit(lambda: whole.complete(response))
+        delayed.begin(self._uncommitted, self._broker.timers, self._timeout_ms)
+        return whole
 
     def _finish(self) -> Iterator[None]:
-        for partition, unfinished, answer in self._unfinished:
+        for partition, leader_epoch, unfinished, answer in self._unfinished:
             try:
                 yield from unfinished.steps
                 if self._broker.replicas.find(partition.topic, partition.index) is not partition:
                     answer.error_code = self._broker.replicas.absence(partition.topic, partition.index)
                     answer.base_offset = -1
+                    continue
+                if partition.leader_epoch != leader_epoch:  # the batch bears the old one
+                    answer.error_code, answer.base_offset = NOT_LEADER_OR_FOLLOWER, -1
                     continue
                 self._fill_in(answer, partition, unfinished.append())
             except StorageError as error:
@@ -287,23 +287,9 @@ class _Appends:
             whole.follow(answer)
 
 
-def _settled(
-    broker: "Broker", unsettled: list[_Unsettled], response: ProduceResponse, last: bool
-) -> ProduceResponse | None:
-    """The response, once every batch counts or never will; with `last` whatever is the case."""
-    failures = []
-    for partition, end_offset, answer in unsettled:
-        if partition.log.high_watermark >= end_offset:
-            continue
-        if broker.replicas.find(partition.topic, partition.index) is not partition:
-            failures.append((answer, broker.replicas.absence(partition.topic, partition.index)))
-        elif last:
-            failures.append((answer, REQUEST_TIMED_OUT))
-        else:
-            return None
-    for answer, code in failures:
-        answer.error_code, answer.base_offset = code, -1
-    return response
+def _decided(answer: PartitionProduceResponse, error_code: int) -> None:
+    if error_code != NONE:
+        answer.error_code, answer.base_offset = error_code, -1
 
 
 def _absence(broker: "Broker", name: str, topic_id: bytes, index: int, *, by_id: bool) -> int:

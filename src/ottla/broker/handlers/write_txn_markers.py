@@ -14,13 +14,13 @@ Versions
     2  the transaction's version
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
 from ottla.coordinators.runtime import Ending
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
 from ottla.protocol.answer import Answer, Pending
-from ottla.protocol.errors import NONE
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def write_txn_markers(request: WriteTxnMarkersRequest, broker: "Broker") -> Answer[WriteTxnMarkersResponse]:
     writer = broker.coordination.markers
     results = []
-    written = []
+    wanted = []
     for marker in request.markers:
         ending = Ending(
             marker.producer_id,
@@ -50,12 +50,11 @@ def write_txn_markers(request: WriteTxnMarkersRequest, broker: "Broker") -> Answ
         for topic in marker.topics:
             partitions = []
             for index in topic.partition_indexes:
-                code = writer.append((topic.name, index), ending)
-                partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
-                if code == NONE:
-                    written.append((topic.name, index))
+                row = WritableTxnMarkerPartitionResult(partition_index=index)
+                partitions.append(row)
+                wanted.append(((topic.name, index), ending, partial(setattr, row, "error_code")))
             topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
         results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
     whole = Pending[WriteTxnMarkersResponse]()
-    writer.settled(written, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
+    writer.append(wanted, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
     return whole

@@ -147,7 +147,7 @@ class SharePartition:
         """When the next lock ends, NEVER when there is none."""
         return min((span.deadline for span in self.window.spans if span.state == ACQUIRED), default=NEVER)
 
-    def buried(self, first: int, last: int) -> Change:
+    def archived(self, first: int, last: int) -> Change:
         """Records are with the dead letters, or cannot be: they are archived, and a change says so."""
         window = self.window
         change = Change()
@@ -158,7 +158,7 @@ class SharePartition:
                 change.write(span, ARCHIVED)
         return change
 
-    def unburied(self) -> list[DeadLetters]:
+    def pending_dead_letters(self) -> list[DeadLetters]:
         """What was on its way to the dead letters when the state was read."""
         return [
             DeadLetters(span.first, span.last, span.delivery_count, None)
