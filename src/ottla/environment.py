@@ -7,7 +7,7 @@ in a test with a virtual clock. The lowest layer: it imports nothing of Ottla.
 import random
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -40,6 +40,16 @@ class Timers(Protocol):
     """Calls back later, on the thread of the event loop."""
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable: ...
+
+
+class Worker(Protocol):
+    """Runs functions one after the other on another thread."""
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
+        """Run `work`, then `done` with its result on the event loop.
+
+        failed  called in place of `done` after an exception that `work` should have caught itself; it is logged
+        """
 
 
 class SystemClock:

@@ -1,24 +1,23 @@
-"""Checkpoints of the log directories, written on the background thread: a slow disk holds up nobody but them."""
+"""Writes the checkpoints of the log directories on the background thread: requests do not wait for a slow disk."""
 
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
+from ottla.environment import Worker
 from ottla.log.directory import LogDirectory
 from ottla.protocol.answer import Answer, Pending
 
 _logger = logging.getLogger("ottla.broker")
-Background = Callable[[Callable[[], Any], Callable[[Any], object]], object]
 
 
 class Checkpoints:
     """Writes the offsets of all partitions of some directories.
 
-    background  as for `Removals`; None writes at once
+    background  the thread that writes; None writes at once, on the event loop
     """
 
-    def __init__(self, directories: Iterable[LogDirectory], background: Background | None) -> None:
+    def __init__(self, directories: Iterable[LogDirectory], background: Worker | None) -> None:
         self._directories = directories
         self._background = background
 
@@ -35,7 +34,7 @@ class Checkpoints:
             self._written(failures)
             answer.complete(None)
 
-        self._background(work, done)
+        self._background.run(work, done, answer.abandon)
         return answer
 
     @staticmethod

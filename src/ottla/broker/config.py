@@ -40,7 +40,7 @@ _ASSIGNORS: Final = {
     "group.share.assignors": ("simple", f"{_ASSIGNOR_PACKAGE}SimpleAssignor"),
     "group.streams.assignors": ("sticky",),
 }
-"""What the assignors' configs may name: short names, and Kafka's classes."""
+"""Valid values of the assignor configs: short names and Kafka's classes."""
 _OPEN_PREFIXES: Final = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.")
 """Beginnings of names that end in whatever a listener or a plug-in calls its own."""
 
@@ -151,10 +151,11 @@ def _check_classes(config: "BrokerConfig") -> None:
         text = config.static.get(row.name)
         if text and row.type == CLASS and text != row.default and not text.startswith(_KAFKAS_OWN):
             raise InvalidConfig(f"Invalid value {text} for configuration {row.name}: Class {text} could not be found.")
-    for name in ("metric.reporters", "replica.selector.class"):
-        for text in filter(None, map(str.strip, config.static.get(name, "").split(","))):
-            if not text.startswith(_KAFKAS_OWN):
-                raise InvalidConfig(f"Invalid value {text} for configuration {name}: Class {text} could not be found.")
+    classes = [("metric.reporters", text) for text in config.items_of("metric.reporters")]
+    classes.append(("replica.selector.class", config.text("replica.selector.class") or ""))
+    for name, text in classes:
+        if text and not text.startswith(_KAFKAS_OWN):
+            raise InvalidConfig(f"Invalid value {text} for configuration {name}: Class {text} could not be found.")
     for name, assignors in _ASSIGNORS.items():
         for text in config.items_of(name):
             if text not in assignors:
@@ -162,8 +163,8 @@ def _check_classes(config: "BrokerConfig") -> None:
     authorizer = config.text("authorizer.class.name")
     if authorizer:
         raise InvalidConfig(
-            f"authorizer.class.name is {authorizer}, and Ottla has no authorizer yet: the broker would be open to everybody; "
-            "remove it to run without permissions"
+            f"authorizer.class.name is {authorizer}, and Ottla has no authorizer yet: the broker would be open to every "
+            "client; remove it to run without permissions"
         )
 
 

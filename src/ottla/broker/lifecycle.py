@@ -108,7 +108,8 @@ class Broker:
         self.slices = Slices(self.timers)
         self._flusher = Flusher(loop, self.clock)
         self._background = Background(loop)
-        self._removals = Removals(self.clock, self.timers, self._background.run)
+        self._removing = Background(loop)
+        self._removals = Removals(self.clock, self.timers, self._removing)
         self.throttling: Throttling | None = None
         self._least_throttle_ms = 0
         self._telemetry: Telemetry | None = None
@@ -188,9 +189,10 @@ class Broker:
             raise
         self._maintenance.begin()
         _logger.info(
-            "Ottla %s started in %d ms: node %d of cluster %s, %d topics, listening on %s",
+            "Ottla %s started in %d ms on %s: node %d of cluster %s, %d topics, listening on %s",
             VERSION,
             self.clock.now_ms() - begun_ms,
+            ", ".join(self.config.log_dirs),
             self.node_id,
             self.image.cluster_id,
             len(self.image.topics),
@@ -217,7 +219,7 @@ class Broker:
             self.slices.run,
         )
         self.producer_ids = ProducerIds(self.controller.producer_id_block)
-        checkpoints = Checkpoints(self._directories, self._background.run if self._files.durable else None)
+        checkpoints = Checkpoints(self._directories, self._background if self._files.durable else None)
         self.replicas = Replicas(
             self.node_id,
             self._directories,
@@ -296,18 +298,23 @@ class Broker:
             )
         try:
             home.mkdir(parents=True, exist_ok=True)
-            metadata = SqliteStore(path, self._background.run if self._files.durable else None)
+            self._store = metadata = SqliteStore(path, self._background if self._files.durable else None)
         except (OSError, sqlite3.Error) as cause:
             raise CannotStart(f"cannot open {path}: {cause}") from None
         cluster_id = metadata.cluster_id
         if cluster_id is None:
             cluster_id = uuid_text(self.random.bytes16())
-            metadata.initialize(cluster_id, min_insync_replicas=self.config.integer(keys.MIN_ISR))
+            try:
+                metadata.initialize(cluster_id, min_insync_replicas=self.config.integer(keys.MIN_ISR))
+            except OSError as cause:
+                raise UnusableDirectory(str(cause)) from None
         for directory, identity in self._identities.items():
             if identity is None:
-                directory.claim(Identity(self.node_id, cluster_id, self.random.bytes16()))
+                try:
+                    directory.claim(Identity(self.node_id, cluster_id, self.random.bytes16()))
+                except OSError as cause:
+                    raise UnusableDirectory(f"cannot write {cause.filename}: {cause.strerror}") from None
             elif (identity.node_id, identity.cluster_id) != (self.node_id, cluster_id):
-                metadata.close()
                 raise UnusableDirectory(
                     f"{directory.path} belongs to node {identity.node_id} of cluster {identity.cluster_id}, "
                     f"this is node {self.node_id} of cluster {cluster_id}: give the right node.id or another --data-dir"
@@ -328,6 +335,7 @@ class Broker:
 
     def _abandon(self) -> None:
         self.server.close()
+        self._removing.close(cancel=True)
         self._background.close()
         if self._store is not None:
             self._store.close()
@@ -348,6 +356,7 @@ class Broker:
         self._removals.close()
         self.moves.close()
         self._flusher.close()
+        self._removing.close(cancel=True)
         self._background.close()
         for directory in self._directories:
             try:

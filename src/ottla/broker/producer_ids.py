@@ -3,6 +3,7 @@
 The first request for an id has a block reserved; the next block follows when the one in use runs low.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -23,7 +24,7 @@ class ProducerIds:
         self._current = range(0)
         self._following = range(0)
         self._is_reserving = False
-        self._waiting: list[Pending[bool]] = []
+        self._waiting: deque[Pending[bool]] = deque()
 
     def take(self) -> int:
         """A producer id. Raises NotReady while none is at hand."""
@@ -64,6 +65,8 @@ class ProducerIds:
         self._is_reserving = False
         if first >= 0:
             self._following = range(first, first + PRODUCER_ID_BLOCK)
-        waiting, self._waiting = self._waiting, []
-        for answer in waiting:
-            answer.complete(first >= 0)
+        # Each of them takes an id: more than a block may have waited.
+        while self._waiting and (first < 0 or self._current or self._following):
+            self._waiting.popleft().complete(first >= 0)
+        if self._waiting:
+            self._reserve_more()

@@ -1,41 +1,45 @@
 """Files that are no longer part of a log, and directories of deleted partitions, taken off the disk.
 
 They stay for a while first (file.delete.delay.ms, log.segment.delete.delay.ms): a socket may still be sending from them.
-Segments are removed on the event loop, a few at a time; directories on the background thread, since thousands of them take
+Segments are removed on the event loop, a few at a time; directories on a thread of their own, since thousands of them take
 seconds. A stop leaves directories to the next start, which knows them by their names.
 """
 
 import heapq
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from ottla.environment import Cancellable, Clock, Timers
+from ottla.environment import Cancellable, Clock, Timers, Worker
 
 _logger = logging.getLogger("ottla.broker")
 _FILES_A_TURN: Final = 16
-_DIRECTORIES_A_JOB: Final = 64
+_DIRECTORIES_A_JOB: Final = 16
+"""Directories removed by one piece of work of the thread: a stop waits for the piece that has begun."""
 _REMOVED_AT_A_STOP: Final = 1_000
 Remove = Callable[[], None]
-Background = Callable[[Callable[[], Any], Callable[[Any], object]], object]
 
 
 class Removals:
-    """What waits to be removed.
+    """Queue of files and directories to remove.
 
-    background  runs a function on another thread, then the second one with its result on the event loop; see `Background.run`
+    worker  the thread on which directories are removed
     """
 
-    def __init__(self, clock: Clock, timers: Timers, background: Background) -> None:
+    def __init__(self, clock: Clock, timers: Timers, worker: Worker) -> None:
         self._clock = clock
         self._timers = timers
-        self._background = background
+        self._worker = worker
         self._waiting: list[tuple[int, int, bool, Remove]] = []
         """A heap of (due ms, number, on the background thread, remove)."""
         self._count = 0
         self._timer: Cancellable | None = None
         self._due_ms = 0
+        self._directories: deque[Remove] = deque()
+        """Those that are due."""
+        self._is_removing = False
 
     def later(self, remove: Remove, delay_ms: int, *, in_background: bool = False) -> None:
         """Call `remove` after `delay_ms`; one that uses the log's store must not run in the background."""
@@ -58,19 +62,27 @@ class Removals:
         self._timer = None
         now_ms = self._clock.now_ms()
         files = 0
-        directories: list[Remove] = []
-        while self._waiting and self._waiting[0][0] <= now_ms:
-            if files == _FILES_A_TURN or len(directories) == _DIRECTORIES_A_JOB:
-                break
+        while self._waiting and self._waiting[0][0] <= now_ms and files < _FILES_A_TURN:
             _, _, in_background, remove = heapq.heappop(self._waiting)
             if in_background:
-                directories.append(remove)
+                self._directories.append(remove)
             else:
                 files += 1
                 _try(remove)
-        if directories:
-            self._background(partial(_remove_all, directories), lambda _: None)
+        self._remove_directories()
         self._set_timer()
+
+    def _remove_directories(self) -> None:
+        """Hand the next few directories to the thread, when it is through with those before them."""
+        if self._is_removing or not self._directories:
+            return
+        self._is_removing = True
+        some = [self._directories.popleft() for _ in range(min(len(self._directories), _DIRECTORIES_A_JOB))]
+        self._worker.run(partial(_remove_all, some), self._removed, self._removed)
+
+    def _removed(self, _: object = None) -> None:
+        self._is_removing = False
+        self._remove_directories()
 
     def close(self) -> None:
         """Remove the files that wait, as long as that is quick."""
@@ -80,6 +92,7 @@ class Removals:
             remove for _, _, in_background, remove in sorted(self._waiting)[:_REMOVED_AT_A_STOP] if not in_background
         ]
         self._waiting.clear()
+        self._directories.clear()
         _remove_all(files)
 
 

@@ -53,6 +53,14 @@ _ACCEPT_RETRY_MS: Final = 200
 _QUIET_MS: Final = 60_000
 
 
+def _abandoned(envelope: Envelope) -> Response | PeerError:
+    """Return the answer to a request whose handler failed after it had begun to wait: the connection goes on if it can."""
+    try:
+        return dispatch.failure(envelope.api.key)
+    except PeerError as error:
+        return error
+
+
 class LoopTimers:
     """Timers of an asyncio loop."""
 
@@ -164,13 +172,19 @@ class ServerConnection:
             return
         if type(answer) is Pending:
             if answer.done:
-                answer.listen(lambda response: self._deliver(envelope, response))
+                answer.listen(
+                    lambda response: self._deliver(envelope, response),
+                    lambda: self._deliver(envelope, _abandoned(envelope)),
+                )
                 return
             self._flush()
             self._waiting = True
             if self._begun:
                 self._spent, self._begun = perf_counter_ns() - self._begun, 0
-            answer.listen(lambda response: self._answered(envelope, response))
+            answer.listen(
+                lambda response: self._answered(envelope, response),
+                lambda: self._answered(envelope, _abandoned(envelope)),
+            )
         else:
             self._send(envelope, answer, more=more)  # type: ignore[arg-type]
 

@@ -311,6 +311,11 @@ def _copied(home: Path, copies: Mapping[Path, Path]) -> tuple[int, int]:
         again.unlink()
         if unchanged:
             break
+    else:
+        raise CommandFailed(
+            f"topics, configs or producer ids have changed during each of {_BACKUP_ATTEMPTS} copies: the last one is not "
+            "consistent; try again when fewer changes are made"
+        )
     if sys.stderr.isatty():
         click.echo("\r\x1b[K", nl=False, err=True)
     return partitions, size

@@ -17,6 +17,7 @@ _PREFIXES: Final = (
     "group.streams.",
     "internal.metadata.",
     "kafka.metrics.",
+    "listener.name.",
     "log.local.",
     "log.remote.",
     "metadata.log.max.",

@@ -1,5 +1,6 @@
 """Work that is done one piece at a time, in the order in which it came."""
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -7,12 +8,14 @@ from typing import Any, TypeVar
 from ottla.protocol.answer import Answer, Pending
 
 R = TypeVar("R")
+_logger = logging.getLogger("ottla.metadata")
 
 
 class Turns:
     """Begins a piece of work when the one before it has been answered: what it reads then is what all earlier ones left.
 
-    Work that has to wait must not raise: nobody is left to catch it.
+    A piece of work that raises, or whose answer is abandoned, ends its turn. If it had to wait for its turn there is no caller
+    left to catch the exception: it is logged, and the answer abandoned.
     """
 
     def __init__(self) -> None:
@@ -36,12 +39,18 @@ class Turns:
             self._next()
             return answered
         whole = Pending[R]()
-        answered.listen(lambda response: self._ended(whole, response))
+        answered.listen(lambda response: self._ended(whole, response), lambda: self._abandoned(whole))
         return whole
 
     def _ended(self, answer: Pending[Any], response: Any) -> None:
         try:
             answer.complete(response)
+        finally:
+            self._next()
+
+    def _abandoned(self, answer: Pending[Any]) -> None:
+        try:
+            answer.abandon()
         finally:
             self._next()
 
@@ -53,6 +62,12 @@ class Turns:
         try:
             while self._queue and not self._busy:
                 work, answer = self._queue.popleft()
-                answer.follow(self.take(work))
+                try:
+                    answered = self.take(work)
+                except Exception:
+                    _logger.exception("a change of the metadata failed")
+                    answer.abandon()
+                else:
+                    answer.follow(answered)
         finally:
             self._draining = False

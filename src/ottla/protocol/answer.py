@@ -17,14 +17,20 @@ class NotReady(Exception):
 
 
 class Pending(Generic[R]):
-    """A response that comes later, once. The listener is called at once when the response is there already."""
+    """A response that comes later, once. The listener is called at once when the response is there already.
 
-    __slots__ = ("_listener", "_response", "done")
+    Or it never comes: the code that should have made it raised an exception that it was not made for. The answer is abandoned
+    then, and so is each answer that follows it, up to the connection and the turn (`Turns`) that wait for the last one.
+    """
+
+    __slots__ = ("_abandoned", "_listener", "_response", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._response: R | None = None
         self._listener: Callable[[R], object] | None = None
+        self._abandoned: Callable[[], object] | bool = False
+        """Called when there will be no response; True when that is known before anybody listens."""
 
     def complete(self, response: R) -> None:
         """Answer. A second answer is a bug of the caller and raises RuntimeError."""
@@ -36,19 +42,32 @@ class Pending(Generic[R]):
         else:
             self._listener(response)
 
+    def abandon(self) -> None:
+        """Say that there will be no response: the caller re-raises, or has logged, the exception. Nothing when there is one."""
+        if self.done:
+            return
+        self.done = True
+        if callable(self._abandoned):
+            self._abandoned()
+        else:
+            self._abandoned = True
+
     def follow(self, answer: "Answer[R]") -> None:
         """Answer as `answer` does, now or later."""
         if isinstance(answer, Pending):
-            answer.listen(self.complete)
+            answer.listen(self.complete, self.abandon)
         else:
             self.complete(answer)
 
-    def listen(self, listener: Callable[[R], object]) -> None:
-        """Call `listener(response)` when the response is there."""
-        if self.done:
-            listener(cast(R, self._response))
-        else:
+    def listen(self, listener: Callable[[R], object], abandoned: Callable[[], object] | None = None) -> None:
+        """Call `listener(response)` when the response is there, or `abandoned()` when it is known that there will be none."""
+        if not self.done:
             self._listener = listener
+            self._abandoned = abandoned or False
+        elif self._abandoned is not True:
+            listener(cast(R, self._response))
+        elif abandoned is not None:
+            abandoned()
 
 
 Steps: TypeAlias = Iterator[Pending[Any] | None]
@@ -63,7 +82,16 @@ def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]
     if not isinstance(answer, Pending):
         return follow(answer)
     whole = Pending[U]()
-    answer.listen(lambda response: whole.follow(follow(response)))
+
+    def respond(response: T) -> None:
+        try:
+            following = follow(response)
+        except BaseException:
+            whole.abandon()
+            raise
+        whole.follow(following)
+
+    answer.listen(respond, whole.abandon)
     return whole
 
 
@@ -79,7 +107,7 @@ def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> "Answer[list[T]
         for question in remaining:
             answer = question()
             if isinstance(answer, Pending):
-                answer.listen(lambda response: go_on(response, was_pending=True))
+                answer.listen(lambda response: go_on(response, was_pending=True), whole.abandon)
                 return
             answers.append(answer)
         whole.complete(answers)

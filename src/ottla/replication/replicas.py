@@ -259,20 +259,22 @@ class Replicas:
     def open_postponed(self) -> None:
         """Try again to open the partitions that failed for a shortage."""
         for name in dict.fromkeys(name for name, _ in self._postponed):
-            topic = self._topics[name]
+            topic = self._topics.get(name)
+            if topic is None:  # it is being deleted
+                continue
             before = len(self._postponed)
             for _ in self._open(topic):
                 pass  # they are few
             if len(self._postponed) < before:
                 self.came_online(topic)
 
-    def has_offline(self, topic: TopicImage) -> bool:
-        """Whether a partition of `topic` that lives here is offline."""
-        return any((topic.name, index) in self._failed for index in range(len(topic.partitions)))
+    def has_offline(self, topic: TopicImage, first: int = 0) -> bool:
+        """Return True if a local partition of `topic`, from index `first` on, is offline."""
+        return any((topic.name, index) in self._failed for index in range(first, len(topic.partitions)))
 
     @property
     def is_working(self) -> bool:
-        """Whether a directory is left that takes partitions."""
+        """True while at least one directory is online."""
         return any(directory.offline is None for directory in self.directories)
 
     @property

@@ -106,12 +106,57 @@ def test_background_work_keeps_its_order_and_answers_on_the_loop() -> None:
                 over.set()
 
         for number in range(10):
-            background.run(lambda number=number: number, finished)  # type: ignore[misc]
+            background.run(lambda number=number: number, finished, pytest.fail)  # type: ignore[misc]
         await over.wait()
         background.close()
 
     asyncio.run(work())
     assert done == [(number, True) for number in range(10)]
+
+
+def test_background_work_that_fails_is_reported_and_does_not_stop_what_follows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    events: list[str] = []
+
+    async def work() -> None:
+        background = Background(asyncio.get_running_loop())
+        over = asyncio.Event()
+        background.run(lambda: 1 // 0, lambda _: pytest.fail("it has no result"), lambda: events.append("failed"))
+
+        def done(result: str) -> None:
+            events.append(result)
+            over.set()
+
+        background.run(lambda: "done", done, pytest.fail)
+        await over.wait()
+        background.close()
+
+    asyncio.run(work())
+    assert events == ["failed", "done"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_close_does_not_wait_for_work_that_has_not_begun() -> None:
+    begun: list[int] = []
+
+    async def work() -> None:
+        background = Background(asyncio.get_running_loop())
+        gate, started = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            started.set()
+            gate.wait(10)
+
+        background.run(wait, pytest.fail, pytest.fail)
+        for number in range(100):
+            background.run(lambda number=number: begun.append(number), pytest.fail, pytest.fail)  # type: ignore[misc]
+        started.wait(10)
+        threading.Timer(0.05, gate.set).start()
+        background.close(cancel=True)
+
+    asyncio.run(work())
+    assert begun == []
 
 
 def hold_the_loop() -> None:

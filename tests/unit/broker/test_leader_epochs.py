@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tests.unit.broker.test_log_directories import EIO, READING, Machine
 
-from ottla.broker import dispatch
 from ottla.broker.dead_letters import DeadLetterWriter
 from ottla.broker.waiting import DelayedCommit, Uncommitted
 from ottla.coordinators.share.window import DeadLetters
@@ -19,7 +18,6 @@ from ottla.log.log import Log
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.image import OFFSETS_TOPIC, PartitionImage, TopicImage
 from ottla.protocol.answer import Answer, Pending
-from ottla.protocol.connection import ClientConnection, open_envelope
 from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
     NONE,
@@ -38,7 +36,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.protocol.schema import Request, RequestContext
+from ottla.protocol.schema import Request
 from ottla.records.batch import build
 from ottla.records.compression import GZIP
 from ottla.records.record import Record
@@ -63,9 +61,7 @@ class Replicated(Machine):
 
     def send(self, request: Request, version: int) -> list[Any]:
         """Serve a request; a list that has the response as soon as there is one."""
-        frame = b"".join(bytes(piece) for piece in ClientConnection("x").request(request, version))[4:]
-        context = RequestContext(version=version, client_host="/h")
-        return collected(dispatch.answer(open_envelope(frame), context, self.broker))
+        return collected(self.serve(request, version))
 
     def produce(self, topic: str, batch: bytes = BATCH, timeout_ms: int = 30_000) -> list[Any]:
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
@@ -97,7 +93,7 @@ class Replicated(Machine):
         self.commit(topic)
 
 
-def collected(answer: Answer[Any] | None) -> list[Any]:
+def collected(answer: Answer[Any]) -> list[Any]:
     answers: list[Any] = []
     if isinstance(answer, Pending):
         answer.listen(answers.append)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker import dispatch
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker
 from ottla.log.faulty_store import FaultyStore
@@ -15,7 +16,9 @@ from ottla.log.store import DiskStore
 from ottla.metadata.controller import NewTopic
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
+from ottla.protocol.connection import ClientConnection, open_envelope
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR
+from ottla.protocol.schema import Request, RequestContext
 from ottla.replication.partition import Partition
 
 EIO = OSError(errno.EIO, "Input/output error")
@@ -105,6 +108,14 @@ class Machine:
         self.until(lambda: bool(changes))
         if changes[0].error_code:
             raise Refused(*changes[0])
+
+    def serve(self, request: Request, version: int) -> Answer[Any]:
+        """Hand a request to its handler."""
+        frame = b"".join(bytes(piece) for piece in ClientConnection("x").request(request, version))[4:]
+        context = RequestContext(version=version, client_host="/h")
+        answer = dispatch.answer(open_envelope(frame), context, self.broker)
+        assert answer is not None
+        return answer
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         texts: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}

@@ -19,17 +19,22 @@ from .test_controller import Counting
 
 
 class Later:
-    """A background that does its work when it is told to."""
+    """A worker that does its work when it is told to."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], object], Callable[[], object]]] = []
 
-    def run(self, work: Callable[[], Any], done: Callable[[Any], object]) -> None:
-        self.waiting.append((work, done))
+    def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
+        self.waiting.append((work, done, failed))
 
     def do_one(self) -> None:
-        work, done = self.waiting.pop(0)
-        done(work())
+        work, done, failed = self.waiting.pop(0)
+        try:
+            result = work()
+        except ArithmeticError:
+            failed()
+        else:
+            done(result)
 
 
 @pytest.fixture
@@ -39,7 +44,7 @@ def later() -> Later:
 
 @pytest.fixture
 def store(tmp_path: Path, later: Later) -> Iterator[SqliteStore]:
-    opened = SqliteStore(tmp_path / "metadata.db", later.run)
+    opened = SqliteStore(tmp_path / "metadata.db", later)
     opened.initialize("cluster")
     yield opened
     opened.close()

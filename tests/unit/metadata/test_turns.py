@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.metadata.turns import Turns
-from ottla.protocol.answer import Pending
+from ottla.protocol.answer import Answer, Pending, after, in_sequence
 
 
 def test_work_that_answers_at_once_is_answered_at_once() -> None:
@@ -55,3 +55,65 @@ def test_work_that_fails_at_once_does_not_stop_what_follows() -> None:
     with pytest.raises(ZeroDivisionError):
         turns.take(lambda: 1 // 0)
     assert turns.take(lambda: 1) == 1
+
+
+def failing(_: int) -> Answer[int]:
+    return 1 // 0
+
+
+def test_work_that_fails_while_it_waits_ends_its_turn() -> None:
+    """No change of the metadata was answered ever again."""
+    turns = Turns()
+    stored = Pending[int]()
+
+    def work() -> Answer[int]:
+        return after(stored, failing)
+
+    first: Answer[int] = turns.take(work)
+    second = turns.take(lambda: 2)
+    abandoned, heard = list[str](), list[int]()
+    assert isinstance(first, Pending)
+    assert isinstance(second, Pending)
+    first.listen(heard.append, lambda: abandoned.append("first"))
+    second.listen(heard.append, lambda: abandoned.append("second"))
+    with pytest.raises(ZeroDivisionError):
+        stored.complete(1)
+    assert (abandoned, heard) == (["first"], [2])
+    assert turns.take(lambda: 3) == 3
+
+
+def test_work_that_fails_when_its_turn_comes_is_logged_and_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+    turns = Turns()
+    gate = Pending[int]()
+
+    def wait() -> Answer[int]:
+        return gate
+
+    turns.take(wait)
+    answers = [turns.take(lambda: failing(0)), turns.take(lambda: 2)]
+    abandoned, heard = list[str](), list[int]()
+    for answer in answers:
+        assert isinstance(answer, Pending)
+        answer.listen(heard.append, lambda: abandoned.append("it"))
+    gate.complete(0)
+    assert (abandoned, heard) == (["it"], [2])
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_abandoned_answer_is_abandoned_by_all_that_follow_it() -> None:
+    source = Pending[int]()
+
+    def one_more(value: int) -> Answer[int]:
+        return value + 1
+
+    def question() -> Answer[int]:
+        return after(source, one_more)
+
+    chain = in_sequence([question])
+    assert isinstance(chain, Pending)
+    source.abandon()
+    source.abandon()
+    assert chain.done
+    events: list[str] = []
+    chain.listen(lambda _: events.append("response"), lambda: events.append("abandoned"))
+    assert events == ["abandoned"]

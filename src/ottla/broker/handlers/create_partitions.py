@@ -22,7 +22,7 @@ from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_PARTITIONS
-from ottla.protocol.errors import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import INVALID_REQUEST, KAFKA_STORAGE_ERROR, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -41,6 +41,7 @@ def create_partitions(request: CreatePartitionsRequest, broker: "Broker") -> Ans
     times = Counter(wanted.name for wanted in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: list[TopicImage] = []
+    before = {name: len(topic.partitions) for name in times if (topic := broker.image.topics.get(name)) is not None}
     mutations = Mutations(broker.throttling, CREATE_PARTITIONS, request.context)
     for name, wanted in {wanted.name: wanted for wanted in request.topics}.items():
         code, message = NONE, None
@@ -54,10 +55,17 @@ def create_partitions(request: CreatePartitionsRequest, broker: "Broker") -> Ans
 
     def response(change: ChangeResult) -> CreatePartitionsResponse:
         for topic in grown:
+            result = results[topic.name]
+            result.error_code, result.error_message = change
             if change.error_code == NONE and not request.validate_only:
                 count = len(topic.partitions)
                 _logger.info("topic %s has %d partitions now, by %s", topic.name, count, request.context.requester)
-            results[topic.name].error_code, results[topic.name].error_message = change
+                if broker.replicas.has_offline(topic, before[topic.name]):
+                    result.error_code = KAFKA_STORAGE_ERROR
+                    result.error_message = (
+                        f"Topic '{topic.name}' has {count} partitions now, and the broker cannot open all that were added: "
+                        "its log says why."
+                    )
         return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=list(results.values()))
 
     if request.validate_only:

@@ -43,7 +43,8 @@ class _Found(NamedTuple):
 @handles(FindCoordinatorRequest)
 def find_coordinator(request: FindCoordinatorRequest, broker: "Broker") -> Answer[FindCoordinatorResponse]:
     name = _TOPICS.get(request.key_type)
-    if name is None or name in broker.image.topics:
+    keys = request.coordinator_keys if request.context.version >= _FIRST_WITH_SEVERAL else [request.key]
+    if name is None or name in broker.image.topics or not any(_is_valid(key, request) for key in keys):
         return _response(request, broker)
     return after(broker.provide_internal_topic(name), lambda exists: _response(request, broker))  # noqa: ARG005
 
@@ -79,7 +80,7 @@ def _find(key: str, request: FindCoordinatorRequest, broker: "Broker") -> _Found
     name = _TOPICS.get(request.key_type)
     if name is None:
         return _Found(INVALID_REQUEST)
-    if request.key_type == _SHARE and not (request.context.version >= _FIRST_WITH_SHARE and _is_share_key(key)):
+    if not _is_valid(key, request):
         return _Found(INVALID_REQUEST)
     topic = broker.image.topics.get(name)
     if topic is None:
@@ -92,8 +93,12 @@ def _find(key: str, request: FindCoordinatorRequest, broker: "Broker") -> _Found
     return _Found(NONE, node.node_id, node.host or host, port if node.port < 0 else node.port)
 
 
+def _is_valid(key: str, request: FindCoordinatorRequest) -> bool:
+    return request.key_type != _SHARE or (request.context.version >= _FIRST_WITH_SHARE and _is_share_key(key))
+
+
 def _is_share_key(key: str) -> bool:
-    """Whether it is group:topic id:partition; the group may hold colons itself."""
+    """Return True for group:topic id:partition; the group may hold colons itself."""
     group, _, rest = key.rpartition(":")[0].rpartition(":")
     partition = key.rpartition(":")[2]
     try:

@@ -54,6 +54,7 @@ from ottla.protocol.errors import (
     NOT_ENOUGH_REPLICAS,
     NOT_LEADER_OR_FOLLOWER,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_ID,
     name_of,
 )
@@ -344,7 +345,10 @@ def _append(
     except StorageError as error:
         _logger.error("%s", error)
         return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1), None
-    return _row(partition, appended), appended.unfinished
+    if appended.unfinished is not None:  # the row is filled in when the append is done; no success before
+        row = PartitionProduceResponse(index=partition.index, error_code=UNKNOWN_SERVER_ERROR, base_offset=-1)
+        return row, appended.unfinished
+    return _row(partition, appended), None
 
 
 def _row(partition: "Partition", appended: Appended) -> PartitionProduceResponse:

@@ -9,11 +9,13 @@ write-ahead log in memory instead of a mapped file, whose loss would end the pro
 """
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from ottla.environment import Worker
 from ottla.metadata import keys
 from ottla.metadata.store import ChangeOutcome, Entry
 from ottla.protocol.answer import Answer, Pending
@@ -27,8 +29,9 @@ CREATE TABLE IF NOT EXISTS revision (newest INTEGER NOT NULL);
 INSERT INTO revision SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM revision);
 """
 
-Background = Callable[[Callable[[], Any], Callable[[Any], object]], None]
-"""Run the first function on another thread, after those before it; then call the second with its result on the caller's."""
+
+_BUGS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+"""Errors of the caller, not of the disk."""
 
 
 class DamagedStore(Exception):
@@ -43,7 +46,7 @@ class SqliteStore:
     Raises DamagedStore if the file is not a metadata store, OSError when it cannot be opened.
     """
 
-    def __init__(self, path: Path, background: Background | None = None) -> None:
+    def __init__(self, path: Path, background: Worker | None = None) -> None:
         self._path = path
         self._background = background
         try:
@@ -106,7 +109,7 @@ class SqliteStore:
         if self._background is None:
             return write()
         answer = Pending[ChangeOutcome]()
-        self._background(write, answer.complete)
+        self._background.run(write, answer.complete, answer.abandon)
         return answer
 
     def change_now(
@@ -134,11 +137,11 @@ class SqliteStore:
             db.executemany("DELETE FROM entries WHERE key = ?", [(key,) for key in delete])
             db.execute("UPDATE revision SET newest = ?", (revision,))
             db.execute("COMMIT")
-        except sqlite3.Error as cause:
-            if db.in_transaction:
+        except BaseException as cause:
+            with suppress(sqlite3.Error):  # SQLite has rolled back itself after some errors
                 db.execute("ROLLBACK")
-            if isinstance(cause, (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)):
-                raise  # a bug of the caller, not trouble with the disk
+            if not isinstance(cause, sqlite3.Error) or isinstance(cause, _BUGS):
+                raise
             return ChangeOutcome(0, error=f"cannot write {self._path}: {cause}")
         self._revision = revision
         return ChangeOutcome(revision)

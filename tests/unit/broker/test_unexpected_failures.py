@@ -1,0 +1,183 @@
+"""Exceptions that nothing was made for: one request suffers, and hears of it, and the broker goes on."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.conftest import Closed, Wire
+from tests.unit.broker.test_log_directories import EMFILE, Machine
+
+from ottla.broker.config import broker_config
+from ottla.broker.lifecycle import Broker, CannotStart
+from ottla.broker.producer_ids import ProducerIds
+from ottla.metadata.controller import PRODUCER_ID_BLOCK
+from ottla.metadata.store import ChangeOutcome
+from ottla.metadata.store.sqlite import SqliteStore
+from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.errors import (
+    INVALID_REPLICATION_FACTOR,
+    INVALID_REQUEST,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    UNKNOWN_SERVER_ERROR,
+)
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records import validation
+from ottla.records.batch import build
+from ottla.records.compression import GZIP
+from ottla.records.record import Record
+from ottla.testing import EmbeddedBroker
+
+SHARE = 2
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """A broker that keeps its data, so that changes of the metadata are made on a thread."""
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        yield broker
+
+
+@pytest.fixture
+def wire(broker: EmbeddedBroker) -> Iterator[Wire]:
+    wire = Wire(broker.address, is_kafka=False)
+    yield wire
+    wire.close()
+
+
+def create(wire: Wire, name: str, partitions: int = 1, replicas: int = 1) -> int:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+    response = wire.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+    return int(response.topics[0].error_code)
+
+
+def test_a_batch_whose_check_fails_is_not_reported_as_appended(
+    broker: EmbeddedBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was answered with success and offset -1, and so was every other partition of the request."""
+    create(wire, "t", 2)
+    large = build([Record(at, 1, None, bytes(60_000)) for at in range(200)], codec=GZIP)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(validation, "_judge", fail)
+        data = [PartitionProduceData(index=index, records=large) for index in range(2)]
+        request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=data)])
+        rows = wire.send(request, 9).responses[0].partition_responses
+    assert [(row.error_code, row.base_offset) for row in rows] == [(UNKNOWN_SERVER_ERROR, -1)] * 2
+    assert "MemoryError" in caplog.text
+    rows = wire.send(request, 9).responses[0].partition_responses
+    assert [(row.error_code, row.base_offset) for row in rows] == [(NONE, 0)] * 2
+
+
+def test_changes_of_the_metadata_go_on_after_a_bug_in_one(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No CreateTopics was answered ever again."""
+    get = SqliteStore.get
+
+    def fail(store: SqliteStore, key: str) -> Any:
+        if key.endswith("bad"):
+            raise MemoryError
+        return get(store, key)
+
+    monkeypatch.setattr(SqliteStore, "get", fail)
+    with pytest.raises(Closed):  # the response has no place for an error of the whole
+        create(wire, "bad")
+    assert "MemoryError" in caplog.text
+    again = Wire(wire.address, is_kafka=False)
+    assert create(again, "good") == NONE
+    again.close()
+
+
+def test_more_producers_than_a_block_has_ids_all_get_one() -> None:
+    blocks: list[Pending[int]] = []
+
+    def reserve() -> Answer[int]:
+        blocks.append(Pending())
+        return blocks[-1]
+
+    ids = ProducerIds(reserve)
+    taken: list[int] = []
+
+    def take(is_reserved: bool) -> Answer[int]:
+        assert is_reserved
+        return ids.take()
+
+    for _ in range(PRODUCER_ID_BLOCK + 500):
+        answer = after(ids.reserve(), take)
+        assert isinstance(answer, Pending)
+        answer.listen(taken.append)
+    for number, block in enumerate(blocks):
+        block.complete(number * PRODUCER_ID_BLOCK)
+    assert sorted(taken) == list(range(PRODUCER_ID_BLOCK + 500))
+
+
+@pytest.mark.parametrize(("key", "version"), [("nonsense", 6), ("g:AAAAAAAAAAAAAAAAAAAAAA:0", 5)])
+def test_a_refused_request_for_a_share_coordinator_creates_no_topic(
+    broker: EmbeddedBroker, wire: Wire, key: str, version: int
+) -> None:
+    answer = wire.send(FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key]), version)
+    assert answer.coordinators[0].error_code == INVALID_REQUEST
+    assert "__share_group_state" not in broker.broker.image.topics
+
+
+def test_default_replication_factor_is_not_lowered_in_silence() -> None:
+    with EmbeddedBroker({"default.replication.factor": "3"}) as broker:
+        wire = Wire(broker.address, is_kafka=False)
+        assert create(wire, "t", replicas=-1) == INVALID_REPLICATION_FACTOR
+        wire.close()
+
+
+def test_a_first_start_on_a_full_disk_fails_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = ChangeOutcome(0, error="cannot write metadata.db: database or disk is full")
+    monkeypatch.setattr(SqliteStore, "change_now", lambda self, **changes: full)
+    loop = asyncio.new_event_loop()
+    configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
+    with pytest.raises(CannotStart, match=r"^cannot write metadata.db: database or disk is full$"):
+        Broker(broker_config(configs), loop).start()
+    loop.close()
+
+
+def test_partitions_that_cannot_be_opened_are_not_reported_as_added(tmp_path: Path) -> None:
+    with Machine(tmp_path) as machine:
+        machine.create("t")
+        machine.fails = lambda operation, path: EMFILE if path.name == "t-2" else None
+        rows: list[Any] = []
+
+        def heard(response: Any) -> None:
+            rows.extend(response.results)
+
+        after(
+            machine.serve(
+                CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)]), 3
+            ),
+            heard,
+        )
+        machine.until(lambda: bool(rows))
+        assert rows[0].error_code == KAFKA_STORAGE_ERROR
+        assert "cannot open" in rows[0].error_message
+        assert machine.partition("t", 1).log.end_offset == 0
+        machine.mend()
+        machine.until(lambda: not machine.broker.replicas.is_offline("t", 2))
+
+
+def test_reopening_goes_on_while_a_topic_is_being_deleted(tmp_path: Path) -> None:
+    with Machine(tmp_path) as machine:
+        for name in "tu":
+            machine.create(name)
+        machine.broker.stop()
+        machine.fails = lambda operation, path: EMFILE if path.name in ("t-0", "u-0") else None
+        machine.start()
+        replicas = machine.broker.replicas
+        machine.mend()
+        replicas._topics = {name: topic for name, topic in replicas._topics.items() if name != "t"}
+        replicas.open_postponed()
+        assert not replicas.is_offline("u", 0)
