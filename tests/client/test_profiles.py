@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -12,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from ottla import Admin, OffsetAndMetadata, TopicPartition
 from ottla.broker.config import broker_config
+from ottla.cli import console_consumer, console_producer
+from ottla.cli.cluster_access import client_configs
 from ottla.cli.main import main
 
 from .commands import Commands
@@ -87,6 +91,38 @@ def test_a_profile_holds_the_properties_of_a_client(home: Path, topic: str, boot
     assert ottla("console-consumer", "--profile", "dev", "--topic", topic, "--timeout-ms", "100").exit_code == 0
     refused = ottla("topics", "--profile", "wrong", "--list")
     assert (refused.exit_code, "request.timeout.ms=-1" in refused.stderr) == (1, True)
+
+
+def configs_of(command: click.Command, configs: Callable[[dict[str, Any]], dict[str, Any]], *words: str) -> Any:
+    """The configs of a console command's client, as --profile dev and these words make them."""
+    seen: list[dict[str, Any]] = []
+
+    def run(bootstrap_server: str | None, **given: Any) -> None:
+        seen.append(client_configs(bootstrap_server, None, **configs(given)))
+
+    probe = click.Command(command.name, params=command.params, callback=run)
+    result = CliRunner().invoke(probe, ["--profile", "dev", "--bootstrap-server", "x:1", "--topic", "t", *words])
+    assert result.exit_code == 0, result.output
+    return seen[0]
+
+
+def test_options_win_over_the_profile_and_the_profile_over_their_defaults(home: Path) -> None:
+    write_profiles(
+        home,
+        "[dev]\ncompression.type = 'zstd'\nacks = '1'\nlinger.ms = 7\n"
+        "group.id = 'mine'\nauto.offset.reset = 'earliest'\nisolation.level = 'read_committed'\n",
+    )
+    produced = configs_of(console_producer.console_producer, console_producer._configs)
+    assert [produced[name] for name in ("compression.type", "acks", "linger.ms")] == ["zstd", "1", "7"]
+    words = ["--compression-codec", "gzip", "--request-required-acks", "all", "--timeout", "9"]
+    produced = configs_of(console_producer.console_producer, console_producer._configs, *words)
+    assert [produced[name] for name in ("compression.type", "acks", "linger.ms")] == ["gzip", "all", 9]
+    names = ("group.id", "auto.offset.reset", "isolation.level")
+    consumed = configs_of(console_consumer.console_consumer, console_consumer._configs)
+    assert [consumed[name] for name in names] == ["mine", "earliest", "read_committed"]
+    words = ["--group", "g", "--isolation-level", "read_uncommitted"]
+    consumed = configs_of(console_consumer.console_consumer, console_consumer._configs, *words)
+    assert [consumed[name] for name in names] == ["g", "earliest", "read_uncommitted"]
 
 
 def test_bootstrap_server_wins_over_the_profile(home: Path, topic: str, bootstrap_servers: str) -> None:

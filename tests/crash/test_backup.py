@@ -70,11 +70,27 @@ def test_a_copy_of_a_running_broker_has_what_was_acknowledged_before(tmp_path: P
     assert set(range(20_000)) <= set(found)
 
 
+def backup_while_the_metadata_changes(data: Path, copy: Path) -> str:
+    """Standard error of a backup that meets another revision at each look."""
+    revisions = "iter(range(100))"
+    code = (
+        "import ottla.cli.storage as storage; from ottla.cli.main import main; "
+        f"copy, revisions = storage.copy_database, {revisions}; "
+        "storage.copy_database = lambda source, target: (copy(source, target), next(revisions))[1]; main()"
+    )
+    words = ["storage", "backup", str(data), "--to", str(copy)]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    return done.stderr
+
+
 def test_a_backup_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     assert "has no metadata.db" in backup(tmp_path / "data", tmp_path / "copy", code=1)
     with EmbeddedBroker(data_dir=tmp_path / "real"):
         pass
+    changed = backup_while_the_metadata_changes(tmp_path / "real", tmp_path / "torn")
+    assert "have changed during each of 3 copies" in changed
     full = tmp_path / "full"
     full.mkdir()
     (full / "x").touch()

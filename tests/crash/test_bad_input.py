@@ -160,12 +160,13 @@ def test_names_of_a_file_that_are_unknown_or_do_nothing_are_warned_of(tmp_path: 
     file = tmp_path / "server.properties"
     file.write_text(
         "zookeeper.connect=localhost:2181\nconfluent.support=1\nssl.keystore.location=/k\nnum.io.threads=8\n"
-        "super.users=User:a\n"
+        "super.users=User:a\nlistener.name.plaintext.sasl.enabled.mechanisms=PLAIN\n"
     )
     unknown, idle = start("--config", str(file)).stop().splitlines()
     assert unknown.endswith("unknown configs in the file are left out: zookeeper.connect, confluent.support")
     assert idle.endswith(
-        "these configs are set and have no effect in Ottla: num.io.threads, ssl.keystore.location, super.users"
+        "these configs are set and have no effect in Ottla: listener.name.plaintext.sasl.enabled.mechanisms, "
+        "num.io.threads, ssl.keystore.location, super.users"
     )
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from ottla.cli.completion import complete_profiles
 from ottla.cli.profiles import InvalidProfile, Profile, permission_warning, profiles_path, read_profile
@@ -145,6 +146,22 @@ def profile_properties() -> Mapping[str, str]:
     """Properties of the profile that --profile of the running command names, none without it."""
     profile = _profile()
     return profile.properties if profile is not None else {}
+
+
+def option_configs(options: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Configs behind options of the running command: an option that was given wins over the profile, its default does not.
+
+    options  parameter name of an option -> config
+    given    parameter name -> value
+    """
+    context = click.get_current_context()
+    profile = profile_properties()
+    return {
+        config: profile[config]
+        if config in profile and context.get_parameter_source(option) is ParameterSource.DEFAULT
+        else given[option]
+        for option, config in options.items()
+    }
 
 
 def _profile() -> Profile | None:

@@ -9,7 +9,14 @@ from typing import Any, BinaryIO
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.cluster_access import (
+    CommandFailed,
+    bootstrap_options,
+    client_configs,
+    option_configs,
+    profile_properties,
+    told_in_one_line,
+)
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
 from ottla.cli.properties import deprecated, properties
@@ -98,12 +105,11 @@ def _check(given: dict[str, Any]) -> None:
 
 def _configs(given: dict[str, Any]) -> dict[str, Any]:
     texts = [*given["consumer_property"], *given["command_property"]]
-    own: dict[str, Any] = {
-        **properties(given["command_config"] or given["consumer_config"], texts, "--command-property")
-    }
-    own["isolation.level"] = given["isolation_level"]
+    named = properties(given["command_config"] or given["consumer_config"], texts, "--command-property")
+    own: dict[str, Any] = {**profile_properties(), **named}
+    own |= option_configs({"isolation_level": "isolation.level"}, given)
     if given["from_beginning"]:
-        if own.get("auto.offset.reset", "earliest") != "earliest":
+        if named.get("auto.offset.reset", "earliest") != "earliest":
             raise CommandFailed("--from-beginning and auto.offset.reset contradict each other")
         own["auto.offset.reset"] = "earliest"
     own.setdefault("auto.offset.reset", "latest")

@@ -9,7 +9,7 @@ from ottla.cli.cluster_access import (
     CommandFailed,
     bootstrap_options,
     client_configs,
-    profile_properties,
+    option_configs,
     told_in_one_line,
 )
 from ottla.cli.completion import complete_topics
@@ -92,13 +92,12 @@ def _reader(given: dict[str, Any]) -> LineReader:
 
 
 def _configs(given: dict[str, Any]) -> dict[str, Any]:
-    configs: dict[str, Any] = {config: given[option] for option, config in _CONFIGS.items()}
+    configs = option_configs(_CONFIGS, given)
     if given["max_partition_memory_bytes"] is not None:
         configs["batch.size"] = given["max_partition_memory_bytes"]
     if given["compression_codec"] is not None:
         configs["compression.type"] = given["compression_codec"]
     texts = [*given["producer_property"], *given["command_property"]]
-    configs |= profile_properties()  # wins over the options' defaults, as a file does
     return configs | properties(given["command_config"] or given["producer_config"], texts, "--command-property")
 
 

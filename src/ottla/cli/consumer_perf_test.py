@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, profile_properties, told_in_one_line
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.properties import WARNING, deprecated, properties
 from ottla.cli.table import echo_json, echo_metrics
@@ -57,7 +57,9 @@ def consumer_perf_test(bootstrap_server: str | None, **given: Any) -> None:
     with told_in_one_line():
         own: dict[str, Any] = {
             "client.id": "perf-consumer-client",
-            "group.id": given["group"] or f"perf-consumer-{random.randrange(100_000)}",
+            "group.id": given["group"]
+            or profile_properties().get("group.id")
+            or f"perf-consumer-{random.randrange(100_000)}",
             "receive.buffer.bytes": given["socket_buffer_size"],
             "max.partition.fetch.bytes": given["fetch_size"],
             "auto.offset.reset": "latest" if given["from_latest"] else "earliest",

@@ -121,16 +121,18 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         known = stream_offset(start)
-        try:
-            latest = self._offset_through_deletions(start, known, limit)
-        except KafkaError as error:
-            # Nothing new is an answer too: Spark asks again, and can end the query meanwhile. One that begins fails at once.
-            if known.is_start or not self._outlasts(error):
-                raise
-            # To availableNow nothing new means that all is read.
-            return start if self._target is None else self.latestOffset(start, limit)
-        self._answered()
-        return latest
+        while True:
+            try:
+                latest = self._offset_through_deletions(start, known, limit)
+            except KafkaError as error:
+                # Nothing new is an answer too: Spark asks again, and can end the query meanwhile. A query that begins fails.
+                if known.is_start or not self._outlasts(error):
+                    raise
+                if self._target is None:
+                    return start
+                continue  # to availableNow nothing new means that all is read
+            self._answered()
+            return latest
 
     def _offset_through_deletions(self, start: dict[str, Any], known: StreamOffset, limit: ReadLimit) -> dict[str, Any]:
         deadline = self.cluster.clock.now_ms() + self.options.missing_topic_ms
