@@ -27,7 +27,8 @@ class Away(OttlaStreamReader):
 
     @property
     def cluster(self) -> Any:
-        return SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: self.now))
+        clock = SimpleNamespace(now_ms=lambda: self.now)
+        return SimpleNamespace(clock=clock, config={"default.api.timeout.ms": 5000})
 
     def _offset_through_deletions(self, *_: object) -> dict[str, Any]:
         self.now += 5000
