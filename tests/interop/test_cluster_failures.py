@@ -71,7 +71,7 @@ class KafkaCluster:
         wait_until(self.is_whole, 60)
 
     def is_whole(self) -> bool:
-        """Whether every partition has all its replicas in sync."""
+        """Return whether all replicas of every partition are in sync."""
         try:
             found = self.admin.list_topics(timeout=10)
         except confluent_kafka.KafkaException:

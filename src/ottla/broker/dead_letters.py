@@ -114,7 +114,7 @@ class DeadLetterWriter:
         letters.done()
 
     def _target(self, group_id: str, index: int) -> "Partition | None":
-        """Where the dead letters of partition `index` go, None while it is offline. Raises _Impossible, _Missing."""
+        """Return the target partition for partition `index`, None while it is offline. Raises _Impossible, _Missing."""
         broker = self._broker
         image = broker.image
         name = group_configs(image.configs_of(GROUP, group_id), broker.config).text("errors.deadletterqueue.topic.name")

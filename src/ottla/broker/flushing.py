@@ -71,9 +71,8 @@ class Flusher:
             return
         if cause is not None and not isinstance(cause, OSError):
             _logger.error("a flush failed", exc_info=cause)
-            cause = OSError(
-                f"flush failed: {cause}"
-            )  # whoever waits must learn that nothing is certain to be on the medium
+            # The waiters must not take the batch for flushed.
+            cause = OSError(f"flush failed: {cause}")
         done(cause)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from ottla.protocol.answer import Pending, Steps
 
 _logger = logging.getLogger("ottla.broker")
 PAUSED: Final = -1
-"""What a run returns when nothing is due until `run_in` is called."""
+"""Result of a run after which no timer is set until `run_in` is called."""
 
 
 class Periodic:
@@ -36,7 +36,7 @@ class Periodic:
 
     @property
     def is_set(self) -> bool:
-        """Whether a run is due."""
+        """True while a run is scheduled."""
         return self._timer is not None
 
     def run_in(self, delay_ms: int) -> None:

@@ -366,7 +366,7 @@ class Server:
         self._listening: list[socket.socket] = []
         self._accepting = True
         self._quiet_until_ms = 0
-        """When a failure to accept is logged again."""
+        """Time of the next log line about a failed accept, in ms."""
         self._idle_ms = idle_ms
         self._tick_ms = max(idle_ms, _IDLE_TICKS) // _IDLE_TICKS
         self._ticking = Periodic("closing idle connections", self._tick, self._tick_ms, broker.timers)

@@ -29,7 +29,7 @@ class Slices:
             awaited = next(steps)
         except StopIteration:
             done()
-        except Exception:  # who waits for the work must not wait forever because of a bug in it
+        except Exception:  # `done` must be called even after a bug in a step
             _logger.exception("a piece of work on the event loop failed")
             done()
         else:

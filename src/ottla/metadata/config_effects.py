@@ -1,4 +1,4 @@
-"""Which configs of a broker are taken, and shown by DescribeConfigs, but change nothing here.
+"""Broker configs that are accepted and shown by DescribeConfigs, but have no effect.
 
 Most of them tune what Ottla does not have: thread pools, purgatories, a metadata quorum, tiered storage. Those of security and
 of replication wait for theirs. A broker names the ones that are set in one warning at its start. The reasons stand in

@@ -114,7 +114,7 @@ class Replicas:
             self._failed |= known.keys() - self._homes.keys()
         for topic in image.topics.values():
             for _ in self._open(topic):
-                pass  # nobody is served yet
+                pass  # no client is connected yet
 
     @property
     def _all_online(self) -> bool:
@@ -184,7 +184,7 @@ class Replicas:
         for topic in delta.deleted:
             yield from self._close(topic)
         if delta.deleted:
-            # Before anybody can create a topic of the same name: it must not begin with what the old one left in them.
+            # Before a topic of the same name can be created: it must not begin with what the old one left in them.
             written = self._checkpoint()
             if isinstance(written, Pending):
                 yield written

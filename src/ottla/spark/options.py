@@ -69,7 +69,7 @@ _DEFAULTS: Final = {"isolation.level": "read_committed", "client.id": "ottla-spa
 
 
 _OUTAGE: Final = "10m"
-"""How long brokers may be away before a stream fails (brokerOutageTimeout)."""
+"""Time that a stream waits for brokers before it fails (brokerOutageTimeout)."""
 _OUTLASTING: Final = ("default.api.timeout.ms", "delivery.timeout.ms", "max.block.ms")
 
 # A batch must be written within it; as long as brokers allow by default (transaction.max.timeout.ms).

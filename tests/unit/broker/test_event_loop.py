@@ -1,4 +1,4 @@
-"""What keeps the event loop free: slices of long work, the background thread, and the watchdog that names what held it."""
+"""Slices, background thread and watchdog: nothing holds the event loop for long."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What is done now and then, on a clock that only the test moves."""
+"""Periodic work of a broker, on a clock that only the test moves."""
 
 import errno
 from collections.abc import Callable
@@ -152,7 +152,7 @@ def test_what_has_waited_for_flush_ms_is_flushed(tmp_path: Path) -> None:
 
 
 def test_retention_goes_on_after_a_run_that_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What a bug or a disk does in one run is logged once, and the other logs are looked after all the same later."""
+    """A failed run is logged once; later runs handle all logs."""
     world, log = World(), opened(tmp_path / "t-0", retention_ms=HOUR)
     append(log, 10)
     keep = keeper(world, log)

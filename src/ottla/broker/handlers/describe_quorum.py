@@ -1,4 +1,4 @@
-"""DescribeQuorum: who keeps the cluster's metadata (KIP-595, KIP-642, KIP-853).
+"""DescribeQuorum: leader and voters of the metadata quorum (KIP-595, KIP-642, KIP-853).
 
 Ottla has no metadata quorum: its brokers share a metadata store. So that tools which ask for the quorum work, the answer shows
 the store as one: the controller leads, every broker is a voter, and offsets are revisions of the store.

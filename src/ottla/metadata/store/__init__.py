@@ -1,7 +1,7 @@
 """The metadata store: keys, values and revisions, embedded (SQLite) or shared by a cluster.
 
-A change is asynchronous: a store that has to flush it to disk answers when that is done, and until then holds nobody back. A
-store without a flush answers at once. Changes take effect in the order in which they were made.
+A change is asynchronous: a store that has to flush it to disk answers when that is done and blocks no other request until then.
+A store without a flush answers at once. Changes take effect in the order in which they were made.
 """
 
 from collections.abc import Mapping, Sequence
