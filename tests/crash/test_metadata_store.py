@@ -56,6 +56,23 @@ def test_a_slow_commit_of_metadata_holds_back_no_other_request(tmp_path: Path, m
         assert set(admin.list_topics()) >= {"other", "slow"}
 
 
+def test_the_topics_of_one_request_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change is a flush to disk: three topics took three."""
+    changes: list[set[str]] = []
+    change_now = SqliteStore.change_now
+
+    def counted(store: SqliteStore, **fields: Any) -> Any:
+        changes.append(set(fields["put"]))
+        return change_now(store, **fields)
+
+    with EmbeddedBroker(data_dir=tmp_path) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        monkeypatch.setattr(SqliteStore, "change_now", counted)
+        admin.create_topics([NewTopic(name, 2) for name in "abc"]).check()
+        assert changes == [{"/topics/a", "/topics/b", "/topics/c"}]
+        admin.delete_topics(["a", "b"]).check()
+        assert len(changes) == 2
+
+
 def test_a_read_only_disk_is_a_storage_error_and_not_a_closed_connection(tmp_path: Path) -> None:
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         wire = Wire(broker.address, is_kafka=False)
