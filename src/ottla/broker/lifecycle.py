@@ -55,6 +55,7 @@ from ottla.metadata.image import (
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
+from ottla.metadata.turns import Turns
 from ottla.protocol.answer import Answer, Steps, after
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.protocol.uuids import uuid_text
@@ -106,6 +107,8 @@ class Broker:
         self._files = files or DiskStore()
         self._store: MetadataStore | None = None
         self.slices = Slices(self.timers)
+        self.large_checks = Turns()
+        """Checks of batches that are large when decompressed, one after the other."""
         self._flusher = Flusher(loop, self.clock)
         self._background = Background(loop)
         self._removing = Background(loop)

@@ -77,6 +77,39 @@ def test_a_batch_whose_check_fails_is_not_reported_as_appended(
     assert [(row.error_code, row.base_offset) for row in rows] == [(NONE, 0)] * 2
 
 
+def test_large_batches_are_checked_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty of them, of a kilobyte each, took half a gigabyte at once."""
+    large = build([Record(at, 1, None, bytes(900_000)) for at in range(8)], codec=GZIP)
+    in_sections = validation._in_sections
+    running: list[int] = []
+    most = 0
+
+    def counted(*arguments: Any) -> Iterator[None]:
+        nonlocal most
+        running.append(1)
+        most = max(most, len(running))
+        yield from in_sections(*arguments)
+        running.pop()
+
+    monkeypatch.setattr(validation, "_in_sections", counted)
+    with Machine(tmp_path) as machine:
+        machine.create("t", 3)
+        responses: list[Any] = []
+        for index in (0, 1, 2, 0):
+            data = [PartitionProduceData(index=index, records=large)]
+            topic = TopicProduceData(name="t", partition_data=data)
+            after(machine.serve(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 9), responses.append)
+        machine.until(lambda: len(responses) == 4)
+        rows = [response.responses[0].partition_responses[0] for response in responses]
+        assert [(row.index, row.error_code, row.base_offset) for row in rows] == [
+            (0, NONE, 0),
+            (1, NONE, 0),
+            (2, NONE, 0),
+            (0, NONE, 8),
+        ]
+    assert (most, running) == (1, [])
+
+
 def test_changes_of_the_metadata_go_on_after_a_bug_in_one(
     wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

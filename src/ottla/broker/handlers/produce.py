@@ -37,7 +37,7 @@ from ottla.broker.verification import Client, verified
 from ottla.broker.waiting import DelayedCommit, Uncommitted
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.log.log import Appended, StorageError, Unfinished
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -250,15 +250,19 @@ class _Appends:
     def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
         """The answer to the request once every append is through and counts; with acks=0 none."""
         if self._unfinished:
-            whole = Pending[Any]()
-            self._broker.slices.run(self._finish(), lambda: self._finished(response, whole))
-            return whole
+            # One request at a time, because each may take 16 MB and more of memory (a zstd window alone 128 MB).
+            return after(self._broker.large_checks.take(self._check), lambda _: self._finished(response))
         if self._acks == 0 or not self._uncommitted:
             return _at_once(response, self._acks, first_error)
         whole = Pending[ProduceResponse]()
         delayed = DelayedCommit(lambda: whole.complete(response))
         delayed.begin(self._uncommitted, self._broker.timers, self._timeout_ms)
         return whole
+
+    def _check(self) -> Answer[None]:
+        checked = Pending[None]()
+        self._broker.slices.run(self._finish(), lambda: checked.complete(None))
+        return checked
 
     def _finish(self) -> Iterator[None]:
         for partition, leader_epoch, unfinished, answer in self._unfinished:
@@ -276,16 +280,14 @@ class _Appends:
                 _logger.error("%s", error)
                 answer.error_code, answer.base_offset = KAFKA_STORAGE_ERROR, -1
 
-    def _finished(self, response: ProduceResponse, whole: Pending[Any]) -> None:
+    def _finished(self, response: ProduceResponse) -> Answer[Any]:
         self._unfinished.clear()
         answers = [answer for topic in response.responses for answer in topic.partition_responses]
         first_error = next((answer.error_code for answer in answers if answer.error_code != NONE), NONE)
         try:
-            answer = self.answer(response, first_error)
+            return self.answer(response, first_error)
         except PeerError as error:
-            whole.complete(error)
-        else:
-            whole.follow(answer)
+            return error
 
 
 def _decided(answer: PartitionProduceResponse, error_code: int) -> None:
