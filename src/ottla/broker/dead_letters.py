@@ -130,7 +130,8 @@ class DeadLetterWriter:
             raise _Missing(name)
         if not topic_configs(topic.configs, broker.config).flag(_ENABLED):
             raise _Impossible(f"topic {name} takes no dead letters: set its {_ENABLED}")
-        return broker.replicas.find(name, index % len(topic.partitions))
+        partition = broker.replicas.leader(name, index % len(topic.partitions))
+        return None if isinstance(partition, int) else partition
 
     def _create(self, name: str) -> Answer[ChangeResult]:
         """Create a dead-letter topic."""

@@ -55,17 +55,18 @@ class MarkerWriter:
         """
         appended = []
         for (topic, index), ending, decided in markers:
-            partition = self._replicas.find(topic, index)
-            if partition is None:
-                code = self._replicas.absence(topic, index)
-            elif topic == OFFSETS_TOPIC:
+            partition = self._replicas.leader(topic, index)
+            if isinstance(partition, int):
+                decided(partition)
+                continue
+            if topic == OFFSETS_TOPIC:
                 code = self._groups.end_transaction(index, ending)
             else:
                 code = PartitionLog(partition, self._clock).append_marker(ending).error_code
-            if partition is None or code != NONE:
-                decided(code)
-            else:
+            if code == NONE:
                 appended.append(Uncommitted.last_of(partition, decided))
+            else:
+                decided(code)
         DelayedCommit(done).begin(appended, self._timers, _COMMIT_TIMEOUT_MS)
 
     def write(self, markers: Markers, coordinator_epoch: int, complete: Callable[[], Answer[int]]) -> None:

@@ -41,7 +41,6 @@ from ottla.protocol.errors import (
     INVALID_REQUEST,
     NONE,
     UNKNOWN_SERVER_ERROR,
-    UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_VERSION,
     error,
@@ -220,11 +219,6 @@ class Sharing:
         if session is not None:
             self._release(session)
 
-    def absence(self, place: Place) -> int:
-        """The error code for a partition that is not here."""
-        topic = self._broker.image.topics_by_id.get(place[0])
-        return UNKNOWN_TOPIC_ID if topic is None else self._broker.replicas.absence(topic.name, place[1])
-
     def acknowledge(
         self, member: Member, acks: Mapping[Place, Sequence[Acks]], *, is_renewal: bool
     ) -> Answer[dict[Place, Told]]:
@@ -245,8 +239,8 @@ class Sharing:
                         ],
                     )
                 )
-            elif self._broker.replicas.find_by_id(*place) is None:
-                answers.append(Told(self.absence(place)))
+            elif isinstance(code := self._broker.replicas.leader_by_id(*place), int):
+                answers.append(Told(code))
             else:
                 answers.append(Told(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message))
         return gather(answers, lambda found: dict(zip(acks, found, strict=True)))

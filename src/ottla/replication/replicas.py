@@ -16,6 +16,7 @@ from ottla.protocol.errors import (
     LEADER_NOT_AVAILABLE,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.replication.partition import Partition
@@ -68,6 +69,7 @@ class Replicas:
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._homes: dict[tuple[str, int], LogDirectory] = {}
         self._topics: Mapping[str, TopicImage] = {}
+        self._topics_by_id: Mapping[bytes, TopicImage] = {}
         self._failed: set[tuple[str, int]] = set()
         self._postponed: dict[tuple[str, int], None] = {}
         """Those of `_failed` that a shortage kept from being opened."""
@@ -106,7 +108,7 @@ class Replicas:
                 certain.setdefault(key, []).append(directory)
             for key in inventory.uncertain:
                 uncertain.setdefault(key, []).append(directory)
-        self._topics = image.topics
+        self._topics, self._topics_by_id = image.topics, image.topics_by_id
         for key in known:
             if not self._awaits_directory(key, [*certain.get(key, ()), *uncertain.get(key, ())]):
                 self._settle_home(key, certain.get(key, []), uncertain.get(key, []))
@@ -180,7 +182,7 @@ class Replicas:
 
     def apply(self, delta: Delta) -> Steps:
         """Follow a change of the metadata, in steps."""
-        self._topics = delta.image.topics
+        self._topics, self._topics_by_id = delta.image.topics, delta.image.topics_by_id
         for topic in delta.deleted:
             yield from self._close(topic)
         if delta.deleted:
@@ -338,14 +340,37 @@ class Replicas:
             self.went_offline(topic, index)
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """The partition, None when it does not live here."""
+        """Return the replica on this broker, whoever leads it; None without one, or while its log is offline."""
         partitions = self._by_name.get(topic)
         return None if partitions is None else partitions.get(index)
 
-    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
-        """The partition of the topic with this id, None when it does not live here."""
+    def leader(self, topic: str, index: int) -> Partition | int:
+        """Return the partition if this broker leads it, else an error code: KAFKA_STORAGE_ERROR while its log is offline,
+        NOT_LEADER_OR_FOLLOWER when another broker leads it, UNKNOWN_TOPIC_OR_PARTITION when the metadata does not have it.
+        """
+        partitions = self._by_name.get(topic)
+        partition = None if partitions is None else partitions.get(index)
+        if partition is not None and partition.leader_id == self._node_id:
+            return partition
+        return self.absence(topic, index)
+
+    def absence(self, topic: str, index: int) -> int:
+        """Return the error code for a partition that this broker does not lead, or has no replica of."""
+        if (topic, index) in self._failed:
+            return KAFKA_STORAGE_ERROR
+        known = self._topics.get(topic)
+        if known is not None and 0 <= index < len(known.partitions):
+            return NOT_LEADER_OR_FOLLOWER
+        return UNKNOWN_TOPIC_OR_PARTITION
+
+    def leader_by_id(self, topic_id: bytes, index: int) -> Partition | int:
+        """As `leader`, and UNKNOWN_TOPIC_ID for an id that no topic has."""
         partitions = self._by_id.get(topic_id)
-        return None if partitions is None else partitions.get(index)
+        partition = None if partitions is None else partitions.get(index)
+        if partition is not None and partition.leader_id == self._node_id:
+            return partition
+        topic = self._topics_by_id.get(topic_id)
+        return UNKNOWN_TOPIC_ID if topic is None else self.leader(topic.name, index)
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether the partition lives here, in a directory that failed or with a log that could not be opened."""
@@ -357,18 +382,6 @@ class Replicas:
         if (topic.name, index) in self._failed:
             return Seen(LEADER_NOT_AVAILABLE, -1, [], [self._node_id])
         return Seen(NONE, placed.leader, list(placed.isr), [])
-
-    def absence(self, topic: str, index: int) -> int:
-        """Return the error code for a partition that `find` does not find.
-
-        NOT_LEADER_OR_FOLLOWER when it is on other brokers; UNKNOWN_TOPIC_OR_PARTITION says that the metadata does not have it.
-        """
-        if (topic, index) in self._failed:
-            return KAFKA_STORAGE_ERROR
-        known = self._topics.get(topic)
-        if known is not None and 0 <= index < len(known.partitions):
-            return NOT_LEADER_OR_FOLLOWER
-        return UNKNOWN_TOPIC_OR_PARTITION
 
     def all(self) -> list[Partition]:
         """Every partition that lives here now; a directory that fails while the list is gone through does not change it."""

@@ -25,6 +25,10 @@ from ottla.protocol.errors import (
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -218,8 +222,8 @@ def test_a_partition_on_another_broker_is_not_taken_for_a_deleted_one(machine: R
     elsewhere = TopicImage("elsewhere", bytes(range(16)), (PartitionImage((2,), (2,), 2, 0),), {})
     controller = machine.broker.controller
     machine.result(lambda: controller.decide(lambda: controller.create([elsewhere])))
-    assert machine.broker.replicas.absence("elsewhere", 0) == NOT_LEADER_OR_FOLLOWER
-    assert machine.broker.replicas.absence("elsewhere", 1) == UNKNOWN_TOPIC_OR_PARTITION
+    assert machine.broker.replicas.leader("elsewhere", 0) == NOT_LEADER_OR_FOLLOWER
+    assert machine.broker.replicas.leader("elsewhere", 1) == UNKNOWN_TOPIC_OR_PARTITION
     events = written(machine, ("elsewhere", 0))
     writer = machine.broker.coordination.markers
     for _ in range(2):
@@ -326,3 +330,24 @@ def test_of_several_waits_each_is_decided_once(machine: Replicated) -> None:
     assert (decided, done) == ([("u", NONE), ("t", NONE)], [True])
     DelayedCommit(lambda: done.append(False)).begin([], machine.broker.timers, 10_000)
     assert done == [True, False]
+
+
+def test_a_request_for_a_partition_that_another_broker_leads_is_refused(machine: Replicated) -> None:
+    """Each answered from its own replica, as if it led."""
+    machine.append("t", 3)
+    machine.lead("t", 2, 1)
+    assert outcome(machine.produce("t")) == (NOT_LEADER_OR_FOLLOWER, -1)
+    fetched = FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
+    listed = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    deleted = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
+    described = TopicRequest(name="t", partition_indexes=[0])
+    for request, version, rows in (
+        (FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=[fetched]), 11, "responses"),
+        (ListOffsetsRequest(topics=[listed]), 5, "topics"),
+        (DeleteRecordsRequest(topics=[deleted]), 2, "topics"),
+        (DescribeProducersRequest(topics=[described]), 0, "topics"),
+    ):
+        (response,) = machine.send(request, version)
+        (row,) = getattr(response, rows)[0].partitions
+        assert row.error_code == NOT_LEADER_OR_FOLLOWER, response
+    assert machine.partition("t").log.start_offset == 0

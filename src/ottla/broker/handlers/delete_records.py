@@ -51,10 +51,10 @@ def delete_records(request: DeleteRecordsRequest, broker: "Broker") -> Answer[De
 
 
 def _deleted(topic: str, index: int, offset: int, broker: "Broker") -> DeleteRecordsPartitionResult:
-    partition = broker.replicas.find(topic, index)
+    partition = broker.replicas.leader(topic, index)
     low = -1
-    if partition is None:
-        code = broker.replicas.absence(topic, index)
+    if isinstance(partition, int):
+        code = partition
     elif broker.image.topics[topic].is_internal:
         code = INVALID_TOPIC_EXCEPTION
     elif "delete" not in partition.log.config.cleanup_policy:

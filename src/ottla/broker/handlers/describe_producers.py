@@ -47,9 +47,9 @@ def describe_producers(request: DescribeProducersRequest, broker: "Broker") -> A
 
 
 def _described(topic: str, index: int, broker: "Broker") -> PartitionResponse:
-    partition = broker.replicas.find(topic, index)
-    if partition is None:
-        return PartitionResponse(partition_index=index, error_code=broker.replicas.absence(topic, index))
+    partition = broker.replicas.leader(topic, index)
+    if isinstance(partition, int):
+        return PartitionResponse(partition_index=index, error_code=partition)
     states = [
         ProducerState(
             producer_id=producer.producer_id,

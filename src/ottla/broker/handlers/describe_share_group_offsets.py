@@ -113,10 +113,9 @@ def _partition(
     )
     if UNKNOWN in (summary.start_offset, summary.delivery_complete_count):
         return answer
-    partition = broker.replicas.find(topic, index)
-    if partition is None:
-        code = broker.replicas.absence(topic, index)
-        answer.start_offset, answer.error_code, answer.error_message = UNKNOWN, code, error(code).message
+    partition = broker.replicas.leader(topic, index)
+    if isinstance(partition, int):
+        answer.start_offset, answer.error_code, answer.error_message = UNKNOWN, partition, error(partition).message
     else:
         answer.lag = partition.log.high_watermark - summary.start_offset - summary.delivery_complete_count
     return answer

@@ -170,15 +170,15 @@ class _Reading:
         self._version = context.version
         self._by_id = context.version >= _FIRST_WITH_TOPIC_IDS
 
-    def _partition(self, wanted: WantedPartition) -> "Partition | None":
+    def _partition(self, wanted: WantedPartition) -> "Partition | int":
         if self._by_id:
-            return self._broker.replicas.find_by_id(wanted.topic_id, wanted.index)
-        return self._broker.replicas.find(wanted.topic, wanted.index)
+            return self._broker.replicas.leader_by_id(wanted.topic_id, wanted.index)
+        return self._broker.replicas.leader(wanted.topic, wanted.index)
 
     def partitions(self) -> list["Partition"]:
         """Those whose growth may complete the fetch."""
         found = (self._partition(wanted) for wanted in self._wanted)
-        return [partition for partition in found if partition is not None]
+        return [partition for partition in found if not isinstance(partition, int)]
 
     def attempt(self, last: bool) -> FetchResponse | None:
         """The response, or None while there is too little; with `last` whatever there is."""
@@ -217,8 +217,8 @@ class _Reading:
 
     def _read(self, wanted: WantedPartition, max_bytes: int, *, whole_first: bool) -> PartitionData:
         partition = self._partition(wanted)
-        if partition is None:
-            return self._absent(wanted)
+        if isinstance(partition, int):
+            return _failed(wanted.index, partition)
         epoch = wanted.current_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
             code = FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
@@ -262,8 +262,8 @@ class _Reading:
 
     def _convert_partition(self, wanted: WantedPartition, data: PartitionData) -> None:
         partition = self._partition(wanted)
-        if partition is None:
-            _fail(data, self._absent(wanted).error_code)
+        if isinstance(partition, int):
+            _fail(data, partition)
             return
         max_bytes = wanted.max_bytes
         magic = 1 if self._version >= _FIRST_WITH_MAGIC_1 else 0
@@ -280,15 +280,6 @@ class _Reading:
             _fail(data, KAFKA_STORAGE_ERROR)
         else:
             data.records = message_set if self._version >= _FIRST_WITH_WHOLE_MESSAGES else message_set[:max_bytes]
-
-    def _absent(self, wanted: WantedPartition) -> PartitionData:
-        topic = wanted.topic
-        if self._by_id:
-            known = self._broker.image.topics_by_id.get(wanted.topic_id)
-            if known is None:
-                return _failed(wanted.index, UNKNOWN_TOPIC_ID)
-            topic = known.name
-        return _failed(wanted.index, self._broker.replicas.absence(topic, wanted.index))
 
     def _response(self, answers: list[tuple[WantedPartition, PartitionData]]) -> FetchResponse:
         session = self._session

@@ -66,7 +66,7 @@ def list_offsets(request: ListOffsetsRequest, broker: "Broker") -> Answer[ListOf
     for topic in request.topics:
         for wanted in topic.partitions:
             place = topic.name, wanted.partition_index
-            partition = broker.replicas.find(*place)
+            partition = broker.replicas.leader(*place)
             if not sensible:
                 answer = _failed(wanted, UNKNOWN_SERVER_ERROR)
             elif version > 0 and asked[place] > 1:
@@ -76,8 +76,8 @@ def list_offsets(request: ListOffsetsRequest, broker: "Broker") -> Answer[ListOf
                 continue  # said once
             elif version > 0 and not _is_known(wanted.timestamp, version):
                 answer = _failed(wanted, UNSUPPORTED_VERSION)
-            elif partition is None:
-                answer = _failed(wanted, broker.replicas.absence(*place))
+            elif isinstance(partition, int):
+                answer = _failed(wanted, partition)
             elif version == 0:
                 answer = _old_style(wanted, partition)
             else:

@@ -45,9 +45,9 @@ def offset_for_leader_epoch(
 
 
 def _end_of(topic: str, wanted: OffsetForLeaderPartition, broker: "Broker") -> EpochEndOffset:
-    partition = broker.replicas.find(topic, wanted.partition)
-    if partition is None:
-        return EpochEndOffset(partition=wanted.partition, error_code=broker.replicas.absence(topic, wanted.partition))
+    partition = broker.replicas.leader(topic, wanted.partition)
+    if isinstance(partition, int):
+        return EpochEndOffset(partition=wanted.partition, error_code=partition)
     known, current = wanted.current_leader_epoch, partition.leader_epoch
     if known >= 0 and known != current:
         code = FENCED_LEADER_EPOCH if known < current else UNKNOWN_LEADER_EPOCH

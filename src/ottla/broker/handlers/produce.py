@@ -55,7 +55,6 @@ from ottla.protocol.errors import (
     NOT_LEADER_OR_FOLLOWER,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
-    UNKNOWN_TOPIC_ID,
     name_of,
 )
 from ottla.protocol.messages.produce import (
@@ -127,7 +126,7 @@ def _unverified(request: Positions, broker: "Broker") -> tuple[PartitionsOf | No
     transactional_id, _, _, topics = request.fields
     frame = request.frame
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
-    find = broker.replicas.find_by_id if by_id else broker.replicas.find
+    find = broker.replicas.leader_by_id if by_id else broker.replicas.leader
     batches: list[tuple[Place, Producer]] = []
     places: set[Place] = set()
     codes: dict[Place, int] = {}
@@ -141,7 +140,7 @@ def _unverified(request: Positions, broker: "Broker") -> tuple[PartitionsOf | No
                 int.from_bytes(frame[start + _PRODUCER_EPOCH : start + _BASE_SEQUENCE], "big", signed=True),
             )
             partition = find(topic_id if by_id else name, index)
-            if partition is None:
+            if isinstance(partition, int):
                 continue
             place = partition.topic, index
             batches.append((place, producer))
@@ -175,7 +174,7 @@ def _append_all(
     """
     transactional_id, acks, timeout_ms, topics = request.fields
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
-    find = broker.replicas.find_by_id if by_id else broker.replicas.find
+    find = broker.replicas.leader_by_id if by_id else broker.replicas.leader
     responses = []
     first_error = NONE
     appends: _Appends | None = None  # made for a request that has to wait for one of them
@@ -186,9 +185,8 @@ def _append_all(
                 answer = PartitionProduceResponse(index=index, error_code=INVALID_REQUIRED_ACKS, base_offset=-1)
             else:
                 partition = find(topic_id if by_id else name, index)
-                if partition is None:
-                    code = _absence(broker, name, topic_id, index, by_id=by_id)
-                    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
+                if isinstance(partition, int):
+                    answer = PartitionProduceResponse(index=index, error_code=partition, base_offset=-1)
                 else:
                     answer, unfinished = _append(request, partition, records, broker, codes, transactional_id is None)
                     if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
@@ -268,14 +266,13 @@ class _Appends:
         for partition, leader_epoch, unfinished, answer in self._unfinished:
             try:
                 yield from unfinished.steps
-                if self._broker.replicas.find(partition.topic, partition.index) is not partition:
-                    answer.error_code = self._broker.replicas.absence(partition.topic, partition.index)
-                    answer.base_offset = -1
-                    continue
-                if partition.leader_epoch != leader_epoch:  # the batch bears the old one
+                found = self._broker.replicas.leader(partition.topic, partition.index)
+                if isinstance(found, int):
+                    answer.error_code, answer.base_offset = found, -1
+                elif found is not partition or partition.leader_epoch != leader_epoch:  # the batch bears the old epoch
                     answer.error_code, answer.base_offset = NOT_LEADER_OR_FOLLOWER, -1
-                    continue
-                self._fill_in(answer, partition, unfinished.append())
+                else:
+                    self._fill_in(answer, partition, unfinished.append())
             except StorageError as error:
                 _logger.error("%s", error)
                 answer.error_code, answer.base_offset = KAFKA_STORAGE_ERROR, -1
@@ -293,16 +290,6 @@ class _Appends:
 def _decided(answer: PartitionProduceResponse, error_code: int) -> None:
     if error_code != NONE:
         answer.error_code, answer.base_offset = error_code, -1
-
-
-def _absence(broker: "Broker", name: str, topic_id: bytes, index: int, *, by_id: bool) -> int:
-    """The error code for a partition that is not here."""
-    if by_id:
-        topic = broker.image.topics_by_id.get(topic_id)
-        if topic is None:
-            return UNKNOWN_TOPIC_ID
-        name = topic.name
-    return broker.replicas.absence(name, index)
 
 
 def _append(

@@ -157,9 +157,9 @@ class _Reading:
         self._failed: _Read = []
         self._shared: list[tuple[Place, SharedPartition]] = []
         for place in session.in_turn():
-            partition = broker.replicas.find_by_id(*place)
-            if partition is None:
-                self._failed.append((place, self._absent(place)))
+            partition = broker.replicas.leader_by_id(*place)
+            if isinstance(partition, int):
+                self._failed.append((place, _failure(place, partition)))
             else:
                 self._shared.append((place, broker.sharing.opened(self._group_id, partition)))
 
@@ -183,8 +183,9 @@ class _Reading:
         failed = list(self._failed)
         ready: list[tuple[Place, SharedPartition]] = []
         for place, shared in self._shared:
-            if self._broker.replicas.find_by_id(*place) is None:
-                failed.append((place, self._absent(place)))
+            partition = self._broker.replicas.leader_by_id(*place)
+            if isinstance(partition, int):
+                failed.append((place, _failure(place, partition)))
             elif shared.failure != NONE:
                 failed.append((place, _failure(place, shared.failure)))
             elif shared.state is not None:
@@ -250,9 +251,6 @@ class _Reading:
                 ]
             found.append((place, data))
         return found
-
-    def _absent(self, place: Place) -> PartitionData:
-        return _failure(place, self._broker.sharing.absence(place))
 
 
 def _failure(place: Place, code: int) -> PartitionData:

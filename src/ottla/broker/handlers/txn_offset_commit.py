@@ -105,7 +105,7 @@ def _committed(
 ) -> Answer[OffsetCommitResponse]:
     """Verify, then commit."""
     index = broker.groups.partition_of(request.group_id)
-    partition = broker.replicas.find(OFFSETS_TOPIC, index)
+    partition = broker.replicas.leader(OFFSETS_TOPIC, index)
     producer = request.producer_id, request.producer_epoch
     place = OFFSETS_TOPIC, index
 
@@ -114,7 +114,7 @@ def _committed(
             return refuse_commit(commit, codes[place])
         return broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
 
-    if partition is not None:
+    if not isinstance(partition, int):
         producers = partition.log.producers
         if producers.is_fenced(*producer):
             return refuse_commit(commit, INVALID_PRODUCER_EPOCH)
