@@ -212,7 +212,7 @@ def test_share_fetch(broker: Wire, client: Wire, client_id: str, topic: Topic, s
     initialize(broker, group, topic)
     for _ in range(4):
         assert broker.send(produce(topic, 50_000), 9).throttle_time_ms == 0
-    set_quota((("client-id", client_id),), "consumer_byte_rate", 20_000)
+    set_quota((("client-id", client_id),), "consumer_byte_rate", 5_000)
     member = ShareMember(client, group)
     wanted = FetchTopicOfShare(topic_id=topic.id, partitions=[FetchPartitionOfShare(partition_index=0)])
     answer = member.ask_fetch(wanted, max_records=1, max_wait_ms=500, min_bytes=1)

@@ -104,7 +104,9 @@ def test_serve_as_the_docs_say(command: str, tmp_path: Path) -> None:
     assert (process.returncode, output) == (0, "")
     levels = [re.match(r"[-\d]+ [:\d]+,\d{3} ([A-Z]+) ", line) for line in log.splitlines()]
     assert {level and level[1] for level in levels} == {"INFO"}, log
-    assert re.search(r"INFO Ottla \S+ started in \d+ ms: .*\n.*INFO stopping\n.*INFO stopped in \d+ ms\n$", log), log
+    assert re.search(
+        r"INFO Ottla \S+ started in \d+ ms on .*: node .*\n.*INFO stopping\n.*INFO stopped in \d+ ms\n$", log
+    ), log
 
 
 def test_checks_of_a_broker_as_the_docs_say(tmp_path: Path) -> None:

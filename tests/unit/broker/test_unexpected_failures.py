@@ -1,7 +1,7 @@
 """Exceptions that nothing was made for: one request suffers, and hears of it, and the broker goes on."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from tests.unit.broker.test_log_directories import EMFILE, Machine
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker, CannotStart
 from ottla.broker.producer_ids import ProducerIds
+from ottla.log.log import Appended
 from ottla.metadata.controller import PRODUCER_ID_BLOCK
 from ottla.metadata.store import ChangeOutcome
 from ottla.metadata.store.sqlite import SqliteStore
@@ -27,10 +28,10 @@ from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, C
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.records import validation
 from ottla.records.batch import build
 from ottla.records.compression import GZIP
 from ottla.records.record import Record
+from ottla.replication.partition import Partition
 from ottla.testing import EmbeddedBroker
 
 SHARE = 2
@@ -56,6 +57,19 @@ def create(wire: Wire, name: str, partitions: int = 1, replicas: int = 1) -> int
     return int(response.topics[0].error_code)
 
 
+def replace_checks(patched: pytest.MonkeyPatch, replace: Callable[[Iterator[None]], Iterator[None]]) -> None:
+    """Give the check of each large batch through `replace`."""
+    append = Partition.append
+
+    def appended(partition: Partition, *arguments: Any, **options: Any) -> Appended:
+        result = append(partition, *arguments, **options)
+        if result.unfinished is not None:
+            result.unfinished = result.unfinished._replace(steps=replace(result.unfinished.steps))
+        return result
+
+    patched.setattr(Partition, "append", appended)
+
+
 def test_a_batch_whose_check_fails_is_not_reported_as_appended(
     broker: EmbeddedBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -63,11 +77,13 @@ def test_a_batch_whose_check_fails_is_not_reported_as_appended(
     create(wire, "t", 2)
     large = build([Record(at, 1, None, bytes(60_000)) for at in range(200)], codec=GZIP)
 
-    def fail(*_: object) -> None:
+    def fail(steps: Iterator[None]) -> Iterator[None]:
+        next(steps)
         raise MemoryError
+        yield
 
     with monkeypatch.context() as patched:
-        patched.setattr(validation, "_judge", fail)
+        replace_checks(patched, fail)
         data = [PartitionProduceData(index=index, records=large) for index in range(2)]
         request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=data)])
         rows = wire.send(request, 9).responses[0].partition_responses
@@ -80,18 +96,17 @@ def test_a_batch_whose_check_fails_is_not_reported_as_appended(
 def test_large_batches_are_checked_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty of them, of a kilobyte each, took half a gigabyte at once."""
     large = build([Record(at, 1, None, bytes(900_000)) for at in range(8)], codec=GZIP)
-    in_sections = validation._in_sections
     running: list[int] = []
     most = 0
 
-    def counted(*arguments: Any) -> Iterator[None]:
+    def counted(steps: Iterator[None]) -> Iterator[None]:
         nonlocal most
         running.append(1)
         most = max(most, len(running))
-        yield from in_sections(*arguments)
+        yield from steps
         running.pop()
 
-    monkeypatch.setattr(validation, "_in_sections", counted)
+    replace_checks(monkeypatch, counted)
     with Machine(tmp_path) as machine:
         machine.create("t", 3)
         responses: list[Any] = []
