@@ -78,9 +78,8 @@ def test_a_batch_whose_check_fails_is_not_reported_as_appended(
     large = build([Record(at, 1, None, bytes(60_000)) for at in range(200)], codec=GZIP)
 
     def fail(steps: Iterator[None]) -> Iterator[None]:
-        next(steps)
+        yield next(steps)
         raise MemoryError
-        yield
 
     with monkeypatch.context() as patched:
         replace_checks(patched, fail)
