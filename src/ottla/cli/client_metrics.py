@@ -17,16 +17,16 @@ _CONFIGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
 
 @click.command("client-metrics")
 @cluster_options
-@click.option("--alter", is_flag=True, help="Make or change a subscription.")
+@click.option("--alter", is_flag=True, help="Create or alter a subscription.")
 @click.option("--delete", is_flag=True, help="Delete a subscription.")
 @click.option("--describe", is_flag=True, help="Show one subscription, or all.")
 @click.option("--list", "list_", is_flag=True, help="List the names.")
 @click.option("--name", metavar="NAME", help="The subscription.")
 @click.option("--generate-name", is_flag=True, help="A new name for --alter.")
 @click.option("--metrics", metavar="M1,M2", help="Prefixes of metrics; empty for none.")
-@click.option("--interval", metavar="MS", help="How often; empty for the default.")
+@click.option("--interval", metavar="MS", help="Push interval in ms; empty for the default.")
 @click.option(
-    "--match", metavar="K1=V1,K2=V2", help="Which clients: client_id, client_software_name, ...; empty for all."
+    "--match", metavar="K1=V1,K2=V2", help="Clients to select by: client_id, client_software_name, ...; empty for all."
 )
 @json_option
 def client_metrics(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:

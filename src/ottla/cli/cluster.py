@@ -54,7 +54,7 @@ def cluster_id(
 @cluster.command("list-endpoints")
 @cluster_options
 @_old_config
-@click.option("--include-fenced-brokers", is_flag=True, help="Also brokers that registered and do not serve.")
+@click.option("--include-fenced-brokers", is_flag=True, help="Include brokers that are registered and fenced.")
 @json_option
 def list_endpoints(
     bootstrap_server: str | None,

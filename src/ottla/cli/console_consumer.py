@@ -31,36 +31,39 @@ _POLL_S = 1.0
 @click.option("--topic", metavar="TOPIC", help="The topic to read.", shell_complete=complete_topics)
 @click.option("--include", metavar="REGEX", help="All topics whose whole names match.")
 @click.option("--partition", type=int, metavar="N", help="One partition of the topic.")
+@click.option("--offset", metavar="OFFSET", help="Offset to start at: a number, earliest or latest. [default: latest]")
+@click.option("--from-beginning", is_flag=True, help="Start at the earliest offset where no offset is committed.")
 @click.option(
-    "--offset", metavar="OFFSET", help="Where to begin in it: a number, earliest or latest. [default: latest]"
+    "--group", metavar="GROUP", help="Consumer group; a random one if omitted.", shell_complete=complete_groups
 )
-@click.option("--from-beginning", is_flag=True, help="Begin with the first record where nothing is committed.")
-@click.option(
-    "--group", metavar="GROUP", help="The consumer group; one of its own, unless given.", shell_complete=complete_groups
-)
-@click.option("--max-messages", type=int, metavar="N", help="Stop after so many.")
-@click.option("--timeout-ms", type=int, metavar="MS", help="Stop when none has come for so long.")
+@click.option("--max-messages", type=int, metavar="N", help="Number of records after which to stop.")
+@click.option("--timeout-ms", type=int, metavar="MS", help="Exit when no record arrives for this time.")
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_uncommitted",
     show_default=True,
 )
-@click.option("--skip-message-on-error", is_flag=True, help="Pass by what cannot be written.")
+@click.option("--skip-message-on-error", is_flag=True, help="Drop records that cannot be written.")
 @click.option("--formatter", "formatter_name", metavar="CLASS", default=DEFAULT_FORMATTER, show_default=True)
 @click.option("--formatter-config", metavar="FILE", help="Properties of the formatter.")
-@click.option("--formatter-property", metavar="NAME=VALUE", multiple=True, help="One of them, as print.key=true.")
+@click.option(
+    "--formatter-property",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Property of the formatter, e.g. print.key=true; may be repeated.",
+)
 @click.option(
     "--property", "old_property", metavar="NAME=VALUE", multiple=True, help="Old name of --formatter-property."
 )
-@click.option("--key-deserializer", metavar="CLASS", help="How keys are read.")
-@click.option("--value-deserializer", metavar="CLASS", help="How values are read.")
+@click.option("--key-deserializer", metavar="CLASS", help="Deserializer of keys.")
+@click.option("--value-deserializer", metavar="CLASS", help="Deserializer of values.")
 @click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
-@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="Client property; may be repeated.")
 @click.option("--consumer-config", "--consumer.config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
-@click.option("--enable-systest-events", is_flag=True, help="Say when the consumer has shut down.")
-@click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object, with all there is of it.")
+@click.option("--enable-systest-events", is_flag=True, help="Print a message when the consumer has shut down.")
+@click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object with all its fields.")
 def console_consumer(bootstrap_server: str | None, **given: Any) -> None:
     """Write the records of a topic. Apache Kafka's tool of this name, with its flags and its output."""
     _check(given)

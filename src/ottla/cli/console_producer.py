@@ -37,17 +37,17 @@ _CONFIGS = {
 
 @click.command("console-producer")
 @bootstrap_options
-@click.option("--topic", metavar="TOPIC", required=True, help="Where the records go.", shell_complete=complete_topics)
-@click.option("--sync", is_flag=True, help="Wait for each record before the next.")
+@click.option("--topic", metavar="TOPIC", required=True, help="Topic to write to.", shell_complete=complete_topics)
+@click.option("--sync", is_flag=True, help="Wait for the acknowledgement of each record before the next.")
 @click.option(
     "--compression-codec", is_flag=False, flag_value="gzip", metavar="[CODEC]", help="none, gzip (without a value), ..."
 )
-@click.option("--line-reader", metavar="CLASS", default=_LINE_READER, show_default=True, help="How lines are read.")
+@click.option("--line-reader", metavar="CLASS", default=_LINE_READER, show_default=True, help="Reader of input lines.")
 @click.option("--reader-property", metavar="NAME=VALUE", multiple=True, help="parse.key=true, key.separator=:, ...")
 @click.option("--reader-config", metavar="FILE", help="Properties of the line reader.")
 @click.option("--property", "old_property", metavar="NAME=VALUE", multiple=True, help="Old name of --reader-property.")
 @click.option("--command-config", metavar="FILE", help="Properties for the producer.")
-@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="Client property; may be repeated.")
 @click.option("--producer-config", "--producer.config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--producer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
 @click.option("--batch-size", type=int, default=16_384, show_default=True, metavar="BYTES")
@@ -61,7 +61,12 @@ _CONFIGS = {
 @click.option("--retry-backoff-ms", type=int, default=100, show_default=True, metavar="MS")
 @click.option("--socket-buffer-size", type=int, default=102_400, show_default=True, metavar="BYTES")
 @click.option(
-    "--timeout", type=int, default=1000, show_default=True, metavar="MS", help="How long a batch waits: linger.ms."
+    "--timeout",
+    type=int,
+    default=1000,
+    show_default=True,
+    metavar="MS",
+    help="Time a batch waits for more records (linger.ms).",
 )
 def console_producer(bootstrap_server: str | None, topic: str, **given: Any) -> None:
     """Send each line of standard input as a record. Apache Kafka's tool of this name, with its flags."""

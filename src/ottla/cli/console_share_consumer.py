@@ -29,25 +29,30 @@ _POLL_S = 1.0
     help="The share group.",
     shell_complete=complete_groups,
 )
-@click.option("--max-messages", type=int, metavar="N", help="Stop after so many; never, unless given.")
-@click.option("--timeout-ms", type=int, metavar="MS", help="Stop when none has come for so long.")
+@click.option("--max-messages", type=int, metavar="N", help="Number of records after which to stop; none if omitted.")
+@click.option("--timeout-ms", type=int, metavar="MS", help="Exit when no record arrives for this time.")
 @click.option("--release", is_flag=True, help="Release records instead of accepting them.")
 @click.option("--reject", is_flag=True, help="Reject records instead of accepting them.")
-@click.option("--reject-message-on-error", is_flag=True, help="Reject what cannot be written, and go on.")
+@click.option("--reject-message-on-error", is_flag=True, help="Reject records that cannot be written, and continue.")
 @click.option("--formatter", "formatter_name", metavar="CLASS", default=DEFAULT_FORMATTER, show_default=True)
 @click.option("--formatter-config", metavar="FILE", help="Properties of the formatter.")
-@click.option("--formatter-property", metavar="NAME=VALUE", multiple=True, help="One of them, as print.key=true.")
+@click.option(
+    "--formatter-property",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Property of the formatter, e.g. print.key=true; may be repeated.",
+)
 @click.option(
     "--property", "old_property", metavar="NAME=VALUE", multiple=True, help="Old name of --formatter-property."
 )
-@click.option("--key-deserializer", metavar="CLASS", help="How keys are read.")
-@click.option("--value-deserializer", metavar="CLASS", help="How values are read.")
+@click.option("--key-deserializer", metavar="CLASS", help="Deserializer of keys.")
+@click.option("--value-deserializer", metavar="CLASS", help="Deserializer of values.")
 @click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
-@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="Client property; may be repeated.")
 @click.option("--consumer-config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
-@click.option("--enable-systest-events", is_flag=True, help="Say when the consumer has shut down.")
-@click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object, with all there is of it.")
+@click.option("--enable-systest-events", is_flag=True, help="Print a message when the consumer has shut down.")
+@click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object with all its fields.")
 def console_share_consumer(bootstrap_server: str | None, topic: str, group: str, **given: Any) -> None:
     """Write the records of a topic that a share group hands out. Each is accepted once it is written.
 

@@ -38,9 +38,11 @@ class _Part(ConsumerGroups, Groups, Topics):
     "--describe", is_flag=True, help="Describe groups: --offsets (unless told otherwise), --members, --state."
 )
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
-@click.option("--reset-offsets", is_flag=True, help="Let groups without members go on elsewhere.")
-@click.option("--delete-offsets", is_flag=True, help="Forget what a group has committed of topics it does not read.")
-@click.option("--validate-regex", metavar="REGEX", help="Whether brokers take this regular expression (RE2).")
+@click.option("--reset-offsets", is_flag=True, help="Reset offsets of groups without members.")
+@click.option(
+    "--delete-offsets", is_flag=True, help="Delete the committed offsets of topics that the group is not subscribed to."
+)
+@click.option("--validate-regex", metavar="REGEX", help="Regular expression (RE2) to check with the broker.")
 @click.option(
     "--group",
     "groups",
@@ -58,18 +60,25 @@ class _Part(ConsumerGroups, Groups, Topics):
     help="A topic, or some partitions of it.",
     shell_complete=complete_topics,
 )
-@click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets of.")
-@click.option("--offsets", is_flag=True, help="How far the group is, and how far that is behind.")
-@click.option("--members", is_flag=True, help="Who reads what.")
-@click.option("--state", is_flag=False, flag_value="", metavar="[STATE,...]", help="States, or groups in these states.")
+@click.option("--all-topics", is_flag=True, help="All partitions with committed offsets of the group.")
+@click.option("--offsets", is_flag=True, help="Describe committed offsets and lag.")
+@click.option("--members", is_flag=True, help="Describe members and their assignments.")
 @click.option(
-    "--type", "type_", is_flag=False, flag_value="", metavar="[TYPE,...]", help="Types, or groups of these types."
+    "--state", is_flag=False, flag_value="", metavar="[STATE,...]", help="Show states, or only groups in these states."
 )
-@click.option("--verbose", is_flag=True, help="More columns.")
+@click.option(
+    "--type",
+    "type_",
+    is_flag=False,
+    flag_value="",
+    metavar="[TYPE,...]",
+    help="Show types, or only groups of these types.",
+)
+@click.option("--verbose", is_flag=True, help="Show more columns.")
 @reset_options
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="From so long ago on.")
-@click.option("--shift-by", type=int, metavar="N", help="So many records on from where the group is, or (-N) back.")
-@click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="How long to try.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to the offset of DURATION ago.")
+@click.option("--shift-by", type=int, metavar="N", help="Shift the current offset by N records (negative: backwards).")
+@click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="Timeout.")
 @json_option
 def consumer_groups(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """List, describe, reset and delete consumer groups, classic ones and those of KIP-848."""

@@ -25,28 +25,37 @@ _COLUMNS = (
 @bootstrap_options
 @click.option("--topic", metavar="TOPIC", help="The topic to read.", shell_complete=complete_topics)
 @click.option("--include", metavar="REGEX", help="All topics whose whole names match.")
-@click.option("--num-records", type=int, metavar="N", help="How many records.")
+@click.option("--num-records", type=int, metavar="N", help="Number of records.")
 @click.option("--messages", type=int, metavar="N", help="Old name of --num-records.")
 @click.option(
-    "--group", metavar="GROUP", help="The consumer group; one of its own, unless given.", shell_complete=complete_groups
+    "--group", metavar="GROUP", help="Consumer group; a random one if omitted.", shell_complete=complete_groups
 )
 @click.option(
-    "--fetch-size", type=int, default=1_048_576, show_default=True, metavar="BYTES", help="Of one fetch of a partition."
+    "--fetch-size",
+    type=int,
+    default=1_048_576,
+    show_default=True,
+    metavar="BYTES",
+    help="Maximum bytes per partition of a fetch.",
 )
-@click.option("--from-latest", is_flag=True, help="Begin at the end where nothing is committed.")
+@click.option("--from-latest", is_flag=True, help="Start at the log end where no offset is committed.")
 @click.option("--socket-buffer-size", type=int, default=2_097_152, show_default=True, metavar="BYTES")
 @click.option(
-    "--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="Longest wait between records."
+    "--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="Maximum time between records."
 )
 @click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
 @click.option("--show-detailed-stats", is_flag=True, help="A line for every reporting interval.")
 @click.option(
-    "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, metavar="FORMAT", help="Java's letters."
+    "--date-format",
+    default="yyyy-MM-dd HH:mm:ss:SSS",
+    show_default=True,
+    metavar="FORMAT",
+    help="Date format in Java's pattern letters.",
 )
-@click.option("--hide-header", is_flag=True, help="No titles.")
+@click.option("--hide-header", is_flag=True, help="Omit the header.")
 @click.option("--print-metrics", is_flag=True, help="Print the consumer's metrics at the end.")
 @click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
-@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="Client property; may be repeated.")
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
 def consumer_perf_test(bootstrap_server: str | None, **given: Any) -> None:

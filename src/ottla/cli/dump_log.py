@@ -27,27 +27,27 @@ _DECODING: Final = {
 @click.option("--files", metavar="FILE,...", required=True, help="Files of partitions, with commas between them.")
 @click.option("--print-data-log", is_flag=True, help="Show keys and values.")
 @click.option("--deep-iteration", is_flag=True, help="Show records, not only batches.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of records show key and value alone.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records.")
 @click.option("--offsets-decoder", is_flag=True, help="Read records of __consumer_offsets.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Read records of __transaction_state.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Read records of __share_group_state.")
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Read records of Apache Kafka's __cluster_metadata.")
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Read records of __remote_log_metadata.")
 @click.option(
-    "--key-decoder-class", metavar="CLASS", default="StringDecoder", show_default=True, help="How keys are read."
+    "--key-decoder-class", metavar="CLASS", default="StringDecoder", show_default=True, help="Deserializer of keys."
 )
 @click.option(
-    "--value-decoder-class", metavar="CLASS", default="StringDecoder", show_default=True, help="How values are read."
+    "--value-decoder-class", metavar="CLASS", default="StringDecoder", show_default=True, help="Deserializer of values."
 )
-@click.option("--verify-index-only", is_flag=True, help="Hold indexes against their log, and show what does not fit.")
-@click.option("--index-sanity-check", is_flag=True, help="Only what a broker looks at when it starts.")
-@click.option("--max-bytes", type=click.IntRange(0), metavar="N", help="Read so much of each log.")
+@click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log and show mismatches.")
+@click.option("--index-sanity-check", is_flag=True, help="Check only what a broker checks at start.")
+@click.option("--max-bytes", type=click.IntRange(0), metavar="N", help="Maximum bytes to read of each log.")
 @click.option(
     "--max-message-size",
     type=click.IntRange(1),
     metavar="N",
     hidden=True,
-    help="Not needed: batches say how long they are.",
+    help="Accepted for compatibility; batches contain their size.",
 )
 @json_option
 def dump_log(files: str, **given: Any) -> None:

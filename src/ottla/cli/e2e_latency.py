@@ -24,14 +24,19 @@ _PATIENCE_S = 60.0
     "--topic",
     metavar="TOPIC",
     required=True,
-    help="The topic; made with one partition if it is not there.",
+    help="Topic; created with one partition if it does not exist.",
     shell_complete=complete_topics,
 )
-@click.option("--num-records", type=click.IntRange(0), required=True, metavar="N", help="How many records.")
-@click.option("--producer-acks", type=click.Choice(["1", "all"]), required=True, help="What the producer waits for.")
+@click.option("--num-records", type=click.IntRange(0), required=True, metavar="N", help="Number of records.")
+@click.option(
+    "--producer-acks",
+    type=click.Choice(["1", "all"]),
+    required=True,
+    help="Acknowledgements the producer waits for (acks).",
+)
 @click.option("--record-size", type=click.IntRange(0), required=True, metavar="BYTES", help="Size of a record's value.")
 @click.option("--record-key-size", type=click.IntRange(0), default=0, metavar="BYTES", help="Size of its key.")
-@click.option("--num-headers", type=click.IntRange(0), default=0, metavar="N", help="How many headers it has.")
+@click.option("--num-headers", type=click.IntRange(0), default=0, metavar="N", help="Number of headers.")
 @click.option(
     "--record-header-size",
     type=click.IntRange(-1),

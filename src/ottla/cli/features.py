@@ -64,7 +64,7 @@ def _where(ctx: click.Context) -> tuple[str | None, str | None]:
 
 
 @features.command("describe")
-@click.option("--node-id", type=int, metavar="N", help="The broker to ask; any unless given.")
+@click.option("--node-id", type=int, metavar="N", help="Broker to query; any if omitted.")
 @json_option
 @click.pass_context
 def describe(ctx: click.Context, node_id: int | None, *, as_json: bool) -> None:
@@ -93,10 +93,12 @@ def _epoch(epoch: int | None) -> str:
 feature_option = click.option(
     "--feature", "-f", "named", metavar="NAME=LEVEL", multiple=True, help="A feature; may be repeated."
 )
-_release_option = click.option("--release-version", metavar="RELEASE", help="All features as in this release: 4.0-IV3.")
+_release_option = click.option(
+    "--release-version", metavar="RELEASE", help="Set all features to their defaults of this release, e.g. 4.0-IV3."
+)
 _metadata_option = click.option("--metadata", metavar="RELEASE", help="Old way to name metadata.version.")
-_dry_run_option = click.option("--dry-run", is_flag=True, help="Only look whether it can be done.")
-_unsafe_option = click.option("--unsafe", is_flag=True, help="Even if metadata may be lost.")
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Validate only.")
+_unsafe_option = click.option("--unsafe", is_flag=True, help="Continue although metadata may be lost.")
 
 
 def given_levels(named: Iterable[str]) -> dict[str, int]:

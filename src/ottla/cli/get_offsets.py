@@ -26,8 +26,8 @@ Filter = Callable[[TopicPartition], bool]
 
 @click.command("get-offsets")
 @cluster_options
-@click.option("--topic", metavar="REGEX", help="The topics; all unless given.", shell_complete=complete_topics)
-@click.option("--partitions", metavar="N,M", help="The partitions; all unless given.")
+@click.option("--topic", metavar="REGEX", help="Topics; all if omitted.", shell_complete=complete_topics)
+@click.option("--partitions", metavar="N,M", help="Partitions; all if omitted.")
 @click.option("--topic-partitions", metavar="T1:1,T2:0-3,T3:5-", help="Topics by regular expression, with partitions.")
 @click.option(
     "--time", default="latest", show_default=True, metavar="TIME", help=f"ms since the epoch, or {', '.join(_SPECIAL)}."

@@ -23,11 +23,11 @@ _SCOPES = ("topic", "all-topic-partitions", "path-to-json-file")
     "--election-type",
     type=click.Choice(["preferred", "unclean"], case_sensitive=False),
     required=True,
-    help="The first replica is to lead, or whichever there is where nobody leads.",
+    help="PREFERRED: the first replica; UNCLEAN: any live replica where there is no leader.",
 )
 @click.option("--topic", metavar="TOPIC", help="The topic, with --partition.", shell_complete=complete_topics)
 @click.option("--partition", type=int, metavar="N", help="The partition.")
-@click.option("--all-topic-partitions", is_flag=True, help="All partitions that need it.")
+@click.option("--all-topic-partitions", is_flag=True, help="All partitions that need an election.")
 @click.option("--path-to-json-file", metavar="FILE", help='{"partitions": [{"topic": "t", "partition": 1}]}.')
 @json_option
 def leader_election(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:

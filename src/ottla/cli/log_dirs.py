@@ -17,7 +17,7 @@ class _Part(LogDirs, Cluster):
 
 @click.command("log-dirs")
 @cluster_options
-@click.option("--describe", is_flag=True, help="Show what is in log directories.")
+@click.option("--describe", is_flag=True, help="Describe the log directories.")
 @click.option("--topic-list", metavar="T1,T2", default="", help="Only these topics.", shell_complete=complete_topics)
 @click.option("--broker-list", metavar="0,1", default="", help="Only these brokers.")
 @json_option

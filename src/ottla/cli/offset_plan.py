@@ -45,16 +45,20 @@ def reset_options(function: F) -> F:
     """What --reset-offsets takes; `shift-by` and `by-duration` are of consumer groups alone."""
     for option in reversed(
         (
-            click.option("--to-earliest", is_flag=True, help="From the first record on."),
-            click.option("--to-latest", is_flag=True, help="From the end on."),
+            click.option("--to-earliest", is_flag=True, help="Reset to the earliest offset."),
+            click.option("--to-latest", is_flag=True, help="Reset to the latest offset."),
             click.option(
-                "--to-datetime", metavar="TIME", help="From the first record at or after YYYY-MM-DDTHH:mm:SS.sss on."
+                "--to-datetime", metavar="TIME", help="Reset to the first record at or after YYYY-MM-DDTHH:mm:SS.sss."
             ),
-            click.option("--to-offset", type=int, metavar="N", help="From this offset on, within what the log has."),
-            click.option("--to-current", is_flag=True, help="From where the group is on."),
-            click.option("--from-file", metavar="CSV", help="As a file says that --export has written."),
+            click.option(
+                "--to-offset", type=int, metavar="N", help="Reset to this offset, limited to the range of the log."
+            ),
+            click.option("--to-current", is_flag=True, help="Reset to the current offset."),
+            click.option(
+                "--from-file", metavar="CSV", help="Reset to the offsets in a CSV file, as --export writes it."
+            ),
             click.option("--dry-run", is_flag=True, help="Show the plan only."),
-            click.option("--execute", is_flag=True, help="Carry the plan out."),
+            click.option("--execute", is_flag=True, help="Execute the reset."),
             click.option("--export", is_flag=True, help="Print the plan as CSV."),
         )
     ):

@@ -39,10 +39,10 @@ def pipeline() -> None:
     default="orders",
     show_default=True,
     metavar="NAME",
-    help="Where records come from.",
+    help="Topic to read.",
     shell_complete=complete_topics,
 )
-@click.option("--to", "target", default="large-orders", show_default=True, metavar="NAME", help="Where results go.")
+@click.option("--to", "target", default="large-orders", show_default=True, metavar="NAME", help="Topic for results.")
 def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> None:
     """Write a project into the new folder NAME: spec, settings, bronze, silver, gold, a sink, rules, a test."""
     _needs_spark()
@@ -62,18 +62,22 @@ def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> N
 
 @pipeline.command("run")
 @click.argument("directory", type=click.Path(path_type=Path), default=".", required=False)
-@click.option("--master", metavar="URL", help="Where Spark runs: local[2], spark://HOST:PORT. [default: local[*]]")
+@click.option("--master", metavar="URL", help="Spark master: local[2], spark://HOST:PORT. [default: local[*]]")
 @click.option("--remote", metavar="URL", help="Use this Spark Connect server (sc://HOST:PORT) instead of starting one.")
 @click.option("--conf", "confs", multiple=True, metavar="NAME=VALUE", help="A Spark setting; may be repeated.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A value of the spec's configuration.")
-@click.option("--continuous", is_flag=True, help="Run again and again on one Spark, until Ctrl-C or SIGTERM.")
-@click.option("--interval", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Between two runs.")
-@click.option("--iterations", type=click.IntRange(1), metavar="N", help="With --continuous, stop after so many runs.")
+@click.option("--continuous", is_flag=True, help="Run repeatedly on one Spark session until Ctrl-C or SIGTERM.")
+@click.option(
+    "--interval", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Time between two runs."
+)
+@click.option(
+    "--iterations", type=click.IntRange(1), metavar="N", help="Number of runs after which --continuous stops."
+)
 @click.option("--dry-run", is_flag=True, help="Check the definitions and that topics exist, run nothing.")
-@click.option("--full-refresh", multiple=True, metavar="A,B", help="Tables to empty and compute anew.")
-@click.option("--full-refresh-all", is_flag=True, help="Empty all tables and compute them anew.")
+@click.option("--full-refresh", multiple=True, metavar="A,B", help="Tables to empty and recompute.")
+@click.option("--full-refresh-all", is_flag=True, help="Empty and recompute all tables.")
 @click.option("--refresh", multiple=True, metavar="A,B", help="Only these tables.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus' /metrics: rows, rates and lag of flows.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus: rows, rates and lag of flows.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each run.")
 def run(directory: Path, **given: Any) -> None:
     """Run the pipeline of the project in DIRECTORY until everything that is there has been processed.

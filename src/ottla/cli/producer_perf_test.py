@@ -21,26 +21,28 @@ _SHARES = (0.5, 0.95, 0.99, 0.999)
 
 @click.command("producer-perf-test")
 @bootstrap_options
-@click.option("--topic", required=True, metavar="TOPIC", help="Where the records go.", shell_complete=complete_topics)
-@click.option("--num-records", type=int, required=True, metavar="N", help="How many.")
+@click.option("--topic", required=True, metavar="TOPIC", help="Topic to write to.", shell_complete=complete_topics)
+@click.option("--num-records", type=int, required=True, metavar="N", help="Number of records.")
 @click.option(
-    "--throughput", type=float, required=True, metavar="N", help="About how many a second; -1: as many as go."
+    "--throughput", type=float, required=True, metavar="N", help="Approximate records per second; -1: no limit."
 )
 @click.option("--record-size", type=int, metavar="BYTES", help="Random records of this size.")
-@click.option("--payload-file", metavar="FILE", help="Records taken from a file by chance.")
+@click.option("--payload-file", metavar="FILE", help="File with payloads, chosen at random for each record.")
 @click.option(
-    "--payload-delimiter", default="\\n", show_default=True, metavar="TEXT", help="What is between them there."
+    "--payload-delimiter", default="\\n", show_default=True, metavar="TEXT", help="Delimiter of payloads in the file."
 )
-@click.option("--payload-monotonic", is_flag=True, help="Records that count: 0, 1, 2, ...")
+@click.option("--payload-monotonic", is_flag=True, help="Payloads that increase: 0, 1, 2, ...")
 @click.option("--producer-props", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
 @click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="A config of the producer.")
 @click.option("--producer.config", "producer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--command-config", metavar="FILE", help="Properties for the producer.")
 @click.option("--print-metrics", is_flag=True, help="Print the producer's metrics at the end.")
 @click.option("--transactional-id", metavar="ID", help="Write in transactions.")
-@click.option("--transaction-duration-ms", type=int, metavar="MS", help="How long each may be. [default: 3000]")
 @click.option(
-    "--warmup-records", type=int, default=0, metavar="N", help="Leave the first ones out of a second summary."
+    "--transaction-duration-ms", type=int, metavar="MS", help="Maximum duration of a transaction. [default: 3000]"
+)
+@click.option(
+    "--warmup-records", type=int, default=0, metavar="N", help="Exclude the first N records from a second summary."
 )
 @click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")

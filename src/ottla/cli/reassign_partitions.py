@@ -32,25 +32,25 @@ class _Part(Throttles, Replicas, LogDirs, Topics):
 
 @click.command("reassign-partitions")
 @cluster_options
-@click.option("--generate", is_flag=True, help="Propose a plan, and do nothing.")
-@click.option("--execute", is_flag=True, help="Carry a plan out.")
-@click.option("--verify", is_flag=True, help="Show how far a plan is; take back its throttles once it is done.")
-@click.option("--cancel", is_flag=True, help="Stop a plan that is under way.")
-@click.option("--list", "list_", is_flag=True, help="List what is under way.")
+@click.option("--generate", is_flag=True, help="Propose a plan without executing it.")
+@click.option("--execute", is_flag=True, help="Execute a reassignment plan.")
+@click.option("--verify", is_flag=True, help="Show the progress of a plan; remove its throttles when it is complete.")
+@click.option("--cancel", is_flag=True, help="Cancel a plan in progress.")
+@click.option("--list", "list_", is_flag=True, help="List reassignments in progress.")
 @click.option("--reassignment-json-file", "plan_file", metavar="FILE", help="The plan.")
 @click.option(
     "--topics-to-move-json-file", "topics_file", metavar="FILE", help='{"topics": [{"topic": "t"}], "version": 1}.'
 )
 @click.option("--broker-list", metavar="1,2", help="The brokers that a proposal may use.")
-@click.option("--disable-rack-aware", is_flag=True, help="A proposal need not spread replicas over racks.")
-@click.option("--additional", is_flag=True, help="Carry it out beside what is under way.")
-@click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse another number of replicas.")
+@click.option("--disable-rack-aware", is_flag=True, help="Do not spread the replicas of a proposal over racks.")
+@click.option("--additional", is_flag=True, help="Execute the plan in addition to reassignments in progress.")
+@click.option("--disallow-replication-factor-change", is_flag=True, help="Fail if the replication factor would change.")
 @click.option("--throttle", type=int, default=-1, metavar="N", help="Bytes a second between brokers.")
 @click.option(
     "--replica-alter-log-dirs-throttle", type=int, default=-1, metavar="N", help="Bytes a second between directories."
 )
-@click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
-@click.option("--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="How long to try.")
+@click.option("--preserve-throttles", is_flag=True, help="Do not change throttles.")
+@click.option("--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="Timeout.")
 @json_option
 def reassign_partitions(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Propose, carry out, watch and stop moves of replicas."""

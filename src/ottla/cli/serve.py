@@ -21,15 +21,17 @@ from ottla.observability.client_metrics import ClientMetrics
 
 @click.command()
 @click.option(
-    "--listen", metavar="HOST:PORT", help="Where clients connect; port 0 takes a free one. [default: 127.0.0.1:9092]"
+    "--listen", metavar="HOST:PORT", help="Address for clients; port 0 takes a free port. [default: 127.0.0.1:9092]"
 )
-@click.option("--data-dir", metavar="DIR", help="Where topics are kept: log.dirs. [default: ottla-data]")
-@click.option("--ephemeral", is_flag=True, help="Keep nothing: a temporary directory, removed at the end.")
+@click.option("--data-dir", metavar="DIR", help="Data directory (log.dirs). [default: ottla-data]")
+@click.option("--ephemeral", is_flag=True, help="Use a temporary directory that is removed at the end.")
 @click.option("--config", "file", metavar="FILE", help="A server.properties with Kafka's config names.")
 @click.option(
     "-o", "options", metavar="NAME=VALUE", multiple=True, help="One config by its Kafka name; may be repeated."
 )
-@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus' /metrics: what clients have pushed (KIP-714).")
+@click.option(
+    "--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus: metrics pushed by clients (KIP-714)."
+)
 @click.option(
     "--log-level",
     default="INFO",

@@ -22,7 +22,7 @@ _COLUMNS = (
 @click.command("share-consumer-perf-test")
 @bootstrap_options
 @click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.", shell_complete=complete_topics)
-@click.option("--num-records", type=int, metavar="N", help="How many records.")
+@click.option("--num-records", type=int, metavar="N", help="Number of records.")
 @click.option("--messages", type=int, metavar="N", help="Old name of --num-records.")
 @click.option(
     "--group",
@@ -32,22 +32,28 @@ _COLUMNS = (
     help="The share group.",
     shell_complete=complete_groups,
 )
-@click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="How many share consumers.")
-@click.option("--fetch-size", type=int, default=1_048_576, show_default=True, metavar="BYTES", help="Of one fetch.")
+@click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Number of share consumers.")
+@click.option(
+    "--fetch-size", type=int, default=1_048_576, show_default=True, metavar="BYTES", help="Maximum bytes of a fetch."
+)
 @click.option("--socket-buffer-size", type=int, default=2_097_152, show_default=True, metavar="BYTES")
 @click.option(
-    "--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="Longest wait between records."
+    "--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="Maximum time between records."
 )
 @click.option(
-    "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, metavar="FORMAT", help="Java's letters."
+    "--date-format",
+    default="yyyy-MM-dd HH:mm:ss:SSS",
+    show_default=True,
+    metavar="FORMAT",
+    help="Date format in Java's pattern letters.",
 )
 @click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
 @click.option("--show-detailed-stats", is_flag=True, help="A line for every reporting interval of each consumer.")
 @click.option("--show-consumer-stats", is_flag=True, help="A line for each consumer.")
-@click.option("--hide-header", is_flag=True, help="No titles.")
-@click.option("--print-metrics", is_flag=True, help="Print what each consumer has read as metrics.")
+@click.option("--hide-header", is_flag=True, help="Omit the header.")
+@click.option("--print-metrics", is_flag=True, help="Print the metrics of each consumer at the end.")
 @click.option("--command-config", metavar="FILE", help="Properties for the consumers.")
-@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="One of them.")
+@click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="Client property; may be repeated.")
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
 def share_consumer_perf_test(bootstrap_server: str | None, **given: Any) -> None:

@@ -31,8 +31,8 @@ class _Part(ShareGroups, Groups, Topics):
     "--describe", is_flag=True, help="Describe groups: --offsets (unless told otherwise), --members, --state."
 )
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
-@click.option("--reset-offsets", is_flag=True, help="Let a group without members go on elsewhere.")
-@click.option("--delete-offsets", is_flag=True, help="Forget what a group without members has read of topics.")
+@click.option("--reset-offsets", is_flag=True, help="Reset offsets of a group without members.")
+@click.option("--delete-offsets", is_flag=True, help="Delete the offsets of topics of a group without members.")
 @click.option(
     "--group",
     "groups",
@@ -50,15 +50,20 @@ class _Part(ShareGroups, Groups, Topics):
     help="A topic, or some partitions of it.",
     shell_complete=complete_topics,
 )
-@click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of.")
-@click.option("--offsets", is_flag=True, help="Where the group begins to read, and how far that is behind.")
-@click.option("--members", is_flag=True, help="Who shares what.")
+@click.option("--all-topics", is_flag=True, help="All topics with offsets of the group.")
+@click.option("--offsets", is_flag=True, help="Describe start offsets and lag.")
+@click.option("--members", is_flag=True, help="Describe members and their assignments.")
 @click.option(
-    "--state", "state", is_flag=False, flag_value="", metavar="[STATE,...]", help="States: Empty, Stable, Dead."
+    "--state",
+    "state",
+    is_flag=False,
+    flag_value="",
+    metavar="[STATE,...]",
+    help="Only groups in these states: Empty, Stable, Dead.",
 )
-@click.option("--verbose", is_flag=True, help="More columns.")
+@click.option("--verbose", is_flag=True, help="Show more columns.")
 @reset_options
-@click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="How long to try.")
+@click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="Timeout.")
 @json_option
 def share_groups(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """List, describe, reset and delete share groups."""

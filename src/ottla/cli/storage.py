@@ -131,11 +131,20 @@ def _echo_found(found: Found) -> None:
 @storage.command("format")
 @_where
 @click.option("--cluster-id", "-t", metavar="ID", required=True, help="The cluster's id: ottla storage random-uuid.")
-@click.option("--release-version", "-r", metavar="RELEASE", help="All features as in this release: 4.0-IV3.")
+@click.option(
+    "--release-version",
+    "-r",
+    metavar="RELEASE",
+    help="Set all features to their defaults of this release, e.g. 4.0-IV3.",
+)
 @feature_option
-@click.option("--ignore-formatted", "-g", is_flag=True, help="Leave out what is formatted, rather than refuse.")
-@click.option("--standalone", "-s", is_flag=True, help="One node is its own controller: here it always is.")
-@click.option("--no-initial-controllers", "-N", is_flag=True, help="No controllers are named: here none ever are.")
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted already.")
+@click.option(
+    "--standalone", "-s", is_flag=True, help="Accepted for compatibility; a single broker is its own controller."
+)
+@click.option(
+    "--no-initial-controllers", "-N", is_flag=True, help="Accepted for compatibility; there are no initial controllers."
+)
 @click.option("--initial-controllers", "-I", metavar="LIST", hidden=True)
 @click.option("--add-scram", "-S", metavar="CREDENTIAL", multiple=True, hidden=True)
 @_json_option
@@ -217,7 +226,7 @@ def _config_or_fail(directories: Sequence[str], file: str | None, options: Seque
 
 @storage.command("import")
 @_where
-@click.option("--dry-run", is_flag=True, help="Say what would be imported, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported without changing anything.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def import_(
     directories: tuple[str, ...], *, file: str | None, options: tuple[str, ...], dry_run: bool, as_json: bool

@@ -28,11 +28,15 @@ _PATIENCE_S = 10.0
 
 @click.command("top")
 @cluster_options
-@click.option("--interval", type=float, default=2.0, show_default=True, metavar="SECONDS", help="Between two looks.")
-@click.option("--iterations", type=click.IntRange(1), metavar="N", help="Stop after so many; never, unless given.")
-@click.option("--sort", type=click.Choice(SORTS), default="bytes", show_default=True, help="What stands first.")
+@click.option(
+    "--interval", type=float, default=2.0, show_default=True, metavar="SECONDS", help="Time between two updates."
+)
+@click.option(
+    "--iterations", type=click.IntRange(1), metavar="N", help="Number of records after which to stop; none if omitted."
+)
+@click.option("--sort", type=click.Choice(SORTS), default="bytes", show_default=True, help="Sort order.")
 @click.option("--internal", is_flag=True, help="Kafka's own topics too.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def top(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
     """Watch brokers, topics and groups: sizes, rates and lag.
 

@@ -27,25 +27,32 @@ _FILTERS = (
 
 @click.command("topics")
 @cluster_options
-@click.option("--create", is_flag=True, help="Make a topic.")
+@click.option("--create", is_flag=True, help="Create a topic.")
 @click.option("--delete", is_flag=True, help="Delete topics.")
-@click.option("--alter", is_flag=True, help="Give topics more partitions.")
+@click.option("--alter", is_flag=True, help="Add partitions to topics.")
 @click.option("--describe", is_flag=True, help="Show partitions, leaders, replicas and configs.")
 @click.option("--list", "list_", is_flag=True, help="List the names.")
 @click.option(
     "--topic", metavar="TOPIC", help="The topic; a regular expression but for --create.", shell_complete=complete_topics
 )
 @click.option("--topic-id", metavar="ID", help="The topic to describe, by its id.")
-@click.option("--partitions", type=click.IntRange(1), metavar="N", help="How many partitions; the broker's default.")
 @click.option(
-    "--replication-factor", type=click.IntRange(1), metavar="N", help="How many replicas; the broker's default."
+    "--partitions", type=click.IntRange(1), metavar="N", help="Number of partitions; the broker's default if omitted."
 )
 @click.option(
-    "--replica-assignment", metavar="1:2,2:3", help="Brokers of each partition's replicas, in place of both numbers."
+    "--replication-factor",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Replication factor; the broker's default if omitted.",
+)
+@click.option(
+    "--replica-assignment",
+    metavar="1:2,2:3",
+    help="Replicas of each partition, instead of --partitions and --replication-factor.",
 )
 @click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="A config of the new topic.")
-@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no failure.")
-@click.option("--if-not-exists", is_flag=True, help="A topic that exists already is no failure.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the topic does not exist.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already.")
 @click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
 @click.option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.")
 @click.option("--under-replicated-partitions", is_flag=True, help="Only partitions whose replicas are not all in sync.")
@@ -57,7 +64,7 @@ _FILTERS = (
     type=click.IntRange(1),
     default=2000,
     metavar="N",
-    help="How many partitions a broker tells at once.",
+    help="Partitions requested from a broker at once.",
 )
 @json_option
 def topics(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:

@@ -87,7 +87,9 @@ def _key(title: str) -> str:
 
 
 @transactions.command("list")
-@click.option("--duration-filter", type=int, default=-1, metavar="MS", help="Only those open for longer.")
+@click.option(
+    "--duration-filter", type=int, default=-1, metavar="MS", help="Only transactions that have been open for longer."
+)
 @click.option("--transactional-id-pattern", metavar="REGEX", help="Only ids that match (RE2).")
 @json_option
 @click.pass_obj
@@ -134,7 +136,7 @@ def describe(where: tuple[str | None, str | None], transactional_id: str, *, as_
 @transactions.command("describe-producers")
 @_topic_option
 @_partition_option
-@click.option("--broker-id", type=int, metavar="N", help="The replica to ask; the leader unless given.")
+@click.option("--broker-id", type=int, metavar="N", help="Replica to query; the leader if omitted.")
 @json_option
 @click.pass_obj
 def describe_producers(
@@ -161,8 +163,8 @@ def describe_producers(
 @transactions.command("abort")
 @_topic_option
 @_partition_option
-@click.option("--start-offset", type=int, metavar="N", help="Where the transaction begins in the partition.")
-@click.option("--producer-id", type=int, metavar="N", help="Its producer (brokers before Kafka 3.0).")
+@click.option("--start-offset", type=int, metavar="N", help="First offset of the transaction in the partition.")
+@click.option("--producer-id", type=int, metavar="N", help="The producer id (brokers before Kafka 3.0).")
 @click.option("--producer-epoch", type=int, metavar="N", help="The epoch of the producer (brokers before Kafka 3.0).")
 @click.option("--coordinator-epoch", type=int, metavar="N", help="The coordinator's epoch (brokers before Kafka 3.0).")
 @json_option
@@ -205,7 +207,7 @@ def _found(cluster: Cluster[_Part], place: TopicPartition, start_offset: int) ->
     default=15,
     show_default=True,
     metavar="MINUTES",
-    help="Younger transactions do not hang.",
+    help="Minimum age of a hanging transaction.",
 )
 @click.option("--topic", metavar="TOPIC", help="Only this topic.", shell_complete=complete_topics)
 @click.option("--partition", type=int, metavar="N", help="Only this partition of it.")

@@ -29,13 +29,18 @@ _RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 )
 @click.option("--group-remote-assignor", metavar="NAME", help="The broker's assignor, with --group-protocol consumer.")
 @click.option("--group-id", metavar="GROUP", required=True, help="The consumer group.", shell_complete=complete_groups)
-@click.option("--group-instance-id", metavar="ID", help="Makes it a static member.")
+@click.option("--group-instance-id", metavar="ID", help="Group instance id of a static member.")
 @click.option(
-    "--max-messages", type=int, default=-1, show_default=True, metavar="N", help="How many; -1: until it is stopped."
+    "--max-messages",
+    type=int,
+    default=-1,
+    show_default=True,
+    metavar="N",
+    help="Number of messages; -1: until stopped.",
 )
-@click.option("--session-timeout", type=int, metavar="MS", help="Of classic groups.")
+@click.option("--session-timeout", type=int, metavar="MS", help="Session timeout of classic groups.")
 @click.option("--verbose", is_flag=True, help="An event for each record.")
-@click.option("--enable-autocommit", is_flag=True, help="Commit from time to time, not after each poll.")
+@click.option("--enable-autocommit", is_flag=True, help="Commit periodically, not after each poll.")
 @click.option(
     "--reset-policy", type=click.Choice(["earliest", "latest", "none"]), default="earliest", show_default=True
 )

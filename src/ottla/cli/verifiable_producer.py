@@ -17,19 +17,41 @@ from ottla.client.producer.closed import Delivered
 
 @click.command("verifiable-producer")
 @bootstrap_options
-@click.option("--topic", metavar="TOPIC", required=True, help="Where the records go.", shell_complete=complete_topics)
+@click.option("--topic", metavar="TOPIC", required=True, help="Topic to write to.", shell_complete=complete_topics)
 @click.option(
-    "--max-messages", type=int, default=-1, show_default=True, metavar="N", help="How many; -1: until it is stopped."
+    "--max-messages",
+    type=int,
+    default=-1,
+    show_default=True,
+    metavar="N",
+    help="Number of messages; -1: until stopped.",
 )
 @click.option(
-    "--throughput", type=int, default=-1, show_default=True, metavar="N", help="About how many a second; -1: no limit."
+    "--throughput",
+    type=int,
+    default=-1,
+    show_default=True,
+    metavar="N",
+    help="Approximate messages per second; -1: no limit.",
 )
-@click.option("--acks", type=int, default=-1, show_default=True, metavar="ACKS", help="What the producer waits for.")
 @click.option(
-    "--message-create-time", type=int, default=-1, show_default=True, metavar="MS", help="Timestamps begin with this."
+    "--acks",
+    type=int,
+    default=-1,
+    show_default=True,
+    metavar="ACKS",
+    help="Acknowledgements the producer waits for (acks).",
 )
-@click.option("--value-prefix", type=int, metavar="N", help="Stands before each number, with a dot.")
-@click.option("--repeating-keys", type=int, metavar="N", help="Keys from 0 to N - 1, again and again.")
+@click.option(
+    "--message-create-time",
+    type=int,
+    default=-1,
+    show_default=True,
+    metavar="MS",
+    help="Timestamp of the first record, in ms; later ones increase. -1: the current time.",
+)
+@click.option("--value-prefix", type=int, metavar="N", help="Prefix of each value, separated by a dot.")
+@click.option("--repeating-keys", type=int, metavar="N", help="Keys from 0 to N - 1, repeated.")
 @click.option("--producer.config", "producer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--command-config", metavar="FILE", help="Properties for the producer.")
 def verifiable_producer(bootstrap_server: str | None, **given: Any) -> None:

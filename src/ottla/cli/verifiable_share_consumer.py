@@ -29,7 +29,7 @@ _logger = logging.getLogger("ottla.verifiable")
     default=-1,
     show_default=True,
     metavar="N",
-    help="Stop when so many are acknowledged; -1: when it is stopped.",
+    help="Number of acknowledged records after which to stop; -1: never.",
 )
 @click.option("--verbose", is_flag=True, help="An event for each record.")
 @click.option(
@@ -37,12 +37,12 @@ _logger = logging.getLogger("ottla.verifiable")
     type=click.Choice(["auto", "sync", "async"], case_sensitive=False),
     default="auto",
     show_default=True,
-    help="With the next poll, or by a commit after each.",
+    help="Acknowledge with the next poll (implicit) or by a commit after each poll (explicit).",
 )
 @click.option(
     "--offset-reset-strategy",
     type=click.Choice(["earliest", "latest"]),
-    help="Set where the group begins: share.auto.offset.reset.",
+    help="Set the initial offset of the group (share.auto.offset.reset).",
 )
 @click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
 def verifiable_share_consumer(bootstrap_server: str | None, **given: Any) -> None:
