@@ -341,30 +341,34 @@ def sections(data: bytes, header: BatchHeader, largest: int = SECTION_BYTES) -> 
         yield section, start, end, header.count
         return
     packed = memoryview(data)[header.start + HEADER_SIZE : header.end]
-    rest = b""
-    needed = 0
+    parts: list[bytes] = []  # what was decompressed and not yielded: it begins with a record
+    size = 0
+    needed = 0  # bytes that it takes for the first record in `parts` to be whole
     left: int = header.count
     for piece in pieces(header.compression, packed, largest):
-        rest += piece
-        if len(rest) < needed:
+        parts.append(piece)
+        size += len(piece)
+        if size < needed:
             continue
-        count, stop, needed = _whole_records(rest, left)
+        plain = b"".join(parts)
+        count, stop, needed = _whole_records(plain, left)
+        needed -= stop
         if needed > largest:
             raise BeyondLimit(f"a record decompresses to more than {largest} bytes")
         if count:
-            yield rest, 0, stop, count
+            yield plain, 0, stop, count
             left -= count
-            rest = rest[stop:]
-            needed -= stop
-        if rest and not left:
+        size -= stop
+        parts = [plain[stop:]] if size else []
+        if size and not left:
             raise MalformedRecord("bytes remain after the last record")
     if left:
         raise MalformedRecord("fewer records than the batch says")
 
 
 def _whole_records(data: bytes, most: i64) -> tuple[int, int, int]:
-    """How many of the `most` records at the start of `data` are whole, where they end, and how many bytes it takes for the next
-    one to be whole.
+    """Return (whole records, end position, bytes needed for the next record). The records are at the start of `data`, at most
+    `most` of them; the bytes are counted from the start of `data` too.
     """
     pos: i64 = 0
     end: i64 = len(data)

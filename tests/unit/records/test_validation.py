@@ -319,6 +319,15 @@ def test_one_record_may_take_the_memory_of_a_part() -> None:
     assert finished(check(too_large, ProduceRules(max_message_bytes=32 << 20))).error_code == NONE
 
 
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "sizes", [(9_000_000, 9_000_000), (1_000_000, 9_000_000, 9_000_000), (100, 15_000_000, 1, 15_000_000)]
+)
+def test_a_compressed_batch_of_several_large_records_is_accepted(codec: int, sizes: tuple[int, ...]) -> None:
+    large = batch([rec(i, value=bytes(size)) for i, size in enumerate(sizes)], attributes=codec)
+    assert finished(check(large, ProduceRules(max_message_bytes=10_000_000))).error_code == NONE
+
+
 def test_a_large_batch_changes_its_codec_if_it_fits_into_memory() -> None:
     to_gzip = ProduceRules(codec=1)
     result = finished(check(batch([rec(i, value=bytes(60_000)) for i in range(100)], attributes=4), to_gzip))
