@@ -39,7 +39,7 @@ from librt.strings import (
 )
 from mypy_extensions import i64
 
-from ottla.records.compression import compress, decompress, pieces
+from ottla.records.compression import compress, decompress, decompress_at_once, pieces
 from ottla.records.errors import BeyondLimit, CorruptRecords, MalformedRecord
 from ottla.records.record import NOWHERE, Header, Origin, Record
 from ottla.records.varints import CUT, read_varint, read_varlong, write_varint
@@ -325,16 +325,26 @@ def unpacked(data: bytes, header: BatchHeader, limit: int = UNPACK_LIMIT) -> tup
     return plain, 0, len(plain)
 
 
+def _unpacked_at_once(data: bytes, header: BatchHeader) -> tuple[bytes, int, int]:
+    """As `unpacked`. Raises BeyondLimit if decompressing takes longer than some milliseconds."""
+    if header.end > len(data) or header.attributes & CODEC_MASK == 0:
+        return unpacked(data, header)
+    packed = memoryview(data)[header.start + HEADER_SIZE : header.end]
+    plain = decompress_at_once(header.compression, packed, UNPACK_AT_ONCE)
+    return plain, 0, len(plain)
+
+
 def sections(data: bytes, header: BatchHeader, largest: int = SECTION_BYTES) -> Iterator[tuple[bytes, int, int, int]]:
     """The plain records section of a batch in parts of whole records: a buffer, start and end in it, and their count.
 
     largest  bytes that one record of a compressed batch may decompress to: bounds the memory, whatever the batch's size
 
-    A batch that is plain, or small when decompressed, is one part. Raises CorruptRecords for bad compressed data,
+    A batch that is plain, or small when decompressed, is one part; some parts of others are empty. Between two parts lie some
+    milliseconds of work. Raises CorruptRecords for bad compressed data,
     MalformedRecord for what is in it, BeyondLimit for too large a record.
     """
     try:
-        section, start, end = unpacked(data, header, UNPACK_AT_ONCE)
+        section, start, end = _unpacked_at_once(data, header)
     except BeyondLimit:
         pass
     else:
@@ -349,6 +359,7 @@ def sections(data: bytes, header: BatchHeader, largest: int = SECTION_BYTES) -> 
         parts.append(piece)
         size += len(piece)
         if size < needed:
+            yield b"", 0, 0, 0
             continue
         plain = b"".join(parts)
         count, stop, needed = _whole_records(plain, left)
