@@ -45,7 +45,7 @@ from ottla.records.batch import (
 )
 from ottla.records.compression import compress
 from ottla.records.control import ABORT, COMMIT, read_marker
-from ottla.records.errors import CorruptRecords
+from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.keys import Kept, NewestOffsets, Selection, note_keys
 from ottla.records.record import Record
 
@@ -55,11 +55,15 @@ _MOST_KEYS: Final = 1_000_000
 
 
 class Rules(NamedTuple):
-    """What a pass needs of the topic's configuration."""
+    """The topic's configuration as a pass needs it.
+
+    largest_record  bytes that one record may decompress to; a batch that holds a larger one stays whole, its keys unknown
+    """
 
     segment_bytes: int
     index_interval_bytes: int
     delete_retention_ms: int
+    largest_record: int
 
 
 class Pass:
@@ -129,10 +133,12 @@ class Pass:
                     transactions.end(header, _records(segment, header, data))
                 elif not transactions.is_aborted(header) and header.count:
                     try:
-                        for part in sections(data, header):
+                        for part in sections(data, header, self._rules.largest_record):
                             note_keys(*part, header, newest, self._first_dirty)
                             if part[0] is not data:  # a compressed batch, which may go on for long
                                 yield
+                    except BeyondLimit:
+                        pass  # records of the same keys before it stay
                     except CorruptRecords as cause:
                         raise _damage(segment, header, cause) from None
                 self.end = header.next_offset
@@ -189,9 +195,9 @@ class Pass:
             return None if not keeps_place else data if not header.count else _emptied(header)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
         over = horizon is not None and self._now_ms >= horizon
-        selection = Selection(header, self._newest, self.end, without_tombstones=over)
+        selection = Selection(header, self._newest, self.end, self._rules.largest_record, without_tombstones=over)
         try:
-            for part in sections(data, header):
+            for part in sections(data, header, self._rules.largest_record):
                 selection.take(*part)
                 if part[0] is not data:
                     yield
@@ -199,9 +205,11 @@ class Pass:
                 return data
             kept = selection.kept()
             if horizon is None and kept.tombstones:
-                parts = records_in_parts(data, header)
+                parts = records_in_parts(data, header, self._rules.largest_record)
                 staying = [record for records in parts for record in records if self._stays(record)]
                 return _rebuilt(header, staying, self._now_ms + self._rules.delete_retention_ms)
+        except BeyondLimit:
+            return data
         except CorruptRecords as cause:
             raise _damage(segment, header, cause) from None
         if kept.count == header.count:

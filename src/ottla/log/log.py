@@ -39,7 +39,7 @@ from ottla.protocol.errors import (
     RECORD_LIST_TOO_LARGE,
 )
 from ottla.records import legacy
-from ottla.records.batch import SECTION_BYTES, BatchHeader, build, read_header, records_of
+from ottla.records.batch import BatchHeader, build, read_header, records_of
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
@@ -261,8 +261,7 @@ class Log:
         error: its base offset is -1. Raises StorageError.
         """
         config = self.config
-        largest = max(SECTION_BYTES, config.max_message_bytes)
-        limit = min(config.max_decompressed_bytes, largest)
+        limit = min(config.max_decompressed_bytes, config.largest_record)
         rebuilding = legacy.rebuild(frame, start, end, config.max_message_bytes, limit)
         outcome: list[Appended] = []
 
@@ -516,7 +515,7 @@ class Log:
         while (region := self.read(offset, max_bytes, limit_offset, whole_first=True)) is not None:
             data = region.read()
             try:
-                found = legacy.for_old_client(data, magic, offset, max_bytes)
+                found = legacy.for_old_client(data, magic, offset, max_bytes, self.config.largest_record)
                 offset = self._next_offset(data)
             except CorruptRecords as cause:
                 raise StorageError(f"{self.directory}: {cause}") from cause
@@ -529,7 +528,7 @@ class Log:
         try:
             for segment in self._segments:
                 if segment.max_timestamp >= timestamp and segment.next_offset > self.start_offset:
-                    found = segment.offset_at(timestamp)
+                    found = segment.offset_at(timestamp, self.config.largest_record)
                     if found is not None:
                         return found
         except DamagedLog as cause:
@@ -542,7 +541,7 @@ class Log:
         """The first record with the largest timestamp, as (timestamp, offset, leader epoch) (KIP-734). Raises StorageError."""
         try:
             newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-            return newest.offset_of_newest()
+            return newest.offset_of_newest(self.config.largest_record)
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
@@ -668,7 +667,9 @@ class Log:
         until it is reopened when its bytes are damaged.
         """
         config = self.config
-        rules = Rules(config.segment_bytes, config.index_interval_bytes, config.delete_retention_ms)
+        rules = Rules(
+            config.segment_bytes, config.index_interval_bytes, config.delete_retention_ms, config.largest_record
+        )
         work = Pass(
             self._store,
             self.directory,

@@ -14,7 +14,7 @@ from typing import Final
 from ottla.log.index import Aborted, OffsetIndex, TimeIndex, TransactionIndex
 from ottla.log.store import LogFile, Region, Store
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_in_parts
-from ottla.records.errors import CorruptRecords
+from ottla.records.errors import BeyondLimit, CorruptRecords
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
@@ -191,31 +191,42 @@ class Segment:
             yield header
             position = header.end
 
-    def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
-        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Raises DamagedLog."""
+    def offset_at(self, timestamp: int, largest: int) -> tuple[int, int, int] | None:
+        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Raises DamagedLog.
+
+        largest  bytes that a record may decompress to; a larger one is returned in place of those behind it in its batch
+        """
         for header in self.walk(self.index.position_before(self.time_index.offset_before(timestamp))):
             if header.max_timestamp < timestamp:
                 continue
-            found = self._record_at(header, timestamp)
+            found = self._record_at(header, timestamp, largest)
             if found is not None:
                 return found
         return None
 
-    def offset_of_newest(self) -> tuple[int, int, int] | None:
-        """The first record with the largest timestamp, as (timestamp, offset, leader epoch). Raises DamagedLog."""
+    def offset_of_newest(self, largest: int) -> tuple[int, int, int] | None:
+        """The first record with the largest timestamp, as (timestamp, offset, leader epoch); `largest` as for `offset_at`.
+        Raises DamagedLog.
+        """
         if self.max_timestamp < 0:
             return None
         for header in self.walk(self.position_of(self.max_timestamp_offset)):
-            return self._record_at(header, self.max_timestamp)
+            return self._record_at(header, self.max_timestamp, largest)
         return None
 
-    def _record_at(self, header: BatchHeader, timestamp: int) -> tuple[int, int, int] | None:
+    def _record_at(self, header: BatchHeader, timestamp: int, largest: int) -> tuple[int, int, int] | None:
         data = self.log.read(header.start, header.end - header.start)
+        next_offset = header.base_offset
         try:
-            for records in records_in_parts(data, read_header(data, 0)):
+            for records in records_in_parts(data, read_header(data, 0), largest):
                 for record in records:
                     if record.timestamp >= timestamp:
                         return record.timestamp, record.offset, header.leader_epoch
+                if records:
+                    next_offset = records[-1].offset + 1
+        except BeyondLimit:
+            # A reader that begins here misses nothing: the batch has the timestamp in this record or behind it.
+            return header.max_timestamp, next_offset, header.leader_epoch
         except CorruptRecords as cause:
             raise DamagedLog(f"{self.path} at position {header.start}: {cause}") from None
         return None

@@ -334,14 +334,14 @@ def _unpacked_at_once(data: bytes, header: BatchHeader) -> tuple[bytes, int, int
     return plain, 0, len(plain)
 
 
-def sections(data: bytes, header: BatchHeader, largest: int = SECTION_BYTES) -> Iterator[tuple[bytes, int, int, int]]:
+def sections(data: bytes, header: BatchHeader, largest: int) -> Iterator[tuple[bytes, int, int, int]]:
     """The plain records section of a batch in parts of whole records: a buffer, start and end in it, and their count.
 
     largest  bytes that one record of a compressed batch may decompress to: bounds the memory, whatever the batch's size
 
     A batch that is plain, or small when decompressed, is one part; some parts of others are empty. Between two parts lie some
-    milliseconds of work. Raises CorruptRecords for bad compressed data,
-    MalformedRecord for what is in it, BeyondLimit for too large a record.
+    milliseconds of work. Raises CorruptRecords for bad compressed data, MalformedRecord for what is in it, BeyondLimit for too
+    large a record, after the parts before it.
     """
     try:
         section, start, end = _unpacked_at_once(data, header)
@@ -364,11 +364,11 @@ def sections(data: bytes, header: BatchHeader, largest: int = SECTION_BYTES) -> 
         plain = b"".join(parts)
         count, stop, needed = _whole_records(plain, left)
         needed -= stop
-        if needed > largest:
-            raise BeyondLimit(f"a record decompresses to more than {largest} bytes")
         if count:
             yield plain, 0, stop, count
             left -= count
+        if needed > largest:
+            raise BeyondLimit(f"a record decompresses to more than {largest} bytes")
         size -= stop
         parts = [plain[stop:]] if size else []
         if size and not left:
@@ -415,11 +415,11 @@ def records_of(data: bytes, start: int = 0, limit: int = UNPACK_LIMIT) -> list[R
     return records
 
 
-def records_in_parts(data: bytes, header: BatchHeader) -> Iterator[list[Record]]:
+def records_in_parts(data: bytes, header: BatchHeader, largest: int) -> Iterator[list[Record]]:
     """The records of the one batch that `header` is of, some at a time where it is large when decompressed. Raises as
     `sections`.
     """
-    for section, begin, end, count in sections(data, header):
+    for section, begin, end, count in sections(data, header, largest):
         records: list[Record] = []
         _decode(section, begin, end, header, count, records, NOWHERE)
         yield records

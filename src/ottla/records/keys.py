@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from ottla.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, SECTION_BYTES, BatchHeader, wrapped
+from ottla.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, wrapped
 from ottla.records.errors import CorruptRecords
 from ottla.records.varints import read_varint, read_varlong
 
@@ -103,14 +103,16 @@ def note_keys(
 
 @final
 class Selection:
-    """Selects the records of a batch that are the newest of their key, or lie at or behind `end_offset`, where nobody looked.
+    """Selects the records of a batch that are the newest of their key, or lie at or after `end_offset`, which was not scanned.
 
+    most_bytes          memory that the selected records may take
     without_tombstones  leave out those without a value, which have had their time
     """
 
     def __init__(
-        self, header: BatchHeader, newest: NewestOffsets, end_offset: int, *, without_tombstones: bool
+        self, header: BatchHeader, newest: NewestOffsets, end_offset: int, most_bytes: int, *, without_tombstones: bool
     ) -> None:
+        self._most_bytes: i64 = most_bytes
         self._header = header
         self._shards = newest.shards
         self._end_offset = end_offset
@@ -167,7 +169,7 @@ class Selection:
 
     def _keep(self, piece: bytes) -> None:
         self._size += len(piece)
-        if self._size <= SECTION_BYTES:
+        if self._size <= self._most_bytes:
             self._pieces.append(piece)
         else:
             self._pieces.clear()
@@ -175,10 +177,10 @@ class Selection:
     @property
     def is_too_large(self) -> bool:
         """True when what stays takes more memory than a batch may: the batch then has to stay as it is."""
-        return self._size > SECTION_BYTES
+        return self._size > self._most_bytes
 
     def kept(self) -> Kept:
-        """What stays of the parts that were looked at."""
+        """Return the selected records."""
         header = self._header
         append_time = header.attributes & LOG_APPEND_TIME != 0
         newest_time: int = header.max_timestamp if append_time else self._max_timestamp

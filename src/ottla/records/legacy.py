@@ -31,7 +31,7 @@ from ottla.protocol.errors import (
     UNSUPPORTED_COMPRESSION_TYPE,
 )
 from ottla.records import compression
-from ottla.records.batch import BatchHeader, build, records_in_parts, scan
+from ottla.records.batch import UNPACK_LIMIT, BatchHeader, build, records_in_parts, scan
 from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.record import Record
 
@@ -85,6 +85,12 @@ class NotForOldClients(Exception):
     """Records that no old client can read (zstd); the answer is UNSUPPORTED_COMPRESSION_TYPE."""
 
     code = UNSUPPORTED_COMPRESSION_TYPE
+
+
+class TooLargeForOldClients(NotForOldClients):
+    """A record that takes more memory than its conversion may; the answer is MESSAGE_TOO_LARGE."""
+
+    code = MESSAGE_TOO_LARGE
 
 
 def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Message]:
@@ -248,13 +254,15 @@ def unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes:
     return compression.decompress(codec, data, limit)
 
 
-def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) -> bytes:
+def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int, largest: int = UNPACK_LIMIT) -> bytes:
     """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later; it
     ends with the batch with which it reaches `max_bytes`, for messages are larger in old formats.
 
+    largest  bytes that a record of a compressed batch may decompress to
+
     A batch that is large when decompressed becomes several packed messages. Control batches are left out, headers dropped,
-    offsets kept; a batch of zstd ends the set. Raises NotForOldClients when it
-    would begin it, CorruptRecords for bytes that are no batches.
+    offsets kept; a batch of zstd and a record that is too large end the set. Raises NotForOldClients when they would begin it,
+    CorruptRecords for bytes that are no batches.
     """
     found = scan(data)
     if found.corrupt is not None:
@@ -269,16 +277,21 @@ def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) ->
             if out:
                 break  # what stands before it can be read
             raise NotForOldClients("zstd cannot be read below Fetch 10")
-        for records in records_in_parts(data, header):
-            if len(out) >= max_bytes and out:
+        try:
+            for records in records_in_parts(data, header, largest):
+                if len(out) >= max_bytes and out:
+                    break
+                if header.compression:
+                    if records and records[-1].offset >= from_offset:
+                        out += _packed(records, header, magic)
+                else:
+                    for record in records:
+                        if record.offset >= from_offset:
+                            out += _written(record, magic, header.timestamp_type, record.offset)
+        except BeyondLimit as cause:
+            if out:
                 break
-            if header.compression:
-                if records and records[-1].offset >= from_offset:
-                    out += _packed(records, header, magic)
-            else:
-                for record in records:
-                    if record.offset >= from_offset:
-                        out += _written(record, magic, header.timestamp_type, record.offset)
+            raise TooLargeForOldClients(str(cause)) from None
     return bytes(out)
 
 

@@ -1,6 +1,7 @@
 """Compaction: the newest record of every key stays, at its offset, through rolls, restarts and crashes."""
 
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import SWAP
 from ottla.log.store import DiskStore
-from ottla.protocol.errors import NONE
+from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE
+from ottla.records import legacy
 from ottla.records.batch import DELETE_HORIZON, build, scan
 from ottla.records.record import Record
 
@@ -76,9 +78,9 @@ def test_the_newest_of_every_key_stays(tmp_path: Path, codec: int) -> None:
     again.close()
 
 
-def in_one_batch(log: Log, pairs: list[tuple[bytes, bytes | None]]) -> None:
+def in_one_batch(log: Log, pairs: list[tuple[bytes, bytes | None]], codec: int = 4) -> None:
     """Append a batch that is large when decompressed."""
-    batch = build([Record(at, NOW + at, key, value) for at, (key, value) in enumerate(pairs)], codec=4)
+    batch = build([Record(at, NOW + at, key, value) for at, (key, value) in enumerate(pairs)], codec=codec)
     appended = log.append(batch, 0, len(batch), 0, NOW)
     assert appended.unfinished is not None
     for _ in appended.unfinished.steps:
@@ -115,6 +117,49 @@ def test_a_batch_of_which_more_stays_than_memory_allows_stays_whole(tmp_path: Pa
     append(log, *[(b"x", b"." * 100)] * 3)
     compact(log)
     assert [offset for offset in content(log) if offset < 400] == list(range(400))
+    log.close()
+
+
+@pytest.mark.parametrize("max_message_bytes", [32 << 20, 1 << 20], ids=["allowed", "no longer allowed"])
+def test_a_record_of_20_mb_can_be_read_and_its_log_compacted(tmp_path: Path, max_message_bytes: int) -> None:
+    """One that its topic allows, or that Apache Kafka or an earlier configuration took. It is never held for damage."""
+    config = {"segment_bytes": 64 << 20, "max_message_bytes": 32 << 20}
+    log = opened(tmp_path / "t-0", **config)
+    append(log, (b"a", b"older"), (b"b", b"older"))
+    large = bytes(20 << 20)
+    in_one_batch(log, [(b"a", b"."), (b"large", large), (b"b", b".")])
+    log.config = replace(log.config, segment_bytes=400, max_message_bytes=max_message_bytes)
+    append(log, *[(b"x", b"." * 100)] * 3)  # rolls
+    append(log, *[(b"x", b"." * 100)] * 3)
+    is_allowed = max_message_bytes > 20 << 20
+    for timestamp, offset in (
+        (NOW, 0),
+        (NOW + 2, 4 if is_allowed else 3),
+    ):  # at or before the record that was asked for
+        found = log.offset_at(timestamp)
+        assert found is not None
+        assert found[:2] == (timestamp, offset)
+    compact(log)
+    assert not log.is_damaged
+    kept = {offset: (key, len(value or b"")) for offset, (key, value) in content(log).items() if offset < 5}
+    if is_allowed:
+        assert kept == {2: (b"a", 1), 3: (b"large", 20 << 20), 4: (b"b", 1)}
+    else:  # the batch stays whole, and so does what it may replace
+        assert kept == {1: (b"b", 5), 2: (b"a", 1), 3: (b"large", 20 << 20), 4: (b"b", 1)}
+    log.close()
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_old_consumer_reads_a_record_of_20_mb_where_its_topic_allows_it(tmp_path: Path, magic: int) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=64 << 20, max_message_bytes=32 << 20)
+    in_one_batch(log, [(b"small", b"."), (b"large", bytes(20 << 20))], codec=1)
+    messages = log.read_message_set(0, 1 << 20, 2, magic)
+    assert legacy.as_batch(messages, 32 << 20)[57:61] == (2).to_bytes(4, "big")
+    log.config = replace(log.config, max_message_bytes=1 << 20)
+    assert legacy.as_batch(log.read_message_set(0, 1 << 20, 2, magic), 32 << 20)[57:61] == (1).to_bytes(4, "big")
+    with pytest.raises(legacy.NotForOldClients, match="more than 16777216 bytes") as refused:
+        log.read_message_set(1, 1 << 20, 2, magic)
+    assert refused.value.code == MESSAGE_TOO_LARGE
     log.close()
 
 
