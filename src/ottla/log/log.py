@@ -16,6 +16,7 @@ who wait for a batch that had to be flushed.
 One file, because what it does is one thing: keep segments, producers, epochs and offsets in step with each other.
 """
 
+import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,9 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 _LOAD_BYTES: Final = 1 << 20
+_REMOVED_AT_ONCE: Final = 50
+"""Segments that retention renames at once: some milliseconds."""
+_logger = logging.getLogger("ottla.log")
 
 
 class Unfinished(NamedTuple):
@@ -601,9 +605,11 @@ class Log:
         self.epochs.drop_before(offset)
 
     def retain(self, now_ms: int) -> list[Segment]:
-        """Let go of what retention allows; returns segments that are no longer part of the log, for `Segment.remove` once
-        readers have let go of them. Raises StorageError.
+        """Remove the oldest of the segments that retention allows to go, some at a time: call it until it returns none. They
+        are renamed and no longer part of the log; `Segment.remove` is for later, when no reader uses them. Raises StorageError.
         """
+        if self._compacting or self.is_moving or self._closed:
+            return []
         segments = self._segments
         seen = [
             Candidate(
@@ -613,24 +619,30 @@ class Log:
             )
             for segment in segments
         ]
-        if self._compacting or self.is_moving:
-            return []
         count = expired(seen, self.config.retention, self.start_offset, self.high_watermark, now_ms)
-        if not count:
-            return []
-        gone = segments[:count]
+        gone: list[Segment] = []
         try:
-            if count == len(segments):
+            if count == len(segments) <= _REMOVED_AT_ONCE:
+                self._roll(now_ms)
+            count = min(count, _REMOVED_AT_ONCE)
+            if count and not segments[count].size:
                 # The name of the new file is what remembers the log end offset from now on: it must be there first.
-                self._roll(now_ms).log.fileno()
-            del self._segments[:count]
-            for segment in gone:
-                segment.move_to(DELETED)
-                self._store.remove(self.directory / f"{segment.base_offset:020d}.snapshot")
+                segments[count].log.fileno()
+            try:
+                while len(gone) < count:
+                    oldest = segments[0]
+                    oldest.move_to(DELETED)
+                    del segments[0]  # only now: until it has its new name, it is read
+                    gone.append(oldest)
+                    self._store.remove(self.directory / f"{oldest.base_offset:020d}.snapshot")
+            finally:
+                if segments[0].base_offset > self.start_offset:
+                    self._begin_at(segments[0].base_offset)
         except OSError as cause:
-            raise self._storage_error(cause) from cause
-        if self._segments[0].base_offset > self.start_offset:
-            self._begin_at(self._segments[0].base_offset)
+            error = self._storage_error(cause)
+            if not gone:
+                raise error from cause
+            _logger.error("%s", error)  # those that are gone must be removed by the caller
         return gone
 
     def dirtiness(self, now_ms: int) -> float:

@@ -320,15 +320,17 @@ class Segment:
         self.log.close()
 
     def move_to(self, suffix: str) -> None:
-        """Rename the files, the .log last: who reads it goes on. Raises OSError.
+        """Rename the files, the .log last; readers are not disturbed. Raises OSError; the segment can then be read as before,
+        and the call be repeated.
 
         suffix  CLEANED, SWAP, DELETED, or nothing for a segment of the log
         """
+        base = f"{self.base_offset:020d}"
+        self.index.move(f"{base}.index{suffix}")
+        self.time_index.move(f"{base}.timeindex{suffix}")
+        self.transaction_index.move(f"{base}.txnindex{suffix}")
+        self.log.move(self.directory / f"{base}.log{suffix}")
         self._suffix = suffix
-        self.index.move(self._name(".index"))
-        self.time_index.move(self._name(".timeindex"))
-        self.transaction_index.move(self._name(".txnindex"))
-        self.log.move(self._named(".log"))
 
     def moved(self, directory: Path) -> None:
         """The directory has another name already."""
