@@ -133,6 +133,7 @@ class Log:
         self.config = config
         self._jitter = jitter
         self._failed = failed
+        found: list[Segment] = []
         try:
             names = store.names(directory)
             self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint", names)
@@ -156,8 +157,8 @@ class Log:
                 # What was deleted by DeleteRecords was never on the medium either.
                 for segment in self._segments:
                     segment.remove()
-                self._segments = [Segment(store, directory, log_start_offset)]
-                self._segments[0].start_empty()
+                self._segments = found = [Segment(store, directory, log_start_offset)]
+                found[0].start_empty()
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers: ProducerStates = recovery.load_producers(
@@ -166,8 +167,12 @@ class Log:
             if not epochs_known:
                 recovery.find_epochs(self._segments, self.epochs)
             self.epochs.truncate(self.end_offset)
-        except DamagedLog as cause:
-            raise StorageError(str(cause)) from cause
+        except BaseException as cause:
+            for segment in found:  # a log that ran out of descriptors is opened again: it must not keep any
+                segment.close()
+            if isinstance(cause, DamagedLog):
+                raise StorageError(str(cause)) from cause
+            raise
         self._active.jitter_ms = jitter(config.segment_jitter_ms)
         self.start_offset = max(log_start_offset, self._segments[0].base_offset)
         known = self.end_offset if high_watermark is None else high_watermark

@@ -54,26 +54,28 @@ def _carry_through(store: Store, directory: Path, base: int, interval: int) -> N
     cannot be: it is the one beside the swap segment; if there is none and the old segments are gone, it has its name already.
     """
     fresh = Segment(store, directory, base, SWAP)
-    fresh.start_empty()
-    fresh.transaction_index.resume()
-    last = base
-    for header in fresh.walk(0):
-        size = header.end - header.start
-        fresh.noted(header.base_offset, header.last_offset, header.max_timestamp, header.start, size, interval)
-        last = header.last_offset
-    names = store.names(directory)
-    old = [name for name in names if name[:20].isdecimal() and base <= int(name[:20]) <= last]
-    renamed = f"{base:020d}.txnindex"
-    if renamed in old and f"{renamed}{SWAP}" not in names and not any(name[20:] == ".log" for name in old):
-        old.remove(renamed)
-        store.rename(directory / renamed, directory / f"{renamed}{SWAP}")
+    try:
+        fresh.start_empty()
         fresh.transaction_index.resume()
-    for name in old:
-        if name[20:] in (".log", ".index", ".timeindex", ".txnindex"):
-            store.remove(directory / name)
-    fresh.move_to("")
-    fresh.seal()
-    fresh.close()
+        last = base
+        for header in fresh.walk(0):
+            size = header.end - header.start
+            fresh.noted(header.base_offset, header.last_offset, header.max_timestamp, header.start, size, interval)
+            last = header.last_offset
+        names = store.names(directory)
+        old = [name for name in names if name[:20].isdecimal() and base <= int(name[:20]) <= last]
+        renamed = f"{base:020d}.txnindex"
+        if renamed in old and f"{renamed}{SWAP}" not in names and not any(name[20:] == ".log" for name in old):
+            old.remove(renamed)
+            store.rename(directory / renamed, directory / f"{renamed}{SWAP}")
+            fresh.transaction_index.resume()
+        for name in old:
+            if name[20:] in (".log", ".index", ".timeindex", ".txnindex"):
+                store.remove(directory / name)
+        fresh.move_to("")
+        fresh.seal()
+    finally:
+        fresh.close()
 
 
 def check_complete(store: Store, directory: Path, names: list[str], recovery_point: int, end_offset: int) -> None:

@@ -206,6 +206,34 @@ def test_a_batch_that_does_not_fit_is_not_passed_over(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.parametrize("failing", ["read", "write", "truncate"])
+def test_a_log_that_cannot_be_opened_for_lack_of_descriptors_keeps_none(tmp_path: Path, failing: str) -> None:
+    """It is tried again every second; each attempt must leave as many descriptors as it found."""
+    log = opened(tmp_path / "t-0", segment_bytes=600)
+    for _ in range(9):
+        append(log)
+    log.close(clean=False)
+    with log.segments[-1].path.open("ab") as file:
+        file.write(b"torn")  # a reason to truncate
+    fails: list[int] = []
+
+    def fault(operation: str, _: Path) -> OSError | None:
+        if operation == failing:
+            fails.append(0)
+        return OSError(errno.EMFILE, "Too many open files") if operation == failing and len(fails) > 1 else None
+
+    files = DiskStore()
+    for _ in range(3):
+        fails.clear()
+        fails.extend([0] if failing != "read" else [])
+        with pytest.raises(OSError, match="Too many open files"):
+            Log(FaultyStore(files, fault), log.directory, log.config)
+        assert files.open_files == 0
+    again = Log(files, log.directory, log.config)
+    assert again.end_offset == 9
+    again.close()
+
+
 def test_jitter_lets_segments_roll_earlier(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     asked: list[int] = []
