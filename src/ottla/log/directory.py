@@ -450,9 +450,7 @@ class LogDirectory:
                 self._store.rename(directory, relocation.directory)
             raise
         del self.futures[key]
-        log.high_watermark = moved.high_watermark
-        log.recovery_point = min(moved.recovery_point, relocation.flushed_offset)
-        log.clean_until = moved.clean_until
+        log.take_over(moved, relocation.flushed_offset)
         self._present.add(directory.name)
         self._partitions[key] = log
         return log

@@ -185,7 +185,7 @@ class Log:
         self._unflushed = 0
         self._must_be_flushed = 0
         # What the process before this one rolled and did not flush is only in the system's cache, if the machine lived on.
-        self._rolled = [segment for segment in self._segments[:-1] if segment.next_offset > self.recovery_point]
+        self._rolled = self._unflushed_segments()
         self._has_new_names = not clean
         self._changed = not is_new and (not clean or bool(recovered.scanned))
         self._compacting = False
@@ -767,8 +767,12 @@ class Log:
         failed for a shortage; then everything above the recovery point is left to the next flush.
         """
         self._failed(cause)
-        self._rolled = [segment for segment in self._segments[:-1] if segment.next_offset > self.recovery_point]
+        self._rolled = self._unflushed_segments()
         self._has_new_names = True
+
+    def _unflushed_segments(self) -> list[Segment]:
+        """Return the segments that are no longer appended to, and may not be on the disk yet."""
+        return [segment for segment in self._segments[:-1] if segment.next_offset > self.recovery_point]
 
     def read_failed(self, cause: OSError) -> StorageError:
         """Report a failed read of this log's files by others to the directory, and return the error to raise."""
@@ -806,6 +810,19 @@ class Log:
         self.clean_until = min(self.clean_until, self.end_offset)
         self._rolled = [segment for segment in self._rolled if segment in segments]
         self._has_new_names = self._changed = True
+
+    def take_over(self, moved: "Log", flushed_offset: int) -> None:
+        """Continue `moved`, of which this is a copy in another directory: take over what only memory knows.
+
+        flushed_offset  offset (exclusive) up to which the copy was flushed to disk
+        """
+        self.high_watermark = moved.high_watermark
+        self.clean_until = moved.clean_until
+        self.recovery_point = min(moved.recovery_point, flushed_offset)
+        self._must_be_flushed = moved._must_be_flushed
+        self._unflushed = moved._unflushed
+        self._rolled = self._unflushed_segments()
+        self._has_new_names = True
 
     @property
     def has_changed(self) -> bool:

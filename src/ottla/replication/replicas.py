@@ -325,6 +325,7 @@ class Replicas:
         self._homes[key] = target
         self._discard_from(home, key)
         self._checkpoint()
+        partition.advance()  # a batch that waits for its flush waits for that of the new log now
 
     def _take_offline(self, home: LogDirectory) -> None:
         """A directory failed: its partitions are not here any more, and who waits for them learns it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -387,6 +388,36 @@ def test_a_move_without_descriptors_is_given_up_and_nothing_goes_offline(machine
     machine.move("t", "a")
     machine.until(lambda: machine.home("t") == "a")
     machine.append("t")
+
+
+def test_a_batch_that_waits_for_its_flush_is_acknowledged_when_its_partition_has_moved(machine: Machine) -> None:
+    """flush.messages=1: the old log's flush is under way when the partition gets its new log."""
+    machine.create("filler")
+    machine.create("t", flush_messages="1")
+    target = "a" if machine.home("t") == "b" else "b"
+    old = machine.path / machine.home("t") / "t-0"
+    machine.append("t", 5)
+    machine.until(lambda: machine.partition("t").log.high_watermark == 5)
+    flushing, go = threading.Event(), threading.Event()
+
+    def fails(operation: str, path: Path) -> None:
+        if operation == "flush" and path.is_relative_to(old):
+            flushing.set()
+            assert go.wait(30)
+
+    machine.fails = fails
+    machine.append("t")
+    machine.until(flushing.is_set)
+    acknowledged: list[int] = []
+    partition = machine.partition("t")
+    partition.when_committed(partition.leader_epoch, 6, acknowledged.append)
+    machine.move("t", target)
+    try:
+        machine.until(lambda: machine.home("t") == target)
+        machine.until(lambda: acknowledged == [0])
+    finally:
+        go.set()
+    assert (partition.log.recovery_point, partition.log.high_watermark) == (6, 6)
 
 
 def test_retention_goes_on_in_other_directories_when_a_disk_fails(machine: Machine) -> None:
