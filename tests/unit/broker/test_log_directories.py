@@ -4,6 +4,7 @@ import asyncio
 import errno
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -418,6 +419,23 @@ def test_a_batch_that_waits_for_its_flush_is_acknowledged_when_its_partition_has
     finally:
         go.set()
     assert (partition.log.recovery_point, partition.log.high_watermark) == (6, 6)
+
+
+def test_an_emptied_partition_keeps_its_offsets_when_it_is_moved_and_the_broker_killed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(machine, "t", "b")
+    machine.append("t", 100)
+    log = machine.partition("t").log
+    log.flush()
+    log.config = replace(log.config, retention_bytes=0)
+    machine.until(lambda: log.start_offset == 100)
+    monkeypatch.setattr(machine.broker.replicas, "_checkpoint", lambda: None)  # the kill comes before it
+    machine.move("t", "a")
+    machine.until(lambda: machine.home("t") == "a")
+    machine.restart(kill=True)
+    log = machine.partition("t").log
+    assert (machine.home("t"), log.start_offset, log.end_offset) == ("a", 100, 100)
 
 
 def test_retention_goes_on_in_other_directories_when_a_disk_fails(machine: Machine) -> None:
