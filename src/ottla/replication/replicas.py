@@ -295,8 +295,9 @@ class Replicas:
             self._failed.discard(key)
             self._postponed.pop(key, None)
             home = self._homes.pop(key, None)
-            if home is not None and home.offline is None:
-                self._discard_from(home, key)
+            for directory in self.directories:
+                if directory.offline is None and (directory is home or directory.has_copy(*key, topic.id)):
+                    self._discard_from(directory, key)
             if index in partitions:
                 partitions[index].fail(UNKNOWN_TOPIC_OR_PARTITION)
 

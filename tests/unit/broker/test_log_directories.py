@@ -298,6 +298,40 @@ def test_an_old_copy_is_used_when_the_new_directory_is_gone_for_good(
     assert caplog.text.count(line) == 1
 
 
+def test_a_topic_that_is_created_again_begins_empty_though_an_old_copy_of_its_predecessor_was_left(
+    moved: Machine,
+) -> None:
+    """The directory that t was moved to is missing: t is offline, and deleted. Its old copy in b must not become the new t."""
+    away(moved, "c")
+    moved.start()
+    assert moved.broker.replicas.is_offline("t", 0)
+    moved.delete("t")
+    assert not (moved.path / "b" / "t-0").exists()
+    place(moved, "t", "b")
+    assert moved.partition("t").log.end_offset == 0
+    moved.append("t", 100)
+    moved.restart()
+    assert (moved.home("t"), moved.partition("t").log.end_offset) == ("b", 100)
+
+
+def test_a_topic_that_is_created_again_begins_empty_though_a_copy_could_not_be_renamed(tmp_path: Path) -> None:
+    with Machine(tmp_path) as machine:
+        place(machine, "t", "b")
+        machine.append("t", 10)
+        machine.disk_fails("b", EROFS, spare=READING)
+        machine.move("t", "a")
+        machine.until(lambda: machine.home("t") == "a")
+        machine.append("t", 1)
+        machine.broker.stop()
+        machine.disk_fails("b", OSError(errno.EACCES, "Permission denied"), "rename")
+        machine.start()
+        assert (machine.home("t"), machine.partition("t").log.end_offset, machine.offline()) == ("a", 11, [])
+        machine.delete("t")
+        machine.mend()
+        place(machine, "t", "b")
+        assert machine.partition("t").log.end_offset == 0
+
+
 def test_a_partition_that_was_moved_by_hand_is_found_and_kept(moved: Machine) -> None:
     for directory in moved.path.glob("[bc]/t-0"):
         directory.rename(moved.path / f"{directory.parent.name}-t")
