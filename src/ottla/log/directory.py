@@ -494,7 +494,7 @@ class LogDirectory:
                 continue
             elif name in keys:
                 self._sort(name, keys[name], known[keys[name]], inventory)
-            elif (directory / "partition.metadata").exists():
+            elif self._is_partition(name):
                 self.set_aside(name, "is no partition of this cluster")
         here = {*inventory.certain, *inventory.uncertain}
         checkpointed = {
@@ -516,6 +516,23 @@ class LogDirectory:
                 )
             self._forget(key)
         return inventory
+
+    def _is_partition(self, name: str) -> bool:
+        """Return whether a directory that the metadata does not know is a partition's: it has a partition.metadata, or the name
+        and a .log file. A loss of power after a deletion may leave the records and not the file. Raises OSError.
+        """
+        directory = self.path / name
+        if (directory / "partition.metadata").exists():
+            return True
+        if not name.rpartition("-")[2].isdecimal() or not directory.is_dir():
+            return False
+        try:
+            return recovery.has_segments(self._store, directory)
+        except OSError as cause:
+            if is_disk_failure(cause):
+                raise
+            _logger.warning("cannot read %s: %s", directory, cause.strerror)
+            return False
 
     def _sort(self, name: str, key: tuple[str, int], topic_id: bytes, inventory: Inventory) -> None:
         try:

@@ -106,11 +106,21 @@ def check_complete(store: Store, directory: Path, names: list[str], recovery_poi
         )
 
 
+def _bases(names: list[str]) -> list[int]:
+    """Return the offsets that name the .log files among `names`."""
+    return [int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal()]
+
+
+def has_segments(store: Store, directory: Path) -> bool:
+    """Return whether there is a .log file in `directory`. Raises OSError."""
+    return bool(_bases(store.names(directory)))
+
+
 def log_end(store: Store, directory: Path) -> int:
     """Return the offset (exclusive) up to which the newest segment in `directory` has batches, by their headers; -1 if there is
     no segment. Nothing is changed. Raises OSError.
     """
-    bases = [int(name[:-4]) for name in store.names(directory) if name.endswith(".log") and name[:-4].isdecimal()]
+    bases = _bases(store.names(directory))
     if not bases:
         return -1
     segment = Segment(store, directory, max(bases))

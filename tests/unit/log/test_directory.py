@@ -117,6 +117,27 @@ def test_a_partition_of_another_topic_of_that_name_is_kept_as_a_stray(
     again.release()
 
 
+def test_a_topic_does_not_begin_with_the_records_of_a_deleted_one_whose_metadata_file_was_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a loss of power between the deletion of a topic and the renaming of its directories."""
+    directory = LogDirectory(DiskStore(), tmp_path)
+    assert directory.open_partition("t", 0, ID, LogConfig()).append_records([(b"k", b"v")], 0, 1).error_code == 0
+    directory.close()
+    (tmp_path / "t-0" / "partition.metadata").unlink()
+    for other in ("backup-1", "logs-2"):  # of the user
+        (tmp_path / other).mkdir()
+    (tmp_path / "logs-2" / "server.log").write_text("INFO")
+    (tmp_path / "file-3").write_text("no directory")
+    again = LogDirectory(DiskStore(), tmp_path)
+    assert again.take_inventory({}) == ([], [], [])
+    assert again.open_partition("t", 0, bytes(16), LogConfig()).end_offset == 0
+    (stray,) = tmp_path.glob("*-stray")
+    assert caplog.messages == [f"{tmp_path / 't-0'} is no partition of this cluster: it is {stray.name} now"]
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+    again.release()
+
+
 def reopened(path: Path, topic_id: bytes = ID, *, only_place: bool = True) -> tuple[int, int]:
     """The start and end offset of t-0 after a start."""
     directory = LogDirectory(DiskStore(), path)
