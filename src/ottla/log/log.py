@@ -270,8 +270,9 @@ class Log:
         error: its base offset is -1. Raises StorageError.
         """
         config = self.config
-        limit = min(config.max_decompressed_bytes, config.largest_record)
-        rebuilding = legacy.rebuild(frame, start, end, config.max_message_bytes, limit)
+        # The set as a whole may take the memory of one record; max.decompressed.message.bytes bounds each of its messages, and
+        # `append` checks that.
+        rebuilding = legacy.rebuild(frame, start, end, config.max_message_bytes, config.largest_record)
         outcome: list[Appended] = []
 
         def steps() -> Iterator[None]:

@@ -11,8 +11,9 @@ from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, OffsetOutOfRange, StorageError
 from ottla.log.store import DiskStore
-from ottla.protocol.errors import NONE, RECORD_LIST_TOO_LARGE
+from ottla.protocol.errors import INVALID_RECORD, NONE, RECORD_LIST_TOO_LARGE
 from ottla.records.batch import build
+from ottla.records.legacy import for_old_client
 from ottla.records.record import Record
 
 NOW = 1_700_000_000_000
@@ -232,6 +233,17 @@ def test_a_log_that_cannot_be_opened_for_lack_of_descriptors_keeps_none(tmp_path
     again = Log(files, log.directory, log.config)
     assert again.end_offset == 9
     again.close()
+
+
+@pytest.mark.parametrize("size", [900, 1100])
+def test_max_decompressed_message_bytes_bounds_each_message_of_an_old_producer(tmp_path: Path, size: int) -> None:
+    log = opened(tmp_path / "t-0", max_decompressed_bytes=1000)
+    messages = for_old_client(build([Record(at, NOW, None, bytes(size)) for at in range(200)], codec=1), 1, 0, 1 << 20)
+    appended = log.append_message_set(messages, 0, len(messages), 0, NOW)
+    assert appended.unfinished is None
+    assert appended.error_code == (NONE if size < 1000 else INVALID_RECORD)
+    assert log.end_offset == (200 if size < 1000 else 0)
+    log.close()
 
 
 def test_jitter_lets_segments_roll_earlier(tmp_path: Path) -> None:
