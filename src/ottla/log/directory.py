@@ -438,6 +438,8 @@ class LogDirectory:
         relocation = self.futures[key]
         directory = self.path / f"{topic}-{partition}"
         end = moved.end_offset
+        if directory.exists():
+            self.set_aside(directory.name, "is in the place of a partition that moves here")
         self._store.rename(relocation.directory, directory)
         try:
             self._store.flush(self.path)

@@ -764,8 +764,8 @@ class Log:
         self.flushed(flush, now_ms)
 
     def fail_flush(self, cause: OSError) -> None:
-        """Take note of a flush that failed. What is on the medium is uncertain, so the directory goes offline, unless the flush
-        failed for a shortage; then everything above the recovery point is left to the next flush.
+        """Record a flush that failed. If the disk is the reason, the directory goes offline: what is on it is uncertain. If
+        not, everything above the recovery point is left to the next flush.
         """
         self._failed(cause)
         self._rolled = self._unflushed_segments()

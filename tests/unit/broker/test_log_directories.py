@@ -374,6 +374,23 @@ def test_a_move_that_the_metadata_cannot_record_is_given_up(
     assert not list((machine.path / "a").glob("*-future"))
 
 
+def test_a_partition_moves_back_to_where_its_old_directory_could_not_be_renamed(machine: Machine) -> None:
+    place(machine, "t", "b")
+    machine.append("t", 10)
+    machine.disk_fails("b", OSError(errno.EACCES, "Permission denied"), "rename")
+    machine.move("t", "a")
+    machine.until(lambda: machine.home("t") == "a")
+    machine.mend()
+    assert (machine.path / "b" / "t-0").is_dir()
+    machine.append("t", 5)
+    machine.move("t", "b")
+    machine.until(lambda: not machine.broker.moves._under_way)
+    assert (machine.home("t"), machine.offline()) == ("b", [])
+    machine.restart()
+    assert (machine.home("t"), machine.partition("t").log.end_offset) == ("b", 15)
+    assert len(list((machine.path / "b").glob("t-0.*-stray"))) == 1
+
+
 def test_a_partition_that_cannot_be_read_stays_and_the_target_goes_on(machine: Machine) -> None:
     place(machine, "t", "b")
     place(machine, "u", "a")

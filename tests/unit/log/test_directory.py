@@ -291,10 +291,22 @@ def test_a_removed_partition_directory_is_reported(stopped: Path, caplog: pytest
     assert caplog.messages == [f"t-0, which ended at offset 10 when the broker stopped, is not in {stopped} any more"]
 
 
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES])
-def test_an_error_that_is_not_the_disks_takes_no_directory_offline(tmp_path: Path, code: int) -> None:
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EEXIST, errno.ENOTEMPTY, errno.EINVAL),
+        *(errno.EBUSY, errno.EXDEV, errno.EBADF, None),
+    ],
+)
+def test_an_error_that_is_not_the_disks_takes_no_directory_offline(tmp_path: Path, code: int | None) -> None:
     failing = [""]
-    disk = FaultyStore(DiskStore(), lambda operation, _: OSError(code, "no") if operation in failing else None)
+
+    def fault(operation: str, _: Path) -> OSError | None:
+        if operation not in failing:
+            return None
+        return OSError("no") if code is None else OSError(code, "no")
+
+    disk = FaultyStore(DiskStore(), fault)
     directory = LogDirectory(disk, tmp_path)
     log = directory.open_partition("t", 0, ID, LogConfig())
     failing[:] = ["append", "write", "replace", "flush"]
