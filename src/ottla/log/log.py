@@ -516,19 +516,24 @@ class Log:
             raise self._storage_error(cause) from cause
         return found
 
-    def read_message_set(self, offset: int, max_bytes: int, limit_offset: int, magic: int) -> bytes:
-        """What `read` finds, as a message set of `magic` for an old consumer; the first batch is taken whole.
+    def read_message_set(
+        self, offset: int, max_bytes: int, limit_offset: int, magic: int
+    ) -> Generator[None, None, bytes]:
+        """What `read` finds, as a message set of `magic` for an old consumer; the first batch is taken whole. Pauses after some
+        milliseconds of work each.
 
         Where there is nothing but control batches, which old consumers cannot step over, it goes on behind them. Raises as
         `read` does, and NotForOldClients.
         """
         while (region := self.read(offset, max_bytes, limit_offset, whole_first=True)) is not None:
-            data = region.read()
             try:
-                found = legacy.for_old_client(data, magic, offset, max_bytes, self.config.largest_record)
+                data = region.read()
+                found = yield from legacy.convert(data, magic, offset, max_bytes, self.config.largest_record)
                 offset = self._next_offset(data)
             except CorruptRecords as cause:
                 raise StorageError(f"{self.directory}: {cause}") from cause
+            except OSError as cause:
+                raise self._storage_error(cause) from cause
             if found:
                 return found
         return b""

@@ -59,6 +59,8 @@ DELETE_HORIZON: Final = 0x40
 UNPACK_LIMIT: Final = 2**31 - 1
 UNPACK_AT_ONCE: Final = 4 << 20
 """Bytes of a compressed batch that are decompressed in one go: some milliseconds."""
+_RECORDS_AT_ONCE: Final = 2_000
+"""Records of a batch that are made into objects in one go: some milliseconds."""
 SECTION_BYTES: Final = 16 << 20
 """Memory that decompressing a batch of any size may take, unless one record needs more."""
 
@@ -362,7 +364,7 @@ def sections(data: bytes, header: BatchHeader, largest: int) -> Iterator[tuple[b
             yield b"", 0, 0, 0
             continue
         plain = b"".join(parts)
-        count, stop, needed = _whole_records(plain, left)
+        count, stop, needed = _whole_records(plain, 0, size, left)
         needed -= stop
         if count:
             yield plain, 0, stop, count
@@ -377,12 +379,11 @@ def sections(data: bytes, header: BatchHeader, largest: int) -> Iterator[tuple[b
         raise MalformedRecord("fewer records than the batch says")
 
 
-def _whole_records(data: bytes, most: i64) -> tuple[int, int, int]:
-    """Return (whole records, end position, bytes needed for the next record). The records are at the start of `data`, at most
-    `most` of them; the bytes are counted from the start of `data` too.
+def _whole_records(data: bytes, begin: i64, end: i64, most: i64) -> tuple[int, int, int]:
+    """Return (whole records, end position, bytes needed for the next record). The records are those between `begin` and `end`,
+    at most `most` of them; the bytes are counted from the start of `data`, as positions are.
     """
-    pos: i64 = 0
-    end: i64 = len(data)
+    pos: i64 = begin
     count: i64 = 0
     while count < most and pos < end:
         length, start = read_varint(data, pos, end)
@@ -416,12 +417,21 @@ def records_of(data: bytes, start: int = 0, limit: int = UNPACK_LIMIT) -> list[R
 
 
 def records_in_parts(data: bytes, header: BatchHeader, largest: int) -> Iterator[list[Record]]:
-    """The records of the one batch that `header` is of, some at a time where it is large when decompressed. Raises as
+    """The records of the one batch that `header` is of, some milliseconds of work at a time: a list may be empty. Raises as
     `sections`.
     """
     for section, begin, end, count in sections(data, header, largest):
+        start, left = begin, count
+        while left > _RECORDS_AT_ONCE:
+            whole, stop, _ = _whole_records(section, start, end, _RECORDS_AT_ONCE)
+            if whole < _RECORDS_AT_ONCE:
+                raise MalformedRecord("fewer records than the batch says")
+            some: list[Record] = []
+            _decode(section, start, stop, header, whole, some, NOWHERE)
+            yield some
+            start, left = stop, left - whole
         records: list[Record] = []
-        _decode(section, begin, end, header, count, records, NOWHERE)
+        _decode(section, start, end, header, left, records, NOWHERE)
         yield records
 
 

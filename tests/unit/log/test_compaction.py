@@ -153,12 +153,14 @@ def test_a_record_of_20_mb_can_be_read_and_its_log_compacted(tmp_path: Path, max
 def test_an_old_consumer_reads_a_record_of_20_mb_where_its_topic_allows_it(tmp_path: Path, magic: int) -> None:
     log = opened(tmp_path / "t-0", segment_bytes=64 << 20, max_message_bytes=32 << 20)
     in_one_batch(log, [(b"small", b"."), (b"large", bytes(20 << 20))], codec=1)
-    messages = log.read_message_set(0, 1 << 20, 2, magic)
+    messages = legacy.all_at_once(log.read_message_set(0, 1 << 20, 2, magic))
     assert legacy.as_batch(messages, 32 << 20)[57:61] == (2).to_bytes(4, "big")
     log.config = replace(log.config, max_message_bytes=1 << 20)
-    assert legacy.as_batch(log.read_message_set(0, 1 << 20, 2, magic), 32 << 20)[57:61] == (1).to_bytes(4, "big")
+    assert legacy.as_batch(legacy.all_at_once(log.read_message_set(0, 1 << 20, 2, magic)), 32 << 20)[57:61] == (
+        1
+    ).to_bytes(4, "big")
     with pytest.raises(legacy.NotForOldClients, match="more than 16777216 bytes") as refused:
-        log.read_message_set(1, 1 << 20, 2, magic)
+        legacy.all_at_once(log.read_message_set(1, 1 << 20, 2, magic))
     assert refused.value.code == MESSAGE_TOO_LARGE
     log.close()
 
