@@ -17,7 +17,7 @@ few kilobytes which claim to be, or really are, gigabytes cannot take the broker
 
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -68,14 +68,50 @@ def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> 
     if codec == SNAPPY:
         return _write_xerial(memoryview(data))
     if codec == LZ4:
-        # Kafka's own levels 1-17 steer the high compression mode; 9, its default, means the fast one.
-        packer = cramjam.lz4.Compressor(
-            None if level is None or level == 9 else level, content_checksum=False, block_linked=False
-        )
+        packer = _packer(LZ4, level)
         packer.compress(data)
         return bytes(packer.finish())
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level))
+    raise ValueError(f"unknown compression codec {codec}")
+
+
+def compress_in_steps(codec: int, data: bytes, level: int | None = None) -> Generator[None, None, bytes]:
+    """As `compress`, with a pause after each PIECE of the data."""
+    if codec == NONE or len(data) <= PIECE:
+        return compress(codec, data, level)
+    packed: list[bytes] = []
+    packer = _packer(codec, level)
+    for start in range(0, len(data), PIECE):
+        if start:
+            yield
+        piece = data[start : start + PIECE]
+        if codec == GZIP:
+            packed.append(packer.compress(piece))
+        elif codec == SNAPPY:
+            packed.append(_write_xerial(memoryview(piece))[len(_XERIAL_HEADER) if start else 0 :])
+        else:
+            packer.compress(piece)
+    if codec == GZIP:
+        packed.append(packer.flush())
+    elif codec != SNAPPY:
+        packed.append(bytes(packer.finish()))
+    return b"".join(packed)
+
+
+def _packer(codec: int, level: int | None) -> Any:
+    """Return what compresses a stream: of zlib for gzip, else of cramjam. None for snappy, whose blocks are independent."""
+    if codec == GZIP:
+        return zlib.compressobj(6 if level is None or level < 0 else level, wbits=31)
+    if codec == SNAPPY:
+        return None
+    if codec == LZ4:
+        # Kafka's own levels 1-17 steer the high compression mode; 9, its default, means the fast one.
+        return cramjam.lz4.Compressor(
+            None if level is None or level == 9 else level, content_checksum=False, block_linked=False
+        )
+    if codec == ZSTD:
+        return cramjam.zstd.Compressor(_ZSTD_DEFAULT_LEVEL if level is None else level)
     raise ValueError(f"unknown compression codec {codec}")
 
 

@@ -6,11 +6,12 @@ the batch's own, and those do not change. Compiled where there is a compiler.
 
 from typing import Final, final
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ottla.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, wrapped
 from ottla.records.errors import CorruptRecords
-from ottla.records.varints import read_varint, read_varlong
+from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
 
 _NO_KEY: Final = -1
 _SHARDS: Final = 64
@@ -99,6 +100,34 @@ def note_keys(
         pos = stop
     if pos != end:
         raise CorruptRecords("bytes remain after the last record")
+
+
+def append_rebased(out: BytesWriter, records: bytes, begin: i64, most: i64, shift: i64) -> i64:
+    """Append up to `most` of `records` from position `begin` on, as they stand but for their timestamp deltas, to which `shift`
+    is added: the batch's base timestamp is another one. Returns the position after them. Raises CorruptRecords.
+    """
+    pos: i64 = begin
+    end: i64 = len(records)
+    size: i64
+    timestamp: i64
+    left: i64 = most
+    while left > 0 and pos < end:
+        left -= 1
+        size, pos = read_varint(records, pos, end)
+        if pos < 0 or size < 1 or size > end - pos:
+            raise CorruptRecords("record cut short")
+        stop: i64 = pos + size
+        attributes = records[pos : pos + 1]
+        timestamp, pos = read_varlong(records, pos + 1, stop)
+        if pos < 0:
+            raise CorruptRecords("record cut short")
+        timestamp = wrapped(timestamp, shift)
+        write_varint(out, 1 + varint_size(timestamp) + stop - pos)
+        out.write(attributes)
+        write_varint(out, timestamp)
+        out.write(records[pos:stop])
+        pos = stop
+    return pos
 
 
 @final

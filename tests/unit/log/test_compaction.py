@@ -1,6 +1,7 @@
 """Compaction: the newest record of every key stays, at its offset, through rolls, restarts and crashes."""
 
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from ottla.log.log import Log, StorageError
 from ottla.log.segment import SWAP
 from ottla.log.store import DiskStore
 from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE
-from ottla.records import legacy
-from ottla.records.batch import DELETE_HORIZON, build, scan
+from ottla.records import compression, legacy
+from ottla.records.batch import DELETE_HORIZON, build, crc_ok, scan
 from ottla.records.record import Record
 
 NOW = 1_700_000_000_000
@@ -199,6 +200,67 @@ def test_tombstones_stay_until_their_horizon(tmp_path: Path) -> None:
         compact(log, now)
         assert (2 in content(log)) == there
     assert content(log)[1] == (b"b", b"1")
+    log.close()
+
+
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_records_beside_a_tombstone_keep_timestamps_and_headers(
+    tmp_path: Path, codec: int, timestamp_type: str
+) -> None:
+    log = opened(tmp_path / "t-0", timestamp_type=timestamp_type)
+    headers = [("h", b"1"), ("i", None)]
+    batch = build(
+        [
+            Record(0, NOW - 5, b"a", b"old"),
+            Record(1, NOW - DAY, b"b", b"far", headers),
+            Record(2, NOW, b"t", None, headers),
+            Record(3, NOW + 7, b"a", b""),
+        ],
+        codec=codec,
+    )
+    assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
+    for _ in range(4):
+        append(log, (b"x", b"." * 100))  # rolls
+    before = {record.offset: record for _, records in log.batches() for record in records}
+    compact(log)
+    after = [record for _, records in log.batches() for record in records if record.offset < 4]
+    assert after == [before[1], before[2], before[3]]
+    region = log.read(0, 100, 4, whole_first=True)
+    assert region is not None
+    (header,) = scan(region.read()).batches[:1]
+    assert header.attributes & DELETE_HORIZON
+    assert header.base_timestamp == NOW + DAY
+    assert header.max_timestamp == (NOW + 7 if timestamp_type == "CreateTime" else NOW)
+    assert crc_ok(region.read(), header)
+    log.close()
+
+
+def test_a_large_batch_with_a_tombstone_is_compacted_in_short_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a gigabyte was decompressed in one step for the tombstone, a second time."""
+    log = opened(tmp_path / "t-0", segment_bytes=1 << 20)
+    in_one_batch(log, [*((b"k", bytes(100_000)) for _ in range(400)), (b"tombstone", None)])
+    log.config = replace(log.config, segment_bytes=400)
+    append(log, *[(b"x", b"." * 100)] * 3)
+    append(log, *[(b"x", b"." * 100)] * 3)
+    decompressed = [0]
+    pieces = compression._zstd_pieces
+
+    def counted(data: memoryview, size: int) -> Iterator[bytes]:
+        for piece in pieces(data, size):
+            decompressed[-1] += len(piece)
+            yield piece
+
+    monkeypatch.setattr(compression, "_zstd_pieces", counted)
+    for step in log.compact(NOW):
+        decompressed.append(0)
+        if isinstance(step, Flush):
+            step.run()
+    assert max(decompressed) <= 6 << 20
+    assert sum(decompressed) < 2.5 * 40_000_000, "once for the keys and once for the records"
+    assert [offset for offset in content(log) if offset < 401] == [399, 400]
     log.close()
 
 

@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress, pieces
+from ottla.records.compression import (
+    CODEC_NAMES,
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    compress,
+    compress_in_steps,
+    decompress,
+    pieces,
+)
 from ottla.records.errors import CorruptRecords
 
 MANY = settings(max_examples=60, deadline=None)
@@ -38,6 +49,23 @@ def test_blocks_and_buffer_growth(codec: int, size: int) -> None:
 def test_growth_reaches_far_beyond_the_first_guess(codec: int) -> None:
     data = bytes(10 * MIB)
     assert decompress(codec, compress(codec, data), 11 * MIB) == data
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+@pytest.mark.parametrize("size", [0, 1, MIB, MIB + 1, 3 * MIB + 7])
+def test_what_is_compressed_in_steps_is_decompressed(codec: int, size: int) -> None:
+    data = random.Random(7).randbytes(size // 2) + bytes(size - size // 2)
+    steps = compress_in_steps(codec, data)
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            packed = stop.value
+            break
+        pauses += 1
+    assert decompress(codec, packed, size) == data
+    assert pauses == (0 if codec == NONE else max(0, -(-size // MIB) - 1))
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
