@@ -539,11 +539,17 @@ class Log:
         return b""
 
     def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
-        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Raises StorageError."""
+        """As `find_offset`, all at once. Raises StorageError."""
+        return legacy.all_at_once(self.find_offset(timestamp))
+
+    def find_offset(self, timestamp: int) -> Generator[None, None, tuple[int, int, int] | None]:
+        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Pauses after some milliseconds of
+        work each. Raises StorageError.
+        """
         try:
-            for segment in self._segments:
+            for segment in tuple(self._segments):
                 if segment.max_timestamp >= timestamp and segment.next_offset > self.start_offset:
-                    found = segment.offset_at(timestamp, self.config.largest_record)
+                    found = yield from segment.offset_at(timestamp, self.config.largest_record)
                     if found is not None:
                         return found
         except DamagedLog as cause:
@@ -553,10 +559,16 @@ class Log:
         return None
 
     def offset_of_newest(self) -> tuple[int, int, int] | None:
-        """The first record with the largest timestamp, as (timestamp, offset, leader epoch) (KIP-734). Raises StorageError."""
+        """As `find_newest`, all at once. Raises StorageError."""
+        return legacy.all_at_once(self.find_newest())
+
+    def find_newest(self) -> Generator[None, None, tuple[int, int, int] | None]:
+        """The first record with the largest timestamp, as (timestamp, offset, leader epoch) (KIP-734). Pauses as `find_offset`.
+        Raises StorageError.
+        """
         try:
             newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-            return newest.offset_of_newest(self.config.largest_record)
+            return (yield from newest.offset_of_newest(self.config.largest_record))
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
         except OSError as cause:

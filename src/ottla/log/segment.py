@@ -7,7 +7,7 @@ whole batches cross the socket, and the client's next offset is one the index fi
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -191,34 +191,41 @@ class Segment:
             yield header
             position = header.end
 
-    def offset_at(self, timestamp: int, largest: int) -> tuple[int, int, int] | None:
-        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Raises DamagedLog.
+    def offset_at(self, timestamp: int, largest: int) -> Generator[None, None, tuple[int, int, int] | None]:
+        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Pauses after some milliseconds of
+        work each. Raises DamagedLog.
 
         largest  bytes that a record may decompress to; a larger one is returned in place of those behind it in its batch
         """
         for header in self.walk(self.index.position_before(self.time_index.offset_before(timestamp))):
             if header.max_timestamp < timestamp:
                 continue
-            found = self._record_at(header, timestamp, largest)
+            found = yield from self._record_at(header, timestamp, largest)
             if found is not None:
                 return found
         return None
 
-    def offset_of_newest(self, largest: int) -> tuple[int, int, int] | None:
-        """The first record with the largest timestamp, as (timestamp, offset, leader epoch); `largest` as for `offset_at`.
-        Raises DamagedLog.
+    def offset_of_newest(self, largest: int) -> Generator[None, None, tuple[int, int, int] | None]:
+        """The first record with the largest timestamp, as (timestamp, offset, leader epoch); `largest` and pauses as for
+        `offset_at`. Raises DamagedLog.
         """
         if self.max_timestamp < 0:
             return None
         for header in self.walk(self.position_of(self.max_timestamp_offset)):
-            return self._record_at(header, self.max_timestamp, largest)
+            return (yield from self._record_at(header, self.max_timestamp, largest))
         return None
 
-    def _record_at(self, header: BatchHeader, timestamp: int, largest: int) -> tuple[int, int, int] | None:
+    def _record_at(
+        self, header: BatchHeader, timestamp: int, largest: int
+    ) -> Generator[None, None, tuple[int, int, int] | None]:
         data = self.log.read(header.start, header.end - header.start)
         next_offset = header.base_offset
+        is_first = True
         try:
             for records in records_in_parts(data, read_header(data, 0), largest):
+                if not is_first:
+                    yield
+                is_first = False
                 for record in records:
                     if record.timestamp >= timestamp:
                         return record.timestamp, record.offset, header.leader_epoch

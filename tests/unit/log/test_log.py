@@ -108,6 +108,26 @@ def test_the_ends(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_timestamp_is_found_among_many_tiny_records_in_steps(tmp_path: Path, codec: int) -> None:
+    """300,000 of them, in a quarter of a megabyte, held back every other request for half a second."""
+    log = opened(tmp_path / "t-0")
+    batch = build([Record(at, NOW + (at == 39_999), None, b"") for at in range(40_000)], codec=codec)
+    assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
+    for steps, offset in ((log.find_offset(NOW + 1), 39_999), (log.find_newest(), 39_999), (log.find_offset(NOW), 0)):
+        pauses = 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                found = stop.value
+                break
+            pauses += 1
+        assert found == (NOW + (offset > 0), offset, 0)
+        assert pauses == (19 if offset else 0)
+    log.close()
+
+
 def test_leader_epochs_are_kept_and_cut_with_the_log(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     for epoch in (1, 1, 4):
