@@ -229,7 +229,7 @@ class LogDirectory:
             known.pop(key, None)
 
     def identity(self) -> Identity | None:
-        """Whose directory this is, None for a new one. Raises UnusableDirectory, FailedDirectory."""
+        """Return the identity in meta.properties, None for a new directory. Raises UnusableDirectory, FailedDirectory."""
         try:
             found = read_identity(self._store, self.path)
         except OSError as cause:
@@ -540,7 +540,7 @@ class LogDirectory:
         try:
             owner = self._owner(self.path / name, topic_id)
         except OSError:
-            owner = Owner.UNCERTAIN  # whoever opens it meets the same error
+            owner = Owner.UNCERTAIN  # opening the partition reports the same error
         if owner is Owner.OTHER:
             self.set_aside(name, "belongs to another topic of the same name")
         elif owner is Owner.UNCERTAIN:
