@@ -634,17 +634,17 @@ class Log:
         if self._compacting or self.is_moving or self._closed:
             return []
         segments = self._segments
-        seen = [
-            Candidate(
-                segment.next_offset,
-                segment.size,
-                segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms(),
-            )
-            for segment in segments
-        ]
-        count = expired(seen, self.config.retention, self.start_offset, self.high_watermark, now_ms)
         gone: list[Segment] = []
         try:
+            seen = [
+                Candidate(
+                    segment.next_offset,
+                    segment.size,
+                    segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms(),
+                )
+                for segment in segments
+            ]
+            count = expired(seen, self.config.retention, self.start_offset, self.high_watermark, now_ms)
             if count == len(segments) <= _REMOVED_AT_ONCE:
                 self._roll(now_ms)
             count = min(count, _REMOVED_AT_ONCE)

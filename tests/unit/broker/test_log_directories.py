@@ -503,6 +503,16 @@ def test_retention_goes_on_in_other_directories_when_a_disk_fails(machine: Machi
     machine.until(lambda: all(log.start_offset == 4 for log in others))
 
 
+def test_retention_goes_on_when_the_age_of_a_file_cannot_be_read(machine: Machine) -> None:
+    place(machine, "empty", "b")
+    place(machine, "t", "a")
+    machine.append("t", 2)
+    log = machine.partition("t").log
+    machine.disk_fails("b", EIO, "read times")
+    log.config = replace(log.config, retention_bytes=0)
+    machine.until(lambda: log.start_offset == 2)
+
+
 @pytest.mark.parametrize("operation", ["make directory", "write", "list"])
 def test_a_topic_that_cannot_be_opened_is_not_created(
     machine: Machine, caplog: pytest.LogCaptureFixture, operation: str
