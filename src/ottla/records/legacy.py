@@ -233,7 +233,7 @@ def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]
     if wrapper.value is None:
         raise _Refused(INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
     try:
-        plain = unpack(wrapper.codec, wrapper.magic, wrapper.value, limit)
+        plain = yield from _unpacked(wrapper.codec, wrapper.magic, wrapper.value, limit)
     except BeyondLimit as cause:
         raise _Refused(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
@@ -253,9 +253,27 @@ def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]
 
 def unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes:
     """The message set in the value of a packed message. Raises CorruptRecords, BeyondLimit."""
+    return all_at_once(_unpacked(codec, magic, data, limit))
+
+
+def _unpacked(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
+    """As `unpack`, with pauses where that takes long."""
     if codec == compression.LZ4 and magic == 0:
         data = with_lz4_checksum(data, wrong=False)
-    return compression.decompress(codec, data, limit)
+    at_once = min(limit, UNPACK_AT_ONCE)
+    try:
+        return compression.decompress_at_once(codec, data, at_once)
+    except BeyondLimit:
+        pass
+    parts: list[bytes] = []
+    size = 0
+    for piece in compression.pieces(codec, data, limit):
+        yield
+        parts.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise BeyondLimit(f"a message set decompresses to more than {limit} bytes")
+    return b"".join(parts)
 
 
 def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import random
 
+import cramjam
 import pytest
 
 from ottla.protocol.errors import CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, NONE, UNKNOWN_SERVER_ERROR
@@ -203,6 +204,16 @@ def test_a_set_without_a_whole_message_is_nothing(data: bytes) -> None:
 def test_a_bomb_does_not_go_off() -> None:
     bomb = wrap(V1 * 100_000, 1, 1)
     assert all_at_once(rebuild(bomb, 0, len(bomb), LIMIT, 100_000)).error_code == INVALID_RECORD
+
+
+def test_a_packed_message_of_thousands_of_tiny_blocks_is_read_in_steps() -> None:
+    plain = for_old_client(build(some_records(5)), 1, 0, LIMIT)
+    blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in [b""] * 5_000 + [plain[:50], plain[50:]]]
+    packed = compression.compress(2, b"")[:16] + b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
+    data = wrap(plain, 1, 2, packed)
+    rebuilding = rebuild(data, 0, len(data), LIMIT, LIMIT)
+    assert sum(1 for _ in iter(lambda: next(rebuilding, rebuilding), rebuilding)) >= 20
+    assert len(records_of(all_at_once(rebuild(data, 0, len(data), LIMIT, LIMIT)).batch)) == 5
 
 
 def test_damaged_sets_raise_nothing_else() -> None:
