@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from ottla.environment import Clock
-from ottla.log.disk_errors import is_shortage
+from ottla.log.disk_errors import is_disk_failure, is_shortage
 from ottla.log.flush import Flush
 from ottla.log.log import Log
 from ottla.replication.partition import Partition
@@ -22,8 +22,10 @@ _logger = logging.getLogger("ottla.broker")
 _THREADS: Final = 4
 """The flushes of different files that a disk may do at a time; file systems join them in one commit of their journal."""
 
-_RETRY_S: Final = 0.1
+_SHORTAGE_RETRY_S: Final = 0.1
 """Pause before a flush is tried again that failed for a shortage, as of file descriptors."""
+_RETRY_S: Final = 1.0
+"""Pause before a flush is tried again that failed for another reason than the disk, as for a file without permission."""
 
 
 class Flusher:
@@ -52,6 +54,9 @@ class Flusher:
         if cause is not None:
             log.fail_flush(cause)
             if is_shortage(cause):
+                self._loop.call_later(_SHORTAGE_RETRY_S, partition.advance)
+            elif not is_disk_failure(cause):
+                _logger.error("cannot flush %s, it is tried again: %s", log.directory, cause)
                 self._loop.call_later(_RETRY_S, partition.advance)
             return
         log.flushed(flush, self._clock.now_ms())

@@ -119,15 +119,19 @@ class Maintenance:
         for partition, ends_step in self._logs():
             if ends_step:
                 yield None
-            log = partition.log
-            try:
-                gone = log.retain(now_ms)
-            except StorageError as cause:
-                _logger.error("%s", cause)
-                continue
-            for segment in gone:
-                _logger.info("%s: segment %d is past its retention", log.name, segment.base_offset)
-                self._removals.later(segment.remove, log.config.file_delete_delay_ms)
+            while True:
+                log = partition.log
+                try:
+                    gone = log.retain(now_ms)
+                except StorageError as cause:
+                    _logger.error("%s", cause)
+                    break
+                for segment in gone:
+                    _logger.info("%s: segment %d is past its retention", log.name, segment.base_offset)
+                    self._removals.later(segment.remove, log.config.file_delete_delay_ms)
+                if not gone:
+                    break
+                yield None
 
     def _expire_producers(self) -> Steps:
         before_ms = self._clock.wall_ms() - self._producer_expiration_ms()

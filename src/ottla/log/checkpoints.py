@@ -32,7 +32,7 @@ class OffsetCheckpoint:
 
     @property
     def exists(self) -> bool:
-        """Whether the file is there."""
+        """True if the file exists."""
         return self._store.read_text(self._path) is not None
 
     def write(self, offsets: dict[tuple[str, int], int]) -> None:

@@ -25,6 +25,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from librt.strings import BytesWriter
+
 from ottla.log.flush import Flush
 from ottla.log.index import Aborted
 from ottla.log.segment import CLEANED, DamagedLog, Segment
@@ -38,28 +40,34 @@ from ottla.records.batch import (
     build,
     crc_ok,
     read_header,
-    records_in_parts,
     records_of,
     seal,
     sections,
+    wrapped,
 )
-from ottla.records.compression import compress
+from ottla.records.compression import compress_in_steps
 from ottla.records.control import ABORT, COMMIT, read_marker
-from ottla.records.errors import CorruptRecords
-from ottla.records.keys import Kept, NewestOffsets, Selection, note_keys
+from ottla.records.errors import BeyondLimit, CorruptRecords
+from ottla.records.keys import Kept, NewestOffsets, Selection, append_rebased, note_keys
 from ottla.records.record import Record
 
 _STEP_BYTES: Final = 256 << 10
+_RECORDS_A_STEP: Final = 5_000
+"""Records written again at once: some milliseconds."""
 _MOST_KEYS: Final = 1_000_000
 """Keys of one pass: the map of a million small keys takes about 150 MB. What comes after them waits for the next pass."""
 
 
 class Rules(NamedTuple):
-    """What a pass needs of the topic's configuration."""
+    """The topic's configuration as a pass needs it.
+
+    largest_record  bytes that one record may decompress to; a batch that holds a larger one stays whole, its keys unknown
+    """
 
     segment_bytes: int
     index_interval_bytes: int
     delete_retention_ms: int
+    largest_record: int
 
 
 class Pass:
@@ -129,10 +137,12 @@ class Pass:
                     transactions.end(header, _records(segment, header, data))
                 elif not transactions.is_aborted(header) and header.count:
                     try:
-                        for part in sections(data, header):
+                        for part in sections(data, header, self._rules.largest_record):
                             note_keys(*part, header, newest, self._first_dirty)
                             if part[0] is not data:  # a compressed batch, which may go on for long
                                 yield
+                    except BeyondLimit:
+                        pass  # records of the same keys before it stay
                     except CorruptRecords as cause:
                         raise _damage(segment, header, cause) from None
                 self.end = header.next_offset
@@ -189,9 +199,9 @@ class Pass:
             return None if not keeps_place else data if not header.count else _emptied(header)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
         over = horizon is not None and self._now_ms >= horizon
-        selection = Selection(header, self._newest, self.end, without_tombstones=over)
+        selection = Selection(header, self._newest, self.end, self._rules.largest_record, without_tombstones=over)
         try:
-            for part in sections(data, header):
+            for part in sections(data, header, self._rules.largest_record):
                 selection.take(*part)
                 if part[0] is not data:
                     yield
@@ -199,15 +209,15 @@ class Pass:
                 return data
             kept = selection.kept()
             if horizon is None and kept.tombstones:
-                parts = records_in_parts(data, header)
-                staying = [record for records in parts for record in records if self._stays(record)]
-                return _rebuilt(header, staying, self._now_ms + self._rules.delete_retention_ms)
+                return (yield from _with_horizon(data, kept, self._now_ms + self._rules.delete_retention_ms))
+        except BeyondLimit:
+            return data
         except CorruptRecords as cause:
             raise _damage(segment, header, cause) from None
         if kept.count == header.count:
             return data
         if kept.count:
-            return _shortened(data, header, kept)
+            return (yield from _shortened(data, kept))
         return _emptied(header) if self._carries_sequence(header) else None
 
     def _marker_kept(self, header: BatchHeader, data: bytes, records: list[Record]) -> bytes | None:
@@ -219,11 +229,6 @@ class Pass:
         if self._now_ms < header.base_timestamp:
             return data
         return _emptied(header) if self._carries_sequence(header) else None
-
-    def _stays(self, record: Record) -> bool:
-        if record.offset >= self.end:
-            return True
-        return record.key is not None and self._newest.get(record.key) <= record.offset
 
     def _carries_sequence(self, header: BatchHeader) -> bool:
         """Whether this batch is what a start would know the producer by."""
@@ -308,12 +313,29 @@ def _damage(segment: Segment, header: BatchHeader, cause: CorruptRecords) -> Dam
     return DamagedLog(f"{segment.path}, the batch at offset {header.base_offset}: {cause}")
 
 
-def _shortened(data: bytes, header: BatchHeader, kept: Kept) -> bytes:
+def _shortened(data: bytes, kept: Kept) -> Generator[None, None, bytes]:
     """The batch with what was kept of its records, which stand there as they did."""
     fresh = read_header(data, 0)
     fresh.count = kept.count
     fresh.max_timestamp = kept.max_timestamp
-    return seal(fresh, compress(header.compression, kept.payload) if header.compression else kept.payload)
+    return seal(fresh, (yield from compress_in_steps(fresh.compression, kept.payload)))
+
+
+def _with_horizon(data: bytes, kept: Kept, horizon: int) -> Generator[None, None, bytes]:
+    """The batch with what was kept of its records, and `horizon` in place of its base timestamp. Raises CorruptRecords."""
+    fresh = read_header(data, 0)
+    shift = wrapped(fresh.base_timestamp, -horizon)
+    out = BytesWriter()
+    position = 0
+    while position < len(kept.payload):
+        if position:
+            yield
+        position = append_rebased(out, kept.payload, position, _RECORDS_A_STEP, shift)
+    fresh.count = kept.count
+    fresh.max_timestamp = kept.max_timestamp
+    fresh.base_timestamp = horizon
+    fresh.attributes |= DELETE_HORIZON
+    return seal(fresh, (yield from compress_in_steps(fresh.compression, out.getvalue())))
 
 
 def _rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.log.retention import Retention
+from ottla.records.batch import SECTION_BYTES
 from ottla.records.compression import CODEC_NAMES
 from ottla.records.validation import ProduceRules
 
@@ -47,6 +48,11 @@ class LogConfig:
     def is_compacted(self) -> bool:
         """Whether cleanup.policy contains compact."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def largest_record(self) -> int:
+        """Bytes that one record may decompress to. A log may hold larger ones: of Apache Kafka, or of an earlier config."""
+        return max(SECTION_BYTES, self.max_message_bytes)
 
     @property
     def retention(self) -> Retention:

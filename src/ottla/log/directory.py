@@ -183,8 +183,8 @@ class LogDirectory:
         self._high_watermarks = OffsetCheckpoint(store, path / "replication-offset-checkpoint")
         self._clean_offsets = OffsetCheckpoint(store, path / "cleaner-offset-checkpoint")
         self._partitions: dict[tuple[str, int], Log] = {}
-        self._certain: set[tuple[str, int]] = set()
-        """Partitions whose partition.metadata was compared with the topic's id and need not be read again."""
+        self._certain: dict[tuple[str, int], bytes] = {}
+        """Topic ids that the partition.metadata of directories here name: found at the start, until the partition is opened."""
         self.futures: dict[tuple[str, int], Relocation] = {}
         """Copies that are being made here of partitions in other directories."""
         try:
@@ -229,7 +229,7 @@ class LogDirectory:
             known.pop(key, None)
 
     def identity(self) -> Identity | None:
-        """Whose directory this is, None for a new one. Raises UnusableDirectory, FailedDirectory."""
+        """Return the identity in meta.properties, None for a new directory. Raises UnusableDirectory, FailedDirectory."""
         try:
             found = read_identity(self._store, self.path)
         except OSError as cause:
@@ -272,7 +272,7 @@ class LogDirectory:
             if not self._partitions:
                 # Only now: a start that is refused has changed nothing.
                 (self.path / CLEAN_SHUTDOWN).unlink(missing_ok=True)
-            if directory.name in self._present and key not in self._certain:
+            if directory.name in self._present and self._certain.get(key) != topic_id:
                 self._check_owner(key, directory, topic_id, only_place=only_place)
             if directory.name not in self._present:
                 self._forget(key)  # offsets of a predecessor, which a crash kept from being dropped
@@ -285,7 +285,7 @@ class LogDirectory:
             if is_disk_failure(cause):
                 raise StorageError(f"{cause.filename or directory}: {cause.strerror}") from cause
             raise
-        self._certain.discard(key)
+        self._certain.pop(key, None)
         self._forget(key)
         self._partitions[key] = log
         return log
@@ -374,7 +374,7 @@ class LogDirectory:
         topic, _, partition = name.rpartition("-")
         if partition.isdecimal():
             self._forget((topic, int(partition)))
-            self._certain.discard((topic, int(partition)))
+            self._certain.pop((topic, int(partition)), None)
         _logger.warning("%s %s: it is %s now", self.path / name, reason, stray)
 
     def fail(self, cause: OSError) -> None:
@@ -404,7 +404,7 @@ class LogDirectory:
         name = f"{topic}-{partition}"
         log = self._partitions.pop(key, None)
         self._forget(key)
-        self._certain.discard(key)
+        self._certain.pop(key, None)
         if name not in self._present:
             return None
         renamed = self.path / f"{name[:214]}.{os.urandom(16).hex()}{DELETE}"
@@ -415,6 +415,12 @@ class LogDirectory:
         if log is not None:
             log.moved(renamed)
         return renamed
+
+    def has_copy(self, topic: str, partition: int, topic_id: bytes) -> bool:
+        """Return whether a partition of the topic with this id is here that was not opened, for another directory has it, or
+        should have it.
+        """
+        return self._certain.get((topic, partition)) == topic_id
 
     def begin_move(self, topic: str, partition: int, topic_id: bytes, log: Log) -> Relocation:
         """Begin a copy here of a partition that lies in another directory. Raises OSError."""
@@ -432,6 +438,8 @@ class LogDirectory:
         relocation = self.futures[key]
         directory = self.path / f"{topic}-{partition}"
         end = moved.end_offset
+        if directory.exists():
+            self.set_aside(directory.name, "is in the place of a partition that moves here")
         self._store.rename(relocation.directory, directory)
         try:
             self._store.flush(self.path)
@@ -450,9 +458,7 @@ class LogDirectory:
                 self._store.rename(directory, relocation.directory)
             raise
         del self.futures[key]
-        log.high_watermark = moved.high_watermark
-        log.recovery_point = min(moved.recovery_point, relocation.flushed_offset)
-        log.clean_until = moved.clean_until
+        log.take_over(moved, relocation.flushed_offset)
         self._present.add(directory.name)
         self._partitions[key] = log
         return log
@@ -490,7 +496,7 @@ class LogDirectory:
                 continue
             elif name in keys:
                 self._sort(name, keys[name], known[keys[name]], inventory)
-            elif (directory / "partition.metadata").exists():
+            elif self._is_partition(name):
                 self.set_aside(name, "is no partition of this cluster")
         here = {*inventory.certain, *inventory.uncertain}
         checkpointed = {
@@ -513,11 +519,28 @@ class LogDirectory:
             self._forget(key)
         return inventory
 
+    def _is_partition(self, name: str) -> bool:
+        """Return whether a directory that the metadata does not know is a partition's: it has a partition.metadata, or the name
+        and a .log file. A loss of power after a deletion may leave the records and not the file. Raises OSError.
+        """
+        directory = self.path / name
+        if (directory / "partition.metadata").exists():
+            return True
+        if not name.rpartition("-")[2].isdecimal() or not directory.is_dir():
+            return False
+        try:
+            return recovery.has_segments(self._store, directory)
+        except OSError as cause:
+            if is_disk_failure(cause):
+                raise
+            _logger.warning("cannot read %s: %s", directory, cause.strerror)
+            return False
+
     def _sort(self, name: str, key: tuple[str, int], topic_id: bytes, inventory: Inventory) -> None:
         try:
             owner = self._owner(self.path / name, topic_id)
         except OSError:
-            owner = Owner.UNCERTAIN  # whoever opens it meets the same error
+            owner = Owner.UNCERTAIN  # opening the partition reports the same error
         if owner is Owner.OTHER:
             self.set_aside(name, "belongs to another topic of the same name")
         elif owner is Owner.UNCERTAIN:
@@ -525,7 +548,7 @@ class LogDirectory:
         else:
             inventory.certain.append(key)
             if owner is Owner.NAMED:
-                self._certain.add(key)
+                self._certain[key] = topic_id
 
     def end_of(self, topic: str, partition: int) -> tuple[int, int]:
         """Return where a log that is not open ends and begins, as (end offset by its batches, start offset by the checkpoint);

@@ -3,7 +3,7 @@
     store = FaultyStore(MemoryStore(), lambda operation, path: OSError(errno.EIO, "Input/output error") if ... else None)
 
 The operations are list, make directory, append, torn append (a part of the bytes is written, then it fails), read, short
-read (half of the bytes, as of a file that lost its end), truncate, flush, write, replace, rename and remove.
+read (half of the bytes, as of a file that lost its end), truncate, flush, write, replace, rename, remove and read times.
 """
 
 import mmap
@@ -124,6 +124,7 @@ class FaultyStore:
         self._store.make_directory(path)
 
     def modified_ms(self, path: Path) -> int:
+        self._fault("read times", path)
         return self._store.modified_ms(path)
 
     def rename(self, old: Path, new: Path) -> None:

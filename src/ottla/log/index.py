@@ -25,6 +25,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from struct import Struct
@@ -61,11 +62,10 @@ class _IndexFile:
         return self._store.mapped(self.path)
 
     def move(self, name: str) -> None:
-        """The file, if it was ever written, has another name from now on. Raises OSError."""
-        old = self.path
+        """Rename the file, if it was ever written. Raises OSError, and then it has its old name."""
+        with suppress(FileNotFoundError):
+            self._store.rename(self.path, self._directory / name)
         self.moved(self._directory, name)
-        if old.name in self._store.names(self._directory):
-            self._store.rename(old, self.path)
 
     def moved(self, directory: Path, name: str) -> None:
         """The file has another name already, because its directory has."""

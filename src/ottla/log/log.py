@@ -16,6 +16,7 @@ who wait for a batch that had to be flushed.
 One file, because what it does is one thing: keep segments, producers, epochs and offsets in step with each other.
 """
 
+import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,7 @@ from ottla.protocol.errors import (
     RECORD_LIST_TOO_LARGE,
 )
 from ottla.records import legacy
-from ottla.records.batch import SECTION_BYTES, BatchHeader, build, read_header, records_of
+from ottla.records.batch import BatchHeader, build, read_header, records_of
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
@@ -49,6 +50,9 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 _LOAD_BYTES: Final = 1 << 20
+_REMOVED_AT_ONCE: Final = 50
+"""Segments that retention renames at once: some milliseconds."""
+_logger = logging.getLogger("ottla.log")
 
 
 class Unfinished(NamedTuple):
@@ -129,6 +133,7 @@ class Log:
         self.config = config
         self._jitter = jitter
         self._failed = failed
+        found: list[Segment] = []
         try:
             names = store.names(directory)
             self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint", names)
@@ -152,8 +157,8 @@ class Log:
                 # What was deleted by DeleteRecords was never on the medium either.
                 for segment in self._segments:
                     segment.remove()
-                self._segments = [Segment(store, directory, log_start_offset)]
-                self._segments[0].start_empty()
+                self._segments = found = [Segment(store, directory, log_start_offset)]
+                found[0].start_empty()
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers: ProducerStates = recovery.load_producers(
@@ -162,8 +167,12 @@ class Log:
             if not epochs_known:
                 recovery.find_epochs(self._segments, self.epochs)
             self.epochs.truncate(self.end_offset)
-        except DamagedLog as cause:
-            raise StorageError(str(cause)) from cause
+        except BaseException as cause:
+            for segment in found:  # a log that ran out of descriptors is opened again: it must not keep any
+                segment.close()
+            if isinstance(cause, DamagedLog):
+                raise StorageError(str(cause)) from cause
+            raise
         self._active.jitter_ms = jitter(config.segment_jitter_ms)
         self.start_offset = max(log_start_offset, self._segments[0].base_offset)
         known = self.end_offset if high_watermark is None else high_watermark
@@ -176,7 +185,7 @@ class Log:
         self._unflushed = 0
         self._must_be_flushed = 0
         # What the process before this one rolled and did not flush is only in the system's cache, if the machine lived on.
-        self._rolled = [segment for segment in self._segments[:-1] if segment.next_offset > self.recovery_point]
+        self._rolled = self._unflushed_segments()
         self._has_new_names = not clean
         self._changed = not is_new and (not clean or bool(recovered.scanned))
         self._compacting = False
@@ -261,9 +270,9 @@ class Log:
         error: its base offset is -1. Raises StorageError.
         """
         config = self.config
-        largest = max(SECTION_BYTES, config.max_message_bytes)
-        limit = min(config.max_decompressed_bytes, largest)
-        rebuilding = legacy.rebuild(frame, start, end, config.max_message_bytes, limit)
+        # The set as a whole may take the memory of one record; max.decompressed.message.bytes bounds each of its messages, and
+        # `append` checks that.
+        rebuilding = legacy.rebuild(frame, start, end, config.max_message_bytes, config.largest_record)
         outcome: list[Appended] = []
 
         def steps() -> Iterator[None]:
@@ -507,29 +516,40 @@ class Log:
             raise self._storage_error(cause) from cause
         return found
 
-    def read_message_set(self, offset: int, max_bytes: int, limit_offset: int, magic: int) -> bytes:
-        """What `read` finds, as a message set of `magic` for an old consumer; the first batch is taken whole.
+    def read_message_set(
+        self, offset: int, max_bytes: int, limit_offset: int, magic: int
+    ) -> Generator[None, None, bytes]:
+        """What `read` finds, as a message set of `magic` for an old consumer; the first batch is taken whole. Pauses after some
+        milliseconds of work each.
 
         Where there is nothing but control batches, which old consumers cannot step over, it goes on behind them. Raises as
         `read` does, and NotForOldClients.
         """
         while (region := self.read(offset, max_bytes, limit_offset, whole_first=True)) is not None:
-            data = region.read()
             try:
-                found = legacy.for_old_client(data, magic, offset, max_bytes)
+                data = region.read()
+                found = yield from legacy.convert(data, magic, offset, max_bytes, self.config.largest_record)
                 offset = self._next_offset(data)
             except CorruptRecords as cause:
                 raise StorageError(f"{self.directory}: {cause}") from cause
+            except OSError as cause:
+                raise self._storage_error(cause) from cause
             if found:
                 return found
         return b""
 
     def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
-        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Raises StorageError."""
+        """As `find_offset`, all at once. Raises StorageError."""
+        return legacy.all_at_once(self.find_offset(timestamp))
+
+    def find_offset(self, timestamp: int) -> Generator[None, None, tuple[int, int, int] | None]:
+        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Pauses after some milliseconds of
+        work each. Raises StorageError.
+        """
         try:
-            for segment in self._segments:
+            for segment in tuple(self._segments):
                 if segment.max_timestamp >= timestamp and segment.next_offset > self.start_offset:
-                    found = segment.offset_at(timestamp)
+                    found = yield from segment.offset_at(timestamp, self.config.largest_record)
                     if found is not None:
                         return found
         except DamagedLog as cause:
@@ -539,10 +559,16 @@ class Log:
         return None
 
     def offset_of_newest(self) -> tuple[int, int, int] | None:
-        """The first record with the largest timestamp, as (timestamp, offset, leader epoch) (KIP-734). Raises StorageError."""
+        """As `find_newest`, all at once. Raises StorageError."""
+        return legacy.all_at_once(self.find_newest())
+
+    def find_newest(self) -> Generator[None, None, tuple[int, int, int] | None]:
+        """The first record with the largest timestamp, as (timestamp, offset, leader epoch) (KIP-734). Pauses as `find_offset`.
+        Raises StorageError.
+        """
         try:
             newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-            return newest.offset_of_newest()
+            return (yield from newest.offset_of_newest(self.config.largest_record))
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
@@ -602,36 +628,44 @@ class Log:
         self.epochs.drop_before(offset)
 
     def retain(self, now_ms: int) -> list[Segment]:
-        """Let go of what retention allows; returns segments that are no longer part of the log, for `Segment.remove` once
-        readers have let go of them. Raises StorageError.
+        """Remove the oldest of the segments that retention allows to go, some at a time: call it until it returns none. They
+        are renamed and no longer part of the log; `Segment.remove` is for later, when no reader uses them. Raises StorageError.
         """
+        if self._compacting or self.is_moving or self._closed:
+            return []
         segments = self._segments
-        seen = [
-            Candidate(
-                segment.next_offset,
-                segment.size,
-                segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms(),
-            )
-            for segment in segments
-        ]
-        if self._compacting or self.is_moving:
-            return []
-        count = expired(seen, self.config.retention, self.start_offset, self.high_watermark, now_ms)
-        if not count:
-            return []
-        gone = segments[:count]
+        gone: list[Segment] = []
         try:
-            if count == len(segments):
+            seen = [
+                Candidate(
+                    segment.next_offset,
+                    segment.size,
+                    segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms(),
+                )
+                for segment in segments
+            ]
+            count = expired(seen, self.config.retention, self.start_offset, self.high_watermark, now_ms)
+            if count == len(segments) <= _REMOVED_AT_ONCE:
+                self._roll(now_ms)
+            count = min(count, _REMOVED_AT_ONCE)
+            if count and not segments[count].size:
                 # The name of the new file is what remembers the log end offset from now on: it must be there first.
-                self._roll(now_ms).log.fileno()
-            del self._segments[:count]
-            for segment in gone:
-                segment.move_to(DELETED)
-                self._store.remove(self.directory / f"{segment.base_offset:020d}.snapshot")
+                segments[count].log.fileno()
+            try:
+                while len(gone) < count:
+                    oldest = segments[0]
+                    oldest.move_to(DELETED)
+                    del segments[0]  # only now: until it has its new name, it is read
+                    gone.append(oldest)
+                    self._store.remove(self.directory / f"{oldest.base_offset:020d}.snapshot")
+            finally:
+                if segments[0].base_offset > self.start_offset:
+                    self._begin_at(segments[0].base_offset)
         except OSError as cause:
-            raise self._storage_error(cause) from cause
-        if self._segments[0].base_offset > self.start_offset:
-            self._begin_at(self._segments[0].base_offset)
+            error = self._storage_error(cause)
+            if not gone:
+                raise error from cause
+            _logger.error("%s", error)  # those that are gone must be removed by the caller
         return gone
 
     def dirtiness(self, now_ms: int) -> float:
@@ -668,7 +702,9 @@ class Log:
         until it is reopened when its bytes are damaged.
         """
         config = self.config
-        rules = Rules(config.segment_bytes, config.index_interval_bytes, config.delete_retention_ms)
+        rules = Rules(
+            config.segment_bytes, config.index_interval_bytes, config.delete_retention_ms, config.largest_record
+        )
         work = Pass(
             self._store,
             self.directory,
@@ -745,12 +781,16 @@ class Log:
         self.flushed(flush, now_ms)
 
     def fail_flush(self, cause: OSError) -> None:
-        """Take note of a flush that failed. What is on the medium is uncertain, so the directory goes offline, unless the flush
-        failed for a shortage; then everything above the recovery point is left to the next flush.
+        """Record a flush that failed. If the disk is the reason, the directory goes offline: what is on it is uncertain. If
+        not, everything above the recovery point is left to the next flush.
         """
         self._failed(cause)
-        self._rolled = [segment for segment in self._segments[:-1] if segment.next_offset > self.recovery_point]
+        self._rolled = self._unflushed_segments()
         self._has_new_names = True
+
+    def _unflushed_segments(self) -> list[Segment]:
+        """Return the segments that are no longer appended to, and may not be on the disk yet."""
+        return [segment for segment in self._segments[:-1] if segment.next_offset > self.recovery_point]
 
     def read_failed(self, cause: OSError) -> StorageError:
         """Report a failed read of this log's files by others to the directory, and return the error to raise."""
@@ -788,6 +828,19 @@ class Log:
         self.clean_until = min(self.clean_until, self.end_offset)
         self._rolled = [segment for segment in self._rolled if segment in segments]
         self._has_new_names = self._changed = True
+
+    def take_over(self, moved: "Log", flushed_offset: int) -> None:
+        """Continue `moved`, of which this is a copy in another directory: take over what only memory knows.
+
+        flushed_offset  offset (exclusive) up to which the copy was flushed to disk
+        """
+        self.high_watermark = moved.high_watermark
+        self.clean_until = moved.clean_until
+        self.recovery_point = min(moved.recovery_point, flushed_offset)
+        self._must_be_flushed = moved._must_be_flushed
+        self._unflushed = moved._unflushed
+        self._rolled = self._unflushed_segments()
+        self._has_new_names = True
 
     @property
     def has_changed(self) -> bool:

@@ -9,6 +9,7 @@ changed and removed in a directory since its last flush the first few, in order,
     after = store.power_loss(random.Random(7))
 """
 
+import errno
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -155,6 +156,8 @@ class MemoryStore:
         return self._files[path].modified_ms if path in self._files else 0
 
     def rename(self, old: Path, new: Path) -> None:
+        if old not in self._files:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(old))
         self._name(old, new, self._files[old])
 
     def remove(self, path: Path) -> None:

@@ -54,26 +54,28 @@ def _carry_through(store: Store, directory: Path, base: int, interval: int) -> N
     cannot be: it is the one beside the swap segment; if there is none and the old segments are gone, it has its name already.
     """
     fresh = Segment(store, directory, base, SWAP)
-    fresh.start_empty()
-    fresh.transaction_index.resume()
-    last = base
-    for header in fresh.walk(0):
-        size = header.end - header.start
-        fresh.noted(header.base_offset, header.last_offset, header.max_timestamp, header.start, size, interval)
-        last = header.last_offset
-    names = store.names(directory)
-    old = [name for name in names if name[:20].isdecimal() and base <= int(name[:20]) <= last]
-    renamed = f"{base:020d}.txnindex"
-    if renamed in old and f"{renamed}{SWAP}" not in names and not any(name[20:] == ".log" for name in old):
-        old.remove(renamed)
-        store.rename(directory / renamed, directory / f"{renamed}{SWAP}")
+    try:
+        fresh.start_empty()
         fresh.transaction_index.resume()
-    for name in old:
-        if name[20:] in (".log", ".index", ".timeindex", ".txnindex"):
-            store.remove(directory / name)
-    fresh.move_to("")
-    fresh.seal()
-    fresh.close()
+        last = base
+        for header in fresh.walk(0):
+            size = header.end - header.start
+            fresh.noted(header.base_offset, header.last_offset, header.max_timestamp, header.start, size, interval)
+            last = header.last_offset
+        names = store.names(directory)
+        old = [name for name in names if name[:20].isdecimal() and base <= int(name[:20]) <= last]
+        renamed = f"{base:020d}.txnindex"
+        if renamed in old and f"{renamed}{SWAP}" not in names and not any(name[20:] == ".log" for name in old):
+            old.remove(renamed)
+            store.rename(directory / renamed, directory / f"{renamed}{SWAP}")
+            fresh.transaction_index.resume()
+        for name in old:
+            if name[20:] in (".log", ".index", ".timeindex", ".txnindex"):
+                store.remove(directory / name)
+        fresh.move_to("")
+        fresh.seal()
+    finally:
+        fresh.close()
 
 
 def check_complete(store: Store, directory: Path, names: list[str], recovery_point: int, end_offset: int) -> None:
@@ -104,11 +106,21 @@ def check_complete(store: Store, directory: Path, names: list[str], recovery_poi
         )
 
 
+def _bases(names: list[str]) -> list[int]:
+    """Return the offsets that name the .log files among `names`."""
+    return [int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal()]
+
+
+def has_segments(store: Store, directory: Path) -> bool:
+    """Return whether there is a .log file in `directory`. Raises OSError."""
+    return bool(_bases(store.names(directory)))
+
+
 def log_end(store: Store, directory: Path) -> int:
     """Return the offset (exclusive) up to which the newest segment in `directory` has batches, by their headers; -1 if there is
     no segment. Nothing is changed. Raises OSError.
     """
-    bases = [int(name[:-4]) for name in store.names(directory) if name.endswith(".log") and name[:-4].isdecimal()]
+    bases = _bases(store.names(directory))
     if not bases:
         return -1
     segment = Segment(store, directory, max(bases))

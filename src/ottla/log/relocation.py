@@ -61,6 +61,7 @@ class Relocation:
             if number == len(self._copies):
                 copy = Segment(self._store, self.directory, source.base_offset)
                 copy.start_empty()
+                copy.log.fileno()  # a file even when it is empty: its name is what remembers the end of an emptied log
                 self._copies.append(copy)
             copy = self._copies[number]
             while copy.size < source.size:

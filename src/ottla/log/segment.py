@@ -7,14 +7,14 @@ whole batches cross the socket, and the client's next offset is one the index fi
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from ottla.log.index import Aborted, OffsetIndex, TimeIndex, TransactionIndex
 from ottla.log.store import LogFile, Region, Store
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_in_parts
-from ottla.records.errors import CorruptRecords
+from ottla.records.errors import BeyondLimit, CorruptRecords
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
@@ -191,31 +191,49 @@ class Segment:
             yield header
             position = header.end
 
-    def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
-        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Raises DamagedLog."""
+    def offset_at(self, timestamp: int, largest: int) -> Generator[None, None, tuple[int, int, int] | None]:
+        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Pauses after some milliseconds of
+        work each. Raises DamagedLog.
+
+        largest  bytes that a record may decompress to; a larger one is returned in place of those behind it in its batch
+        """
         for header in self.walk(self.index.position_before(self.time_index.offset_before(timestamp))):
             if header.max_timestamp < timestamp:
                 continue
-            found = self._record_at(header, timestamp)
+            found = yield from self._record_at(header, timestamp, largest)
             if found is not None:
                 return found
         return None
 
-    def offset_of_newest(self) -> tuple[int, int, int] | None:
-        """The first record with the largest timestamp, as (timestamp, offset, leader epoch). Raises DamagedLog."""
+    def offset_of_newest(self, largest: int) -> Generator[None, None, tuple[int, int, int] | None]:
+        """The first record with the largest timestamp, as (timestamp, offset, leader epoch); `largest` and pauses as for
+        `offset_at`. Raises DamagedLog.
+        """
         if self.max_timestamp < 0:
             return None
         for header in self.walk(self.position_of(self.max_timestamp_offset)):
-            return self._record_at(header, self.max_timestamp)
+            return (yield from self._record_at(header, self.max_timestamp, largest))
         return None
 
-    def _record_at(self, header: BatchHeader, timestamp: int) -> tuple[int, int, int] | None:
+    def _record_at(
+        self, header: BatchHeader, timestamp: int, largest: int
+    ) -> Generator[None, None, tuple[int, int, int] | None]:
         data = self.log.read(header.start, header.end - header.start)
+        next_offset = header.base_offset
+        is_first = True
         try:
-            for records in records_in_parts(data, read_header(data, 0)):
+            for records in records_in_parts(data, read_header(data, 0), largest):
+                if not is_first:
+                    yield
+                is_first = False
                 for record in records:
                     if record.timestamp >= timestamp:
                         return record.timestamp, record.offset, header.leader_epoch
+                if records:
+                    next_offset = records[-1].offset + 1
+        except BeyondLimit:
+            # A reader that begins here misses nothing: the batch has the timestamp in this record or behind it.
+            return header.max_timestamp, next_offset, header.leader_epoch
         except CorruptRecords as cause:
             raise DamagedLog(f"{self.path} at position {header.start}: {cause}") from None
         return None
@@ -309,15 +327,17 @@ class Segment:
         self.log.close()
 
     def move_to(self, suffix: str) -> None:
-        """Rename the files, the .log last: who reads it goes on. Raises OSError.
+        """Rename the files, the .log last; readers are not disturbed. Raises OSError; the segment can then be read as before,
+        and the call be repeated.
 
         suffix  CLEANED, SWAP, DELETED, or nothing for a segment of the log
         """
+        base = f"{self.base_offset:020d}"
+        self.index.move(f"{base}.index{suffix}")
+        self.time_index.move(f"{base}.timeindex{suffix}")
+        self.transaction_index.move(f"{base}.txnindex{suffix}")
+        self.log.move(self.directory / f"{base}.log{suffix}")
         self._suffix = suffix
-        self.index.move(self._name(".index"))
-        self.time_index.move(self._name(".timeindex"))
-        self.transaction_index.move(self._name(".txnindex"))
-        self.log.move(self._named(".log"))
 
     def moved(self, directory: Path) -> None:
         """The directory has another name already."""

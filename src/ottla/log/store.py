@@ -91,7 +91,8 @@ class Store(Protocol):
     def modified_ms(self, path: Path) -> int:
         """When a file was last written to, in ms since the epoch; 0 when it is missing."""
 
-    def rename(self, old: Path, new: Path) -> None: ...
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file or directory another name. Raises FileNotFoundError if it is missing."""
 
     def remove(self, path: Path) -> None:
         """Take a file away if it is there."""

@@ -39,7 +39,7 @@ from librt.strings import (
 )
 from mypy_extensions import i64
 
-from ottla.records.compression import compress, decompress, pieces
+from ottla.records.compression import compress, decompress, decompress_at_once, pieces
 from ottla.records.errors import BeyondLimit, CorruptRecords, MalformedRecord
 from ottla.records.record import NOWHERE, Header, Origin, Record
 from ottla.records.varints import CUT, read_varint, read_varlong, write_varint
@@ -59,6 +59,8 @@ DELETE_HORIZON: Final = 0x40
 UNPACK_LIMIT: Final = 2**31 - 1
 UNPACK_AT_ONCE: Final = 4 << 20
 """Bytes of a compressed batch that are decompressed in one go: some milliseconds."""
+_RECORDS_AT_ONCE: Final = 2_000
+"""Records of a batch that are made into objects in one go: some milliseconds."""
 SECTION_BYTES: Final = 16 << 20
 """Memory that decompressing a batch of any size may take, unless one record needs more."""
 
@@ -325,49 +327,63 @@ def unpacked(data: bytes, header: BatchHeader, limit: int = UNPACK_LIMIT) -> tup
     return plain, 0, len(plain)
 
 
-def sections(data: bytes, header: BatchHeader, largest: int = SECTION_BYTES) -> Iterator[tuple[bytes, int, int, int]]:
+def _unpacked_at_once(data: bytes, header: BatchHeader) -> tuple[bytes, int, int]:
+    """As `unpacked`. Raises BeyondLimit if decompressing takes longer than some milliseconds."""
+    if header.end > len(data) or header.attributes & CODEC_MASK == 0:
+        return unpacked(data, header)
+    packed = memoryview(data)[header.start + HEADER_SIZE : header.end]
+    plain = decompress_at_once(header.compression, packed, UNPACK_AT_ONCE)
+    return plain, 0, len(plain)
+
+
+def sections(data: bytes, header: BatchHeader, largest: int) -> Iterator[tuple[bytes, int, int, int]]:
     """The plain records section of a batch in parts of whole records: a buffer, start and end in it, and their count.
 
     largest  bytes that one record of a compressed batch may decompress to: bounds the memory, whatever the batch's size
 
-    A batch that is plain, or small when decompressed, is one part. Raises CorruptRecords for bad compressed data,
-    MalformedRecord for what is in it, BeyondLimit for too large a record.
+    A batch that is plain, or small when decompressed, is one part; some parts of others are empty. Between two parts lie some
+    milliseconds of work. Raises CorruptRecords for bad compressed data, MalformedRecord for what is in it, BeyondLimit for too
+    large a record, after the parts before it.
     """
     try:
-        section, start, end = unpacked(data, header, UNPACK_AT_ONCE)
+        section, start, end = _unpacked_at_once(data, header)
     except BeyondLimit:
         pass
     else:
         yield section, start, end, header.count
         return
     packed = memoryview(data)[header.start + HEADER_SIZE : header.end]
-    rest = b""
-    needed = 0
+    parts: list[bytes] = []  # what was decompressed and not yielded: it begins with a record
+    size = 0
+    needed = 0  # bytes that it takes for the first record in `parts` to be whole
     left: int = header.count
     for piece in pieces(header.compression, packed, largest):
-        rest += piece
-        if len(rest) < needed:
+        parts.append(piece)
+        size += len(piece)
+        if size < needed:
+            yield b"", 0, 0, 0
             continue
-        count, stop, needed = _whole_records(rest, left)
+        plain = b"".join(parts)
+        count, stop, needed = _whole_records(plain, 0, size, left)
+        needed -= stop
+        if count:
+            yield plain, 0, stop, count
+            left -= count
         if needed > largest:
             raise BeyondLimit(f"a record decompresses to more than {largest} bytes")
-        if count:
-            yield rest, 0, stop, count
-            left -= count
-            rest = rest[stop:]
-            needed -= stop
-        if rest and not left:
+        size -= stop
+        parts = [plain[stop:]] if size else []
+        if size and not left:
             raise MalformedRecord("bytes remain after the last record")
     if left:
         raise MalformedRecord("fewer records than the batch says")
 
 
-def _whole_records(data: bytes, most: i64) -> tuple[int, int, int]:
-    """How many of the `most` records at the start of `data` are whole, where they end, and how many bytes it takes for the next
-    one to be whole.
+def _whole_records(data: bytes, begin: i64, end: i64, most: i64) -> tuple[int, int, int]:
+    """Return (whole records, end position, bytes needed for the next record). The records are those between `begin` and `end`,
+    at most `most` of them; the bytes are counted from the start of `data`, as positions are.
     """
-    pos: i64 = 0
-    end: i64 = len(data)
+    pos: i64 = begin
     count: i64 = 0
     while count < most and pos < end:
         length, start = read_varint(data, pos, end)
@@ -400,13 +416,22 @@ def records_of(data: bytes, start: int = 0, limit: int = UNPACK_LIMIT) -> list[R
     return records
 
 
-def records_in_parts(data: bytes, header: BatchHeader) -> Iterator[list[Record]]:
-    """The records of the one batch that `header` is of, some at a time where it is large when decompressed. Raises as
+def records_in_parts(data: bytes, header: BatchHeader, largest: int) -> Iterator[list[Record]]:
+    """The records of the one batch that `header` is of, some milliseconds of work at a time: a list may be empty. Raises as
     `sections`.
     """
-    for section, begin, end, count in sections(data, header):
+    for section, begin, end, count in sections(data, header, largest):
+        start, left = begin, count
+        while left > _RECORDS_AT_ONCE:
+            whole, stop, _ = _whole_records(section, start, end, _RECORDS_AT_ONCE)
+            if whole < _RECORDS_AT_ONCE:
+                raise MalformedRecord("fewer records than the batch says")
+            some: list[Record] = []
+            _decode(section, start, stop, header, whole, some, NOWHERE)
+            yield some
+            start, left = stop, left - whole
         records: list[Record] = []
-        _decode(section, begin, end, header, count, records, NOWHERE)
+        _decode(section, start, end, header, left, records, NOWHERE)
         yield records
 
 

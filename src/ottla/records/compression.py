@@ -17,7 +17,7 @@ few kilobytes which claim to be, or really are, gigabytes cannot take the broker
 
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -41,10 +41,18 @@ _SNAPPY_MAX_RATIO: Final = 22
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS: Final = 0x60
 _LZ4_BLOCK_CHECKSUM: Final = 0x10
+_LZ4_CONTENT_CHECKSUM: Final = 0x04
 _LZ4_BLOCK_SIZES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _ZSTD_DEFAULT_LEVEL: Final = 3
 PIECE: Final = 1 << 20
 """Bytes of a piece: decompressed in about a millisecond."""
+_FRAMES_AT_ONCE: Final = 250
+"""Frames, members or blocks that are decompressed in one go, however small they are: some milliseconds."""
+_FIRST_WINDOW: Final = 1 << 20
+"""Bytes of input for the first frame or member, which is mostly the only one."""
+_WINDOW: Final = 64 << 10
+_SMALLEST_WINDOW: Final = 512
+"""Bytes of input for each further one: what follows it is copied, so the window is small until it turns out to be large."""
 _SMALLEST_GUESS: Final = 4096
 # cramjam's words for "the output buffer is full", which is the only way to tell that from bad data.
 _FULL: Final = "failed to write whole buffer"
@@ -60,10 +68,7 @@ def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> 
     if codec == SNAPPY:
         return _write_xerial(memoryview(data))
     if codec == LZ4:
-        # Kafka's own levels 1-17 steer the high compression mode; 9, its default, means the fast one.
-        packer = cramjam.lz4.Compressor(
-            None if level is None or level == 9 else level, content_checksum=False, block_linked=False
-        )
+        packer = _packer(LZ4, level)
         packer.compress(data)
         return bytes(packer.finish())
     if codec == ZSTD:
@@ -71,21 +76,71 @@ def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> 
     raise ValueError(f"unknown compression codec {codec}")
 
 
+def compress_in_steps(codec: int, data: bytes, level: int | None = None) -> Generator[None, None, bytes]:
+    """As `compress`, with a pause after each PIECE of the data."""
+    if codec == NONE or len(data) <= PIECE:
+        return compress(codec, data, level)
+    packed: list[bytes] = []
+    packer = _packer(codec, level)
+    for start in range(0, len(data), PIECE):
+        if start:
+            yield
+        piece = data[start : start + PIECE]
+        if codec == GZIP:
+            packed.append(packer.compress(piece))
+        elif codec == SNAPPY:
+            packed.append(_write_xerial(memoryview(piece))[len(_XERIAL_HEADER) if start else 0 :])
+        else:
+            packer.compress(piece)
+    if codec == GZIP:
+        packed.append(packer.flush())
+    elif codec != SNAPPY:
+        packed.append(bytes(packer.finish()))
+    return b"".join(packed)
+
+
+def _packer(codec: int, level: int | None) -> Any:
+    """Return what compresses a stream: of zlib for gzip, else of cramjam. None for snappy, whose blocks are independent."""
+    if codec == GZIP:
+        return zlib.compressobj(6 if level is None or level < 0 else level, wbits=31)
+    if codec == SNAPPY:
+        return None
+    if codec == LZ4:
+        # Kafka's own levels 1-17 steer the high compression mode; 9, its default, means the fast one.
+        return cramjam.lz4.Compressor(
+            None if level is None or level == 9 else level, content_checksum=False, block_linked=False
+        )
+    if codec == ZSTD:
+        return cramjam.zstd.Compressor(_ZSTD_DEFAULT_LEVEL if level is None else level)
+    raise ValueError(f"unknown compression codec {codec}")
+
+
 def decompress(codec: int, data: bytes | memoryview, limit: int) -> bytes:
     """Unpack `data` to at most `limit` bytes. Raises BeyondLimit for more, CorruptRecords for bad data or an unknown codec."""
+    return _decompress(codec, data, limit, sys.maxsize)
+
+
+def decompress_at_once(codec: int, data: bytes | memoryview, limit: int) -> bytes:
+    """Decompress `data` if that takes some milliseconds at most. Raises as `decompress`, and BeyondLimit for many frames,
+    too: `pieces` then reads it in steps.
+    """
+    return _decompress(codec, data, limit, _FRAMES_AT_ONCE)
+
+
+def _decompress(codec: int, data: bytes | memoryview, limit: int, most_frames: int) -> bytes:
     view = memoryview(data)
     if codec == NONE:
         if len(view) > limit:
             raise _beyond(limit)
         return bytes(view)
     if codec == GZIP:
-        return _joined(_gzip_pieces(view, limit + 1), limit)
+        return _joined(_gzip_pieces(view, limit + 1), limit, most_frames)
     if codec == SNAPPY:
-        return _joined(_snappy_blocks(view, limit), limit)
+        return _joined(_snappy_blocks(view, limit), limit, most_frames)
     if codec == LZ4:
-        return _read_lz4(view, limit)
+        return _read_lz4(view, limit, most_frames)
     if codec == ZSTD:
-        return _joined(_zstd_pieces(view, limit + 1), limit)
+        return _joined(_zstd_pieces(view, limit + 1), limit, most_frames)
     raise CorruptRecords(f"unknown compression codec {codec}")
 
 
@@ -93,13 +148,13 @@ def _beyond(limit: int) -> BeyondLimit:
     return BeyondLimit(f"records unpack to more than {limit} bytes")
 
 
-def _joined(parts: Iterator[bytes], limit: int) -> bytes:
-    """The parts together. Raises BeyondLimit when they are more than `limit` bytes."""
+def _joined(parts: Iterator[bytes], limit: int, most: int) -> bytes:
+    """The parts together. Raises BeyondLimit when they are more than `limit` bytes, or more than `most` parts."""
     listed: list[bytes] = []
     left = limit
     for part in parts:
         left -= len(part)
-        if left < 0:
+        if left < 0 or len(listed) == most:
             raise _beyond(limit)
         listed.append(part)
     return listed[0] if len(listed) == 1 else b"".join(listed)
@@ -107,25 +162,27 @@ def _joined(parts: Iterator[bytes], limit: int) -> bytes:
 
 def _gzip_pieces(data: memoryview, size: int) -> Iterator[bytes]:
     """The members of `data`, decompressed, in pieces of at most `size` bytes."""
-    rest: bytes | memoryview = data
-    is_first = True
+    position = 0
+    window = _FIRST_WINDOW
     while True:
         member = zlib.decompressobj(wbits=31)
+        begins = position
         while not member.eof:
+            chunk = data[position : position + window]
             try:
-                part = member.decompress(rest, size)
+                part = member.decompress(chunk, size)
             except zlib.error as error:
-                if not is_first and bytes(rest[:2]) != b"\x1f\x8b":
+                if begins and bytes(data[begins : begins + 2]) != b"\x1f\x8b":
                     return  # no further member: Java ignores what follows the last one
                 raise CorruptRecords(f"gzip: {error}") from None
-            rest = member.unconsumed_tail
-            if not part and not rest and not member.eof:
+            if not part and not chunk and not member.eof:
                 raise CorruptRecords("gzip: cut short")
+            position += len(chunk) - len(member.unconsumed_tail) - len(member.unused_data)
+            window = min(2 * window, _WINDOW)
             yield part
-        is_first = False
-        rest = member.unused_data
-        if not rest:
+        if position == len(data):
             return
+        window = _SMALLEST_WINDOW
 
 
 def _write_xerial(data: memoryview) -> bytes:
@@ -174,27 +231,38 @@ def _read_snappy_block(data: memoryview, limit: int) -> bytes:
 
 
 class _Lz4Frame(NamedTuple):
-    """The first frame of some data: its flags, the byte that says how large blocks are, and that size.
+    """The header of the first frame of some data: its flags, the byte that says how large blocks are, and that size.
 
-    blocks  (position, end) of each block with its length and checksum
-    end     position after the frame
+    start  position of the first block
     """
 
     flags: int
     size_code: int
     block_size: int
-    blocks: list[tuple[int, int]]
-    end: int
+    start: int
+
+    @property
+    def size_after_blocks(self) -> int:
+        """Bytes of the end mark and the checksum of the content."""
+        return 8 if self.flags & _LZ4_CONTENT_CHECKSUM else 4
 
 
-def _read_lz4(data: memoryview, limit: int) -> bytes:
+def _read_lz4(data: memoryview, limit: int, most_blocks: int) -> bytes:
     frame = _lz4_frame(data)
-    most = min(len(frame.blocks) * frame.block_size, limit)
+    end = frame.start
+    count = 0
+    for _, block_end in _lz4_bounds(data, frame):
+        end = block_end
+        count += 1
+        if count > most_blocks:
+            raise _beyond(limit)
+    end += frame.size_after_blocks
+    most = min(count * frame.block_size, limit)
     size = min(max(_SMALLEST_GUESS, 4 * len(data)), most)
     while True:
         out = bytearray(size)
         try:
-            written = cramjam.lz4.decompress_into(data[: frame.end], out)
+            written = cramjam.lz4.decompress_into(data[:end], out)
         except cramjam.DecompressionError as error:
             if _FULL not in str(error):
                 raise CorruptRecords(f"lz4: {error}") from None
@@ -211,7 +279,7 @@ def _lz4_blocks(data: memoryview) -> Iterator[bytes]:
     descriptor = bytes((_LZ4_INDEPENDENT_BLOCKS | (frame.flags & _LZ4_BLOCK_CHECKSUM), frame.size_code))
     header = _LZ4_MAGIC + descriptor + bytes(((short_xxhash32(descriptor) >> 8) & 0xFF,))
     out = bytearray(frame.block_size)
-    for start, end in frame.blocks:
+    for start, end in _lz4_bounds(data, frame):
         try:
             written = cramjam.lz4.decompress_into(b"".join((header, data[start:end], bytes(4))), out)
         except cramjam.DecompressionError as error:
@@ -228,41 +296,47 @@ def _lz4_frame(data: memoryview) -> _Lz4Frame:
     block_size = _LZ4_BLOCK_SIZES.get((data[5] >> 4) & 7)
     if block_size is None:
         raise CorruptRecords("lz4: unknown block size")
-    pos = 6 + (8 if flags & 0x08 else 0) + 1
-    after_block = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
-    blocks: list[tuple[int, int]] = []
+    return _Lz4Frame(flags, data[5], block_size, 6 + (8 if flags & 0x08 else 0) + 1)
+
+
+def _lz4_bounds(data: memoryview, frame: _Lz4Frame) -> Iterator[tuple[int, int]]:
+    """(position, end) of each block with its length and checksum. Raises CorruptRecords."""
+    position = frame.start
+    checksum_size = 4 if frame.flags & _LZ4_BLOCK_CHECKSUM else 0
     while True:
-        if pos + 4 > len(data):
+        if position + 4 > len(data):
             raise CorruptRecords("lz4: cut short")
-        size = int.from_bytes(data[pos : pos + 4], "little") & 0x7FFFFFFF
+        size = int.from_bytes(data[position : position + 4], "little") & 0x7FFFFFFF
         if size == 0:
-            pos += 4
             break
-        if size > block_size:
+        if size > frame.block_size:
             raise CorruptRecords("lz4: block larger than its frame allows")
-        end = pos + 4 + size + after_block
-        blocks.append((pos, end))
-        pos = end
-    pos += 4 if flags & 0x04 else 0
-    if pos > len(data):
+        end = position + 4 + size + checksum_size
+        yield position, end
+        position = end
+    if position + frame.size_after_blocks > len(data):
         raise CorruptRecords("lz4: cut short")
-    return _Lz4Frame(flags, data[5], block_size, blocks, pos)
 
 
 def _zstd_pieces(data: memoryview, size: int) -> Iterator[bytes]:
     """The frames of `data`, decompressed, in pieces of at most `size` bytes."""
-    rest: bytes | memoryview = data
-    while rest:
+    position = 0
+    window = _FIRST_WINDOW
+    while position < len(data):
         frame = _zstd().ZstdDecompressor()
         try:
-            yield frame.decompress(rest, size)
             while not frame.eof:
-                if frame.needs_input:
+                chunk = data[position : position + window] if frame.needs_input else b""
+                if frame.needs_input and not chunk:
                     raise CorruptRecords("zstd: cut short")
-                yield frame.decompress(b"", size)
+                part = frame.decompress(chunk, size)
+                position += len(chunk)
+                window = min(2 * window, _WINDOW)
+                yield part
         except _zstd().ZstdError as error:
             raise CorruptRecords(f"zstd: {error}") from None
-        rest = frame.unused_data
+        position -= len(frame.unused_data)
+        window = _SMALLEST_WINDOW
 
 
 @cache
@@ -276,7 +350,8 @@ def _zstd() -> Any:
 
 
 def pieces(codec: int, data: bytes | memoryview, largest: int) -> Iterator[bytes]:
-    """Decompress `data` in pieces, one at a time in memory: of about PIECE bytes, or of a block of lz4 or snappy.
+    """Decompress `data` in pieces, one at a time in memory: of about PIECE bytes, or of a block of lz4 or snappy. A piece may
+    be empty: between two pieces lies no more work than some milliseconds.
 
     largest  bytes that a block of snappy may decompress to: it cannot be read in parts
 
@@ -284,14 +359,28 @@ def pieces(codec: int, data: bytes | memoryview, largest: int) -> Iterator[bytes
     """
     view = memoryview(data)
     if codec == GZIP:
-        return _gzip_pieces(view, PIECE)
+        return _joined_small(_gzip_pieces(view, PIECE))
     if codec == SNAPPY:
-        return _snappy_blocks(view, largest)
+        return _joined_small(_snappy_blocks(view, largest))
     if codec == LZ4:
-        return _lz4_blocks(view)
+        return _joined_small(_lz4_blocks(view))
     if codec == ZSTD:
-        return _zstd_pieces(view, PIECE)
+        return _joined_small(_zstd_pieces(view, PIECE))
     raise CorruptRecords(f"unknown compression codec {codec}")
+
+
+def _joined_small(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The parts, small ones joined up to PIECE bytes: at most _FRAMES_AT_ONCE of them."""
+    small: list[bytes] = []
+    size = 0
+    for part in parts:
+        small.append(part)
+        size += len(part)
+        if size >= PIECE or len(small) == _FRAMES_AT_ONCE:
+            yield b"".join(small)
+            small, size = [], 0
+    if small:
+        yield b"".join(small)
 
 
 _PRIMES: Final = (2654435761, 2246822519, 3266489917, 668265263, 374761393)

@@ -6,11 +6,12 @@ the batch's own, and those do not change. Compiled where there is a compiler.
 
 from typing import Final, final
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ottla.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, SECTION_BYTES, BatchHeader, wrapped
+from ottla.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, wrapped
 from ottla.records.errors import CorruptRecords
-from ottla.records.varints import read_varint, read_varlong
+from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
 
 _NO_KEY: Final = -1
 _SHARDS: Final = 64
@@ -101,16 +102,46 @@ def note_keys(
         raise CorruptRecords("bytes remain after the last record")
 
 
+def append_rebased(out: BytesWriter, records: bytes, begin: i64, most: i64, shift: i64) -> i64:
+    """Append up to `most` of `records` from position `begin` on, as they stand but for their timestamp deltas, to which `shift`
+    is added: the batch's base timestamp is another one. Returns the position after them. Raises CorruptRecords.
+    """
+    pos: i64 = begin
+    end: i64 = len(records)
+    size: i64
+    timestamp: i64
+    left: i64 = most
+    while left > 0 and pos < end:
+        left -= 1
+        size, pos = read_varint(records, pos, end)
+        if pos < 0 or size < 1 or size > end - pos:
+            raise CorruptRecords("record cut short")
+        stop: i64 = pos + size
+        attributes = records[pos : pos + 1]
+        timestamp, pos = read_varlong(records, pos + 1, stop)
+        if pos < 0:
+            raise CorruptRecords("record cut short")
+        timestamp = wrapped(timestamp, shift)
+        write_varint(out, 1 + varint_size(timestamp) + stop - pos)
+        out.write(attributes)
+        write_varint(out, timestamp)
+        out.write(records[pos:stop])
+        pos = stop
+    return pos
+
+
 @final
 class Selection:
-    """Selects the records of a batch that are the newest of their key, or lie at or behind `end_offset`, where nobody looked.
+    """Selects the records of a batch that are the newest of their key, or lie at or after `end_offset`, which was not scanned.
 
+    most_bytes          memory that the selected records may take
     without_tombstones  leave out those without a value, which have had their time
     """
 
     def __init__(
-        self, header: BatchHeader, newest: NewestOffsets, end_offset: int, *, without_tombstones: bool
+        self, header: BatchHeader, newest: NewestOffsets, end_offset: int, most_bytes: int, *, without_tombstones: bool
     ) -> None:
+        self._most_bytes: i64 = most_bytes
         self._header = header
         self._shards = newest.shards
         self._end_offset = end_offset
@@ -167,7 +198,7 @@ class Selection:
 
     def _keep(self, piece: bytes) -> None:
         self._size += len(piece)
-        if self._size <= SECTION_BYTES:
+        if self._size <= self._most_bytes:
             self._pieces.append(piece)
         else:
             self._pieces.clear()
@@ -175,10 +206,10 @@ class Selection:
     @property
     def is_too_large(self) -> bool:
         """True when what stays takes more memory than a batch may: the batch then has to stay as it is."""
-        return self._size > SECTION_BYTES
+        return self._size > self._most_bytes
 
     def kept(self) -> Kept:
-        """What stays of the parts that were looked at."""
+        """Return the selected records."""
         header = self._header
         append_time = header.attributes & LOG_APPEND_TIME != 0
         newest_time: int = header.max_timestamp if append_time else self._max_timestamp

@@ -31,7 +31,7 @@ from ottla.protocol.errors import (
     UNSUPPORTED_COMPRESSION_TYPE,
 )
 from ottla.records import compression
-from ottla.records.batch import BatchHeader, build, records_in_parts, scan
+from ottla.records.batch import UNPACK_AT_ONCE, UNPACK_LIMIT, BatchHeader, build, records_in_parts, scan
 from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.record import Record
 
@@ -46,7 +46,11 @@ _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _NO_TIMESTAMP: Final = -1
 _MESSAGES_A_STEP: Final = 2_000
-"""Messages read at once: some milliseconds."""
+"""Messages read or written at once: some milliseconds."""
+_BYTES_LIKE_A_MESSAGE: Final = 500
+"""Bytes of a batch that take about as long as one message."""
+_PACKED_BYTES: Final = 512 << 10
+"""Uncompressed bytes of a packed message for a consumer: compressed in some milliseconds."""
 R = TypeVar("R")
 
 
@@ -85,6 +89,12 @@ class NotForOldClients(Exception):
     """Records that no old client can read (zstd); the answer is UNSUPPORTED_COMPRESSION_TYPE."""
 
     code = UNSUPPORTED_COMPRESSION_TYPE
+
+
+class TooLargeForOldClients(NotForOldClients):
+    """A record that takes more memory than its conversion may; the answer is MESSAGE_TOO_LARGE."""
+
+    code = MESSAGE_TOO_LARGE
 
 
 def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Message]:
@@ -223,7 +233,7 @@ def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]
     if wrapper.value is None:
         raise _Refused(INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
     try:
-        plain = unpack(wrapper.codec, wrapper.magic, wrapper.value, limit)
+        plain = yield from _unpacked(wrapper.codec, wrapper.magic, wrapper.value, limit)
     except BeyondLimit as cause:
         raise _Refused(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
@@ -243,57 +253,136 @@ def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]
 
 def unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes:
     """The message set in the value of a packed message. Raises CorruptRecords, BeyondLimit."""
+    return all_at_once(_unpacked(codec, magic, data, limit))
+
+
+def _unpacked(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
+    """As `unpack`, with pauses where that takes long."""
     if codec == compression.LZ4 and magic == 0:
         data = with_lz4_checksum(data, wrong=False)
-    return compression.decompress(codec, data, limit)
+    at_once = min(limit, UNPACK_AT_ONCE)
+    try:
+        return compression.decompress_at_once(codec, data, at_once)
+    except BeyondLimit:
+        pass
+    parts: list[bytes] = []
+    size = 0
+    for piece in compression.pieces(codec, data, limit):
+        yield
+        parts.append(piece)
+        size += len(piece)
+        if size > limit:
+            raise BeyondLimit(f"a message set decompresses to more than {limit} bytes")
+    return b"".join(parts)
 
 
 def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) -> bytes:
-    """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later; it
-    ends with the batch with which it reaches `max_bytes`, for messages are larger in old formats.
+    """As `convert`, all at once, with one packed message for each compressed batch whatever its size."""
+    return all_at_once(convert(data, magic, from_offset, max_bytes, UNPACK_LIMIT, UNPACK_LIMIT))
 
-    A batch that is large when decompressed becomes several packed messages. Control batches are left out, headers dropped,
-    offsets kept; a batch of zstd ends the set. Raises NotForOldClients when it
-    would begin it, CorruptRecords for bytes that are no batches.
+
+def convert(
+    data: bytes, magic: int, from_offset: int, max_bytes: int, largest: int, packed_bytes: int = _PACKED_BYTES
+) -> Generator[None, None, bytes]:
+    """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later; it
+    ends with the batch with which it reaches `max_bytes`, for messages are larger in old formats. Pauses after some
+    milliseconds of work each.
+
+    largest       bytes that a record of a compressed batch may decompress to
+    packed_bytes  uncompressed bytes at which a packed message ends, and another one begins in the same batch
+
+    Control batches are left out, headers dropped, offsets kept; a batch of zstd and a record that is too large end the set, and
+    so do some MB of uncompressed messages. Raises NotForOldClients when it would be empty therefore, CorruptRecords for bytes
+    that are no batches.
     """
     found = scan(data)
     if found.corrupt is not None:
         raise CorruptRecords(found.corrupt)
-    out = bytearray()
+    written = _MessageSet(magic, max_bytes, packed_bytes)
+    converted = 0  # bytes and records since the last pause
     for header in found.batches:
-        if len(out) >= max_bytes and out:
+        if written.is_full():
             break
         if header.is_control:
             continue
         if header.compression == compression.ZSTD:
-            if out:
+            if len(written.out):
                 break  # what stands before it can be read
             raise NotForOldClients("zstd cannot be read below Fetch 10")
-        for records in records_in_parts(data, header):
-            if len(out) >= max_bytes and out:
-                break
-            if header.compression:
+        try:
+            is_first = True
+            for records in records_in_parts(data, header, largest):
+                if not is_first or converted > _MESSAGES_A_STEP:
+                    converted = 0
+                    yield
+                if written.is_full():
+                    break
+                is_first = False
+                converted += len(records) + header.size // _BYTES_LIKE_A_MESSAGE
                 if records and records[-1].offset >= from_offset:
-                    out += _packed(records, header, magic)
-            else:
-                for record in records:
-                    if record.offset >= from_offset:
-                        out += _written(record, magic, header.timestamp_type, record.offset)
-    return bytes(out)
+                    written.add(records, header, from_offset)
+            written.end_batch(header)
+        except BeyondLimit as cause:
+            written.end_batch(header)
+            if len(written.out):
+                break
+            raise TooLargeForOldClients(str(cause)) from None
+    return bytes(written.out)
 
 
-def _packed(records: list[Record], header: BatchHeader, magic: int) -> bytes:
-    """One message that packs a whole batch; it carries the offset of its last record."""
-    if not records:
-        return b""
-    first, last = records[0].offset, records[-1].offset
-    kind = header.timestamp_type
-    plain = b"".join(_written(each, magic, kind, each.offset - first if magic else each.offset) for each in records)
-    value = compression.compress(header.compression, plain)
-    if header.compression == compression.LZ4 and magic == 0:
-        value = with_lz4_checksum(value, wrong=True)
-    newest = max(record.timestamp for record in records)
-    return _written(Record(last, newest, None, value), magic, kind, last, header.compression)
+class _MessageSet:
+    """A message set that is being written.
+
+    The messages of a compressed batch are collected in `_inner`, and then packed into one.
+    """
+
+    def __init__(self, magic: int, max_bytes: int, packed_bytes: int) -> None:
+        self.out = bytearray()
+        self._magic = magic
+        self._max_bytes = max_bytes
+        self._packed_bytes = packed_bytes
+        self._plain_left = max(max_bytes, UNPACK_AT_ONCE)
+        self._inner: list[bytes] = []
+        self._inner_size = 0
+        self._first = self._last = 0
+        self._newest = _NO_TIMESTAMP
+
+    def is_full(self) -> bool:
+        """True when the set has something, and all that it may have."""
+        return bool(self.out) and (len(self.out) >= self._max_bytes or self._plain_left <= 0)
+
+    def add(self, records: list[Record], header: BatchHeader, from_offset: int) -> None:
+        """Add records of a batch: those from `from_offset` on, or all of a compressed batch."""
+        kind = header.timestamp_type
+        if not header.compression:
+            for record in records:
+                if record.offset >= from_offset:
+                    self.out += _written(record, self._magic, kind, record.offset)
+            return
+        for record in records:
+            if not self._inner:
+                self._first, self._newest = record.offset, record.timestamp
+            offset = record.offset - self._first if self._magic else record.offset
+            message = _written(record, self._magic, kind, offset)
+            self._inner.append(message)
+            self._inner_size += len(message)
+            self._last = record.offset
+            self._newest = max(self._newest, record.timestamp)
+            if self._inner_size >= self._packed_bytes:
+                self.end_batch(header)
+
+    def end_batch(self, header: BatchHeader) -> None:
+        """Pack the messages that were collected into one; it carries the offset of the last of them."""
+        if not self._inner:
+            return
+        value = compression.compress(header.compression, b"".join(self._inner))
+        if header.compression == compression.LZ4 and self._magic == 0:
+            value = with_lz4_checksum(value, wrong=True)
+        packed = Record(self._last, self._newest, None, value)
+        self.out += _written(packed, self._magic, header.timestamp_type, self._last, header.compression)
+        self._plain_left -= self._inner_size
+        self._inner = []
+        self._inner_size = 0
 
 
 def _written(record: Record, magic: int, timestamp_type: int, offset: int, codec: int = 0) -> bytes:

@@ -50,7 +50,7 @@ from ottla.records.batch import (
     sections,
     wrapped,
 )
-from ottla.records.compression import ZSTD, compress, decompress
+from ottla.records.compression import ZSTD, compress, decompress_at_once
 from ottla.records.errors import BeyondLimit, CorruptRecords, MalformedRecord
 from ottla.records.varints import TOO_LONG, read_varint, read_varlong, varint_size, write_varint
 
@@ -207,7 +207,7 @@ def prepare(frame: bytes, start: int, end: int, rules: ProduceRules, now_ms: int
     stop = header.end
     if codec:
         try:
-            section = decompress(codec, memoryview(frame)[begin:stop], UNPACK_AT_ONCE)
+            section = decompress_at_once(codec, memoryview(frame)[begin:stop], UNPACK_AT_ONCE)
         except BeyondLimit:
             result.remaining = _in_sections(result, frame, rules, now_ms, codec, target, partition)
             return result

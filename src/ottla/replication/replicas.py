@@ -299,8 +299,9 @@ class Replicas:
             self._failed.discard(key)
             self._postponed.pop(key, None)
             home = self._homes.pop(key, None)
-            if home is not None and home.offline is None:
-                self._discard_from(home, key)
+            for directory in self.directories:
+                if directory.offline is None and (directory is home or directory.has_copy(*key, topic.id)):
+                    self._discard_from(directory, key)
             if index in partitions:
                 partitions[index].fail(UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -329,6 +330,7 @@ class Replicas:
         self._homes[key] = target
         self._discard_from(home, key)
         self._checkpoint()
+        partition.advance()  # a batch that waits for its flush waits for that of the new log now
 
     def _take_offline(self, home: LogDirectory) -> None:
         """A directory failed: its partitions are not here any more, and who waits for them learns it."""

@@ -1,10 +1,14 @@
 """Group commit: batches that come while a flush runs share the next one, and nobody is told before."""
 
 import asyncio
+import errno
 import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ottla.broker import flushing
 from ottla.broker.flushing import Flusher
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
@@ -79,6 +83,23 @@ def test_many_batches_share_a_flush() -> None:
         assert disk.begun == 3
         flusher.close()
 
+    asyncio.run(run())
+
+
+def test_a_flush_that_fails_for_another_reason_than_the_disk_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        disk = SlowDisk()
+        partition, flusher = opened(disk, asyncio.get_running_loop(), [])
+        disk.failure = OSError(errno.EACCES, "Permission denied")
+        append(partition, 1)
+        disk.go.release()
+        await until(lambda: disk.begun == 2)
+        disk.failure = None
+        disk.go.release()
+        await until(lambda: partition.log.high_watermark == 1)
+        flusher.close()
+
+    monkeypatch.setattr(flushing, "_RETRY_S", 0.01)
     asyncio.run(run())
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +309,40 @@ def test_an_old_copy_is_used_when_the_new_directory_is_gone_for_good(
     assert caplog.text.count(line) == 1
 
 
+def test_a_topic_that_is_created_again_begins_empty_though_an_old_copy_of_its_predecessor_was_left(
+    moved: Machine,
+) -> None:
+    """The directory that t was moved to is missing: t is offline, and deleted. Its old copy in b must not become the new t."""
+    away(moved, "c")
+    moved.start()
+    assert moved.broker.replicas.is_offline("t", 0)
+    moved.delete("t")
+    assert not (moved.path / "b" / "t-0").exists()
+    place(moved, "t", "b")
+    assert moved.partition("t").log.end_offset == 0
+    moved.append("t", 100)
+    moved.restart()
+    assert (moved.home("t"), moved.partition("t").log.end_offset) == ("b", 100)
+
+
+def test_a_topic_that_is_created_again_begins_empty_though_a_copy_could_not_be_renamed(tmp_path: Path) -> None:
+    with Machine(tmp_path) as machine:
+        place(machine, "t", "b")
+        machine.append("t", 10)
+        machine.disk_fails("b", EROFS, spare=READING)
+        machine.move("t", "a")
+        machine.until(lambda: machine.home("t") == "a")
+        machine.append("t", 1)
+        machine.broker.stop()
+        machine.disk_fails("b", OSError(errno.EACCES, "Permission denied"), "rename")
+        machine.start()
+        assert (machine.home("t"), machine.partition("t").log.end_offset, machine.offline()) == ("a", 11, [])
+        machine.delete("t")
+        machine.mend()
+        place(machine, "t", "b")
+        assert machine.partition("t").log.end_offset == 0
+
+
 def test_a_partition_that_was_moved_by_hand_is_found_and_kept(moved: Machine) -> None:
     for directory in moved.path.glob("[bc]/t-0"):
         directory.rename(moved.path / f"{directory.parent.name}-t")
@@ -347,6 +383,23 @@ def test_a_move_that_the_metadata_cannot_record_is_given_up(
     assert (machine.home("t"), machine.partition("t").log.is_moving) == ("b", False)
     assert f"cannot move t-0 to {machine.path / 'a'}: cannot write metadata.db" in caplog.text
     assert not list((machine.path / "a").glob("*-future"))
+
+
+def test_a_partition_moves_back_to_where_its_old_directory_could_not_be_renamed(machine: Machine) -> None:
+    place(machine, "t", "b")
+    machine.append("t", 10)
+    machine.disk_fails("b", OSError(errno.EACCES, "Permission denied"), "rename")
+    machine.move("t", "a")
+    machine.until(lambda: machine.home("t") == "a")
+    machine.mend()
+    assert (machine.path / "b" / "t-0").is_dir()
+    machine.append("t", 5)
+    machine.move("t", "b")
+    machine.until(lambda: not machine.broker.moves._under_way)
+    assert (machine.home("t"), machine.offline()) == ("b", [])
+    machine.restart()
+    assert (machine.home("t"), machine.partition("t").log.end_offset) == ("b", 15)
+    assert len(list((machine.path / "b").glob("t-0.*-stray"))) == 1
 
 
 def test_a_partition_that_cannot_be_read_stays_and_the_target_goes_on(machine: Machine) -> None:
@@ -400,6 +453,53 @@ def test_a_move_without_descriptors_is_given_up_and_nothing_goes_offline(machine
     machine.append("t")
 
 
+def test_a_batch_that_waits_for_its_flush_is_acknowledged_when_its_partition_has_moved(machine: Machine) -> None:
+    """flush.messages=1: the old log's flush is under way when the partition gets its new log."""
+    machine.create("filler")
+    machine.create("t", flush_messages="1")
+    target = "a" if machine.home("t") == "b" else "b"
+    old = machine.path / machine.home("t") / "t-0"
+    machine.append("t", 5)
+    machine.until(lambda: machine.partition("t").log.high_watermark == 5)
+    flushing, go = threading.Event(), threading.Event()
+
+    def fails(operation: str, path: Path) -> None:
+        if operation == "flush" and path.is_relative_to(old):
+            flushing.set()
+            assert go.wait(30)
+
+    machine.fails = fails
+    machine.append("t")
+    machine.until(flushing.is_set)
+    acknowledged: list[int] = []
+    partition = machine.partition("t")
+    partition.when_committed(partition.leader_epoch, 6, acknowledged.append)
+    machine.move("t", target)
+    try:
+        machine.until(lambda: machine.home("t") == target)
+        machine.until(lambda: acknowledged == [0])
+    finally:
+        go.set()
+    assert (partition.log.recovery_point, partition.log.high_watermark) == (6, 6)
+
+
+def test_an_emptied_partition_keeps_its_offsets_when_it_is_moved_and_the_broker_killed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(machine, "t", "b")
+    machine.append("t", 100)
+    log = machine.partition("t").log
+    log.flush()
+    log.config = replace(log.config, retention_bytes=0)
+    machine.until(lambda: log.start_offset == 100)
+    monkeypatch.setattr(machine.broker.replicas, "_checkpoint", lambda: None)  # the kill comes before it
+    machine.move("t", "a")
+    machine.until(lambda: machine.home("t") == "a")
+    machine.restart(kill=True)
+    log = machine.partition("t").log
+    assert (machine.home("t"), log.start_offset, log.end_offset) == ("a", 100, 100)
+
+
 def test_retention_goes_on_in_other_directories_when_a_disk_fails(machine: Machine) -> None:
     machine.create("t", 4, segment_bytes="1048576", retention_ms="1", segment_ms="1")
     for index in range(4):
@@ -412,6 +512,16 @@ def test_retention_goes_on_in_other_directories_when_a_disk_fails(machine: Machi
     for partition in machine.broker.replicas.all():
         machine.append("t", 2, partition.index)
     machine.until(lambda: all(log.start_offset == 4 for log in others))
+
+
+def test_retention_goes_on_when_the_age_of_a_file_cannot_be_read(machine: Machine) -> None:
+    place(machine, "empty", "b")
+    place(machine, "t", "a")
+    machine.append("t", 2)
+    log = machine.partition("t").log
+    machine.disk_fails("b", EIO, "read times")
+    log.config = replace(log.config, retention_bytes=0)
+    machine.until(lambda: log.start_offset == 2)
 
 
 @pytest.mark.parametrize("operation", ["make directory", "write", "list"])

@@ -1,6 +1,8 @@
 """Compaction: the newest record of every key stays, at its offset, through rolls, restarts and crashes."""
 
 import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import SWAP
 from ottla.log.store import DiskStore
-from ottla.protocol.errors import NONE
-from ottla.records.batch import DELETE_HORIZON, build, scan
+from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE
+from ottla.records import compression, legacy
+from ottla.records.batch import DELETE_HORIZON, build, crc_ok, scan
 from ottla.records.record import Record
 
 NOW = 1_700_000_000_000
@@ -76,9 +79,9 @@ def test_the_newest_of_every_key_stays(tmp_path: Path, codec: int) -> None:
     again.close()
 
 
-def in_one_batch(log: Log, pairs: list[tuple[bytes, bytes | None]]) -> None:
+def in_one_batch(log: Log, pairs: list[tuple[bytes, bytes | None]], codec: int = 4) -> None:
     """Append a batch that is large when decompressed."""
-    batch = build([Record(at, NOW + at, key, value) for at, (key, value) in enumerate(pairs)], codec=4)
+    batch = build([Record(at, NOW + at, key, value) for at, (key, value) in enumerate(pairs)], codec=codec)
     appended = log.append(batch, 0, len(batch), 0, NOW)
     assert appended.unfinished is not None
     for _ in appended.unfinished.steps:
@@ -118,6 +121,51 @@ def test_a_batch_of_which_more_stays_than_memory_allows_stays_whole(tmp_path: Pa
     log.close()
 
 
+@pytest.mark.parametrize("max_message_bytes", [32 << 20, 1 << 20], ids=["allowed", "no longer allowed"])
+def test_a_record_of_20_mb_can_be_read_and_its_log_compacted(tmp_path: Path, max_message_bytes: int) -> None:
+    """One that its topic allows, or that Apache Kafka or an earlier configuration took. It is never held for damage."""
+    config = {"segment_bytes": 64 << 20, "max_message_bytes": 32 << 20}
+    log = opened(tmp_path / "t-0", **config)
+    append(log, (b"a", b"older"), (b"b", b"older"))
+    large = bytes(20 << 20)
+    in_one_batch(log, [(b"a", b"."), (b"large", large), (b"b", b".")])
+    log.config = replace(log.config, segment_bytes=400, max_message_bytes=max_message_bytes)
+    append(log, *[(b"x", b"." * 100)] * 3)  # rolls
+    append(log, *[(b"x", b"." * 100)] * 3)
+    is_allowed = max_message_bytes > 20 << 20
+    for timestamp, offset in (
+        (NOW, 0),
+        (NOW + 2, 4 if is_allowed else 3),
+    ):  # at or before the record that was asked for
+        found = log.offset_at(timestamp)
+        assert found is not None
+        assert found[:2] == (timestamp, offset)
+    compact(log)
+    assert not log.is_damaged
+    kept = {offset: (key, len(value or b"")) for offset, (key, value) in content(log).items() if offset < 5}
+    if is_allowed:
+        assert kept == {2: (b"a", 1), 3: (b"large", 20 << 20), 4: (b"b", 1)}
+    else:  # the batch stays whole, and so does what it may replace
+        assert kept == {1: (b"b", 5), 2: (b"a", 1), 3: (b"large", 20 << 20), 4: (b"b", 1)}
+    log.close()
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_old_consumer_reads_a_record_of_20_mb_where_its_topic_allows_it(tmp_path: Path, magic: int) -> None:
+    log = opened(tmp_path / "t-0", segment_bytes=64 << 20, max_message_bytes=32 << 20)
+    in_one_batch(log, [(b"small", b"."), (b"large", bytes(20 << 20))], codec=1)
+    messages = legacy.all_at_once(log.read_message_set(0, 1 << 20, 2, magic))
+    assert legacy.as_batch(messages, 32 << 20)[57:61] == (2).to_bytes(4, "big")
+    log.config = replace(log.config, max_message_bytes=1 << 20)
+    assert legacy.as_batch(legacy.all_at_once(log.read_message_set(0, 1 << 20, 2, magic)), 32 << 20)[57:61] == (
+        1
+    ).to_bytes(4, "big")
+    with pytest.raises(legacy.NotForOldClients, match="more than 16777216 bytes") as refused:
+        legacy.all_at_once(log.read_message_set(1, 1 << 20, 2, magic))
+    assert refused.value.code == MESSAGE_TOO_LARGE
+    log.close()
+
+
 def test_offsets_in_gaps_are_read_on_from_what_follows(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", segment_bytes=200)
     for at in range(20):
@@ -152,6 +200,67 @@ def test_tombstones_stay_until_their_horizon(tmp_path: Path) -> None:
         compact(log, now)
         assert (2 in content(log)) == there
     assert content(log)[1] == (b"b", b"1")
+    log.close()
+
+
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_records_beside_a_tombstone_keep_timestamps_and_headers(
+    tmp_path: Path, codec: int, timestamp_type: str
+) -> None:
+    log = opened(tmp_path / "t-0", timestamp_type=timestamp_type)
+    headers = [("h", b"1"), ("i", None)]
+    batch = build(
+        [
+            Record(0, NOW - 5, b"a", b"old"),
+            Record(1, NOW - DAY, b"b", b"far", headers),
+            Record(2, NOW, b"t", None, headers),
+            Record(3, NOW + 7, b"a", b""),
+        ],
+        codec=codec,
+    )
+    assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
+    for _ in range(4):
+        append(log, (b"x", b"." * 100))  # rolls
+    before = {record.offset: record for _, records in log.batches() for record in records}
+    compact(log)
+    after = [record for _, records in log.batches() for record in records if record.offset < 4]
+    assert after == [before[1], before[2], before[3]]
+    region = log.read(0, 100, 4, whole_first=True)
+    assert region is not None
+    (header,) = scan(region.read()).batches[:1]
+    assert header.attributes & DELETE_HORIZON
+    assert header.base_timestamp == NOW + DAY
+    assert header.max_timestamp == (NOW + 7 if timestamp_type == "CreateTime" else NOW)
+    assert crc_ok(region.read(), header)
+    log.close()
+
+
+def test_a_large_batch_with_a_tombstone_is_compacted_in_short_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a gigabyte was decompressed in one step for the tombstone, a second time."""
+    log = opened(tmp_path / "t-0", segment_bytes=1 << 20)
+    in_one_batch(log, [*((b"k", bytes(100_000)) for _ in range(400)), (b"tombstone", None)])
+    log.config = replace(log.config, segment_bytes=400)
+    append(log, *[(b"x", b"." * 100)] * 3)
+    append(log, *[(b"x", b"." * 100)] * 3)
+    decompressed = [0]
+    pieces = compression._zstd_pieces
+
+    def counted(data: memoryview, size: int) -> Iterator[bytes]:
+        for piece in pieces(data, size):
+            decompressed[-1] += len(piece)
+            yield piece
+
+    monkeypatch.setattr(compression, "_zstd_pieces", counted)
+    for step in log.compact(NOW):
+        decompressed.append(0)
+        if isinstance(step, Flush):
+            step.run()
+    assert max(decompressed) <= 6 << 20
+    assert sum(decompressed) < 2.5 * 40_000_000, "once for the keys and once for the records"
+    assert [offset for offset in content(log) if offset < 401] == [399, 400]
     log.close()
 
 

@@ -117,6 +117,27 @@ def test_a_partition_of_another_topic_of_that_name_is_kept_as_a_stray(
     again.release()
 
 
+def test_a_topic_does_not_begin_with_the_records_of_a_deleted_one_whose_metadata_file_was_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a loss of power between the deletion of a topic and the renaming of its directories."""
+    directory = LogDirectory(DiskStore(), tmp_path)
+    assert directory.open_partition("t", 0, ID, LogConfig()).append_records([(b"k", b"v")], 0, 1).error_code == 0
+    directory.close()
+    (tmp_path / "t-0" / "partition.metadata").unlink()
+    for other in ("backup-1", "logs-2"):  # of the user
+        (tmp_path / other).mkdir()
+    (tmp_path / "logs-2" / "server.log").write_text("INFO")
+    (tmp_path / "file-3").write_text("no directory")
+    again = LogDirectory(DiskStore(), tmp_path)
+    assert again.take_inventory({}) == ([], [], [])
+    assert again.open_partition("t", 0, bytes(16), LogConfig()).end_offset == 0
+    (stray,) = tmp_path.glob("*-stray")
+    assert caplog.messages == [f"{tmp_path / 't-0'} is no partition of this cluster: it is {stray.name} now"]
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
+    again.release()
+
+
 def reopened(path: Path, topic_id: bytes = ID, *, only_place: bool = True) -> tuple[int, int]:
     """The start and end offset of t-0 after a start."""
     directory = LogDirectory(DiskStore(), path)
@@ -270,10 +291,22 @@ def test_a_removed_partition_directory_is_reported(stopped: Path, caplog: pytest
     assert caplog.messages == [f"t-0, which ended at offset 10 when the broker stopped, is not in {stopped} any more"]
 
 
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES])
-def test_an_error_that_is_not_the_disks_takes_no_directory_offline(tmp_path: Path, code: int) -> None:
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EEXIST, errno.ENOTEMPTY, errno.EINVAL),
+        *(errno.EBUSY, errno.EXDEV, errno.EBADF, None),
+    ],
+)
+def test_an_error_that_is_not_the_disks_takes_no_directory_offline(tmp_path: Path, code: int | None) -> None:
     failing = [""]
-    disk = FaultyStore(DiskStore(), lambda operation, _: OSError(code, "no") if operation in failing else None)
+
+    def fault(operation: str, _: Path) -> OSError | None:
+        if operation not in failing:
+            return None
+        return OSError("no") if code is None else OSError(code, "no")
+
+    disk = FaultyStore(DiskStore(), fault)
     directory = LogDirectory(disk, tmp_path)
     log = directory.open_partition("t", 0, ID, LogConfig())
     failing[:] = ["append", "write", "replace", "flush"]

@@ -11,8 +11,9 @@ from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, OffsetOutOfRange, StorageError
 from ottla.log.store import DiskStore
-from ottla.protocol.errors import NONE, RECORD_LIST_TOO_LARGE
+from ottla.protocol.errors import INVALID_RECORD, NONE, RECORD_LIST_TOO_LARGE
 from ottla.records.batch import build
+from ottla.records.legacy import for_old_client
 from ottla.records.record import Record
 
 NOW = 1_700_000_000_000
@@ -104,6 +105,26 @@ def test_the_ends(tmp_path: Path) -> None:
     with pytest.raises(OffsetOutOfRange, match="offset 4 is beyond the log end offset 3 of t-0"):
         log.read(4, 100, 3, whole_first=True)
     assert log.read(3, 100, 3, whole_first=True) is None
+    log.close()
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_timestamp_is_found_among_many_tiny_records_in_steps(tmp_path: Path, codec: int) -> None:
+    """300,000 of them, in a quarter of a megabyte, held back every other request for half a second."""
+    log = opened(tmp_path / "t-0")
+    batch = build([Record(at, NOW + (at == 39_999), None, b"") for at in range(40_000)], codec=codec)
+    assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
+    for steps, offset in ((log.find_offset(NOW + 1), 39_999), (log.find_newest(), 39_999), (log.find_offset(NOW), 0)):
+        pauses = 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                found = stop.value
+                break
+            pauses += 1
+        assert found == (NOW + (offset > 0), offset, 0)
+        assert pauses == (19 if offset else 0)
     log.close()
 
 
@@ -203,6 +224,45 @@ def test_a_batch_that_does_not_fit_is_not_passed_over(tmp_path: Path) -> None:
     region = log.read(0, 300, log.end_offset, whole_first=True)
     assert region is not None
     assert region.position == 0
+    log.close()
+
+
+@pytest.mark.parametrize("failing", ["read", "write", "truncate"])
+def test_a_log_that_cannot_be_opened_for_lack_of_descriptors_keeps_none(tmp_path: Path, failing: str) -> None:
+    """It is tried again every second; each attempt must leave as many descriptors as it found."""
+    log = opened(tmp_path / "t-0", segment_bytes=600)
+    for _ in range(9):
+        append(log)
+    log.close(clean=False)
+    with log.segments[-1].path.open("ab") as file:
+        file.write(b"torn")  # a reason to truncate
+    fails: list[int] = []
+
+    def fault(operation: str, _: Path) -> OSError | None:
+        if operation == failing:
+            fails.append(0)
+        return OSError(errno.EMFILE, "Too many open files") if operation == failing and len(fails) > 1 else None
+
+    files = DiskStore()
+    for _ in range(3):
+        fails.clear()
+        fails.extend([0] if failing != "read" else [])
+        with pytest.raises(OSError, match="Too many open files"):
+            Log(FaultyStore(files, fault), log.directory, log.config)
+        assert files.open_files == 0
+    again = Log(files, log.directory, log.config)
+    assert again.end_offset == 9
+    again.close()
+
+
+@pytest.mark.parametrize("size", [900, 1100])
+def test_max_decompressed_message_bytes_bounds_each_message_of_an_old_producer(tmp_path: Path, size: int) -> None:
+    log = opened(tmp_path / "t-0", max_decompressed_bytes=1000)
+    messages = for_old_client(build([Record(at, NOW, None, bytes(size)) for at in range(200)], codec=1), 1, 0, 1 << 20)
+    appended = log.append_message_set(messages, 0, len(messages), 0, NOW)
+    assert appended.unfinished is None
+    assert appended.error_code == (NONE if size < 1000 else INVALID_RECORD)
+    assert log.end_offset == (200 if size < 1000 else 0)
     log.close()
 
 

@@ -1,11 +1,14 @@
 """What a log lets go of, and what it never does."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from ottla.log.config import LogConfig
-from ottla.log.log import Log, OffsetOutOfRange
+from ottla.log.faulty_store import FaultyStore
+from ottla.log.log import Log, OffsetOutOfRange, StorageError
 from ottla.log.retention import Candidate, Retention, expired
 from ottla.log.store import DiskStore
 from ottla.records.batch import build, records_of
@@ -91,6 +94,54 @@ def test_a_log_lets_go_of_old_segments_and_readers_go_on(tmp_path: Path) -> None
         segment.remove()
     assert not list(log.directory.glob(f"{0:020d}*"))
     assert log.epochs.epoch_at(2) == 0
+    log.close()
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES, errno.ENOENT])
+@pytest.mark.parametrize("kind", [".log", ".index"])
+def test_a_log_stays_readable_when_one_of_its_segments_cannot_be_renamed(tmp_path: Path, code: int, kind: str) -> None:
+    failing = tmp_path / "t-0" / f"{4:020d}{kind}"
+    fails = True
+
+    def fault(operation: str, path: Path) -> OSError | None:
+        return OSError(code, os.strerror(code)) if fails and (operation, path) == ("rename", failing) else None
+
+    (tmp_path / "t-0").mkdir()
+    store = FaultyStore(DiskStore(), fault)
+    log = Log(store, tmp_path / "t-0", LogConfig(segment_bytes=400, index_interval_bytes=1, retention_ms=1000))
+    for _ in range(9):
+        append(log, NOW - 5000)
+    gone = log.retain(NOW)
+    is_missing = code == errno.ENOENT and kind == ".index"  # as one that was never written
+    if not is_missing:
+        assert [segment.base_offset for segment in gone] == [0, 2]
+        assert (log.start_offset, offsets_from(log, 4), offsets_from(log, 8)) == (4, [4, 5], [8])
+        with pytest.raises(OffsetOutOfRange):
+            log.read(3, 100, log.end_offset, whole_first=True)
+        with pytest.raises(StorageError, match=failing.name):
+            log.retain(NOW)
+        assert offsets_from(log, 4) == [4, 5]
+        fails = False
+        gone += log.retain(NOW)
+    assert [segment.base_offset for segment in gone] == [0, 2, 4, 6, 8]
+    assert (log.start_offset, log.end_offset) == (9, 9)
+    log.close()
+
+
+def test_retention_of_many_segments_lists_no_directory_and_goes_in_steps(tmp_path: Path) -> None:
+    operations: list[str] = []
+    (tmp_path / "t-0").mkdir()
+    store = FaultyStore(DiskStore(), lambda operation, _: operations.append(operation))
+    log = Log(store, tmp_path / "t-0", LogConfig(segment_bytes=400, retention_ms=1000))
+    for _ in range(240):
+        append(log, NOW - 5000)
+    operations.clear()
+    steps = []
+    while gone := log.retain(NOW):
+        steps.append(len(gone))
+    assert steps == [50, 50, 20]
+    assert operations.count("list") == 0
+    assert (log.start_offset, log.end_offset) == (240, 240)
     log.close()
 
 

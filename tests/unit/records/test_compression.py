@@ -1,6 +1,7 @@
 """Packing and unpacking: round trips, what other writers send, and what must not take memory."""
 
 import gzip
+import random
 import tracemalloc
 from contextlib import suppress
 
@@ -9,7 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
+from ottla.records.compression import (
+    CODEC_NAMES,
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    compress,
+    compress_in_steps,
+    decompress,
+    pieces,
+)
 from ottla.records.errors import CorruptRecords
 
 MANY = settings(max_examples=60, deadline=None)
@@ -37,6 +49,23 @@ def test_blocks_and_buffer_growth(codec: int, size: int) -> None:
 def test_growth_reaches_far_beyond_the_first_guess(codec: int) -> None:
     data = bytes(10 * MIB)
     assert decompress(codec, compress(codec, data), 11 * MIB) == data
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
+@pytest.mark.parametrize("size", [0, 1, MIB, MIB + 1, 3 * MIB + 7])
+def test_what_is_compressed_in_steps_is_decompressed(codec: int, size: int) -> None:
+    data = random.Random(7).randbytes(size // 2) + bytes(size - size // 2)
+    steps = compress_in_steps(codec, data)
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            packed = stop.value
+            break
+        pauses += 1
+    assert decompress(codec, packed, size) == data
+    assert pauses == (0 if codec == NONE else max(0, -(-size // MIB) - 1))
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=CODEC_NAMES)
@@ -91,6 +120,27 @@ def test_gzip_members_are_joined_and_a_tail_is_ignored() -> None:
     assert decompress(GZIP, packed + b"\0\0\0\0junk", 100) == b"one two"
     with pytest.raises(CorruptRecords):
         decompress(GZIP, packed, 6)
+
+
+@pytest.mark.parametrize("codec", [GZIP, ZSTD], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("first", [0, 10, 2 * MIB])
+def test_frames_of_any_size_are_joined(codec: int, first: int) -> None:
+    """Further frames are read through a window, which is smaller than some of them."""
+    chance = random.Random(7)
+    parts = [chance.randbytes(size) for size in (first, 0, 1, 511, 513, 70_000, 3, 300_000, 0)]
+    packed = b"".join(compress(codec, part) for part in parts)
+    assert decompress(codec, packed, 3 * MIB) == b"".join(parts)
+    assert b"".join(pieces(codec, packed, 0)) == b"".join(parts)
+    for cut in (len(packed) - 1, len(packed) - 100_000):
+        with pytest.raises(CorruptRecords, match="cut short"):
+            decompress(codec, packed[:cut], 3 * MIB)
+
+
+def test_a_damaged_gzip_member_is_no_tail_to_be_ignored() -> None:
+    packed = bytearray(gzip.compress(b"one") + gzip.compress(random.Random(7).randbytes(200_000)))
+    packed[150_000] ^= 0xFF
+    with pytest.raises(CorruptRecords, match="gzip"):
+        decompress(GZIP, bytes(packed), MIB)
 
 
 def test_snappy_is_written_as_java_writes_it() -> None:

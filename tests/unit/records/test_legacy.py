@@ -2,6 +2,7 @@
 
 import random
 
+import cramjam
 import pytest
 
 from ottla.protocol.errors import CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, NONE, UNKNOWN_SERVER_ERROR
@@ -9,7 +10,7 @@ from ottla.records import compression, legacy
 from ottla.records.batch import build, records_of
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
-from ottla.records.legacy import all_at_once, for_old_client, messages, rebuild, with_lz4_checksum
+from ottla.records.legacy import all_at_once, convert, for_old_client, messages, rebuild, with_lz4_checksum
 from ottla.records.record import Record
 
 kafka_records = pytest.importorskip("kafka.record.memory_records", reason="kafka-python is the second opinion")
@@ -67,12 +68,46 @@ def test_a_batch_that_is_large_when_decompressed_becomes_several_messages(magic:
     """Each of them fits into memory, and a consumer that asks from the middle of the batch gets on."""
     records = [Record(at, FIRST, b"k", bytes(60_000)) for at in range(200)]  # 12 MB
     data = build(records, codec=1)
-    whole = for_old_client(data, magic, 0, 32 << 20)
+    assert len(list(messages(for_old_client(data, magic, 0, 32 << 20)))) == 1, "as a producer has to send it"
+    whole = all_at_once(convert(data, magic, 0, 32 << 20, LIMIT))
     assert [offset for offset, *_ in seen(whole)] == list(range(200))
     assert len(list(messages(whole))) > 1
-    some = for_old_client(data, magic, 150, 1)
+    some = all_at_once(convert(data, magic, 150, 1, LIMIT))
     offsets = [offset for offset, *_ in seen(some)]
     assert offsets[0] <= 150 <= offsets[-1] < 199
+
+
+def steps_of(data: bytes, max_bytes: int) -> tuple[int, bytes]:
+    """How often a conversion pauses, and its result."""
+    conversion = convert(data, 1, 0, max_bytes, LIMIT)
+    pauses = 0
+    while True:
+        try:
+            next(conversion)
+        except StopIteration as stop:
+            return pauses, stop.value
+        pauses += 1
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("batches", [1, 20])
+def test_many_tiny_records_are_converted_for_an_old_consumer_in_steps(codec: int, batches: int) -> None:
+    """300,000 of them, in a quarter of a megabyte, held back every other request for two seconds."""
+    count = 40_000 // batches
+    data = b"".join(
+        build([Record(start + at, FIRST, None, b"") for at in range(count)], base_offset=start, codec=codec)
+        for start in range(0, 40_000, count)
+    )
+    pauses, converted = steps_of(data, 32 << 20)
+    assert pauses >= 9
+    assert [offset for offset, *_ in seen(converted)] == list(range(40_000))
+
+
+def test_a_batch_of_zeros_is_converted_a_few_megabytes_at_a_time() -> None:
+    """Its messages are small when they are packed again, so that their size alone would never end the answer."""
+    data = build([Record(at, FIRST, None, bytes(100_000)) for at in range(500)], codec=1)
+    _, converted = steps_of(data, 1 << 20)
+    assert 30 < len(seen(converted)) < 60
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -169,6 +204,16 @@ def test_a_set_without_a_whole_message_is_nothing(data: bytes) -> None:
 def test_a_bomb_does_not_go_off() -> None:
     bomb = wrap(V1 * 100_000, 1, 1)
     assert all_at_once(rebuild(bomb, 0, len(bomb), LIMIT, 100_000)).error_code == INVALID_RECORD
+
+
+def test_a_packed_message_of_thousands_of_tiny_blocks_is_read_in_steps() -> None:
+    plain = for_old_client(build(some_records(5)), 1, 0, LIMIT)
+    blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in [b""] * 5_000 + [plain[:50], plain[50:]]]
+    packed = compression.compress(2, b"")[:16] + b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
+    data = wrap(plain, 1, 2, packed)
+    rebuilding = rebuild(data, 0, len(data), LIMIT, LIMIT)
+    assert sum(1 for _ in iter(lambda: next(rebuilding, rebuilding), rebuilding)) >= 20
+    assert len(records_of(all_at_once(rebuild(data, 0, len(data), LIMIT, LIMIT)).batch)) == 5
 
 
 def test_damaged_sets_raise_nothing_else() -> None:

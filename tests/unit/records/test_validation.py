@@ -6,6 +6,7 @@ import struct
 import tracemalloc
 from collections.abc import Sequence
 
+import cramjam
 import crc32c
 import pytest
 from hypothesis import given, settings
@@ -317,6 +318,41 @@ def test_one_record_may_take_the_memory_of_a_part() -> None:
     too_large = batch([rec(0, value=bytes(17 << 20))], attributes=4)
     assert finished(check(too_large)).error_code == INVALID_RECORD
     assert finished(check(too_large, ProduceRules(max_message_bytes=32 << 20))).error_code == NONE
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "sizes", [(9_000_000, 9_000_000), (1_000_000, 9_000_000, 9_000_000), (100, 15_000_000, 1, 15_000_000)]
+)
+def test_a_compressed_batch_of_several_large_records_is_accepted(codec: int, sizes: tuple[int, ...]) -> None:
+    large = batch([rec(i, value=bytes(size)) for i, size in enumerate(sizes)], attributes=codec)
+    assert finished(check(large, ProduceRules(max_message_bytes=10_000_000))).error_code == NONE
+
+
+def one_byte_at_a_time(codec: int, plain: bytes, empty_frames: int) -> bytes:
+    """`plain` compressed as badly as the format allows: in frames or blocks of one byte, after many empty ones."""
+    one = [plain[at : at + 1] for at in range(len(plain))]
+    if codec == 2:
+        header = compress(2, b"")[:16]
+        blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in [b""] * empty_frames + one]
+        return header + b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
+    if codec == 3:
+        return compress(3, b"")[:7] + b"".join(compress(3, part)[7:-4] for part in one) + bytes(4)
+    return compress(codec, b"") * empty_frames + b"".join(compress(codec, part) for part in one)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_compressed_batch_of_thousands_of_tiny_frames_is_checked_in_steps(codec: int) -> None:
+    """A megabyte of empty frames of zstd held back every other request for 3.5 s."""
+    section = b"".join(rec(i, value=bytes(500)) for i in range(5))
+    header = read_header(batch([rec(0)], attributes=codec, count=5, last=4), 0)
+    payload = one_byte_at_a_time(codec, section, 2_000)
+    result = check(seal(header, payload))
+    assert result.remaining is not None, "the batch is not checked at once"
+    assert sum(1 for _ in result.remaining) >= 10
+    assert result.error_code == NONE
+    cut = finished(check(seal(header, payload[:-20])))
+    assert cut.error_code in (UNKNOWN_SERVER_ERROR, INVALID_RECORD)
 
 
 def test_a_large_batch_changes_its_codec_if_it_fits_into_memory() -> None:

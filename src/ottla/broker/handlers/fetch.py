@@ -74,7 +74,7 @@ _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_ZSTD: Final = 10
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _CONVERTED_AT_ONCE: Final = 1 << 20
-"""Bytes of a partition that one answer holds as a message set: some 20 ms of work."""
+"""Bytes of a partition that one answer holds as a message set."""
 _BYTES_OF_A_PARTITION: Final = 50
 """About what an answer holds of a partition beside its records."""
 
@@ -247,7 +247,7 @@ class _Reading:
         )
 
     def converted(self, response: FetchResponse) -> Answer[FetchResponse]:
-        """The response with message sets in place of batches, made a partition at a time between other requests."""
+        """The response with message sets in place of batches, made in steps between other requests."""
         answer = Pending[FetchResponse]()
         self._broker.slices.run(self._convert(response), lambda: answer.complete(response))
         return answer
@@ -257,10 +257,10 @@ class _Reading:
         for topic in response.responses:
             for data in topic.partitions:
                 if data.records:
-                    self._convert_partition(offsets[topic.topic, data.partition_index], data)
+                    yield from self._convert_partition(offsets[topic.topic, data.partition_index], data)
                     yield
 
-    def _convert_partition(self, wanted: WantedPartition, data: PartitionData) -> None:
+    def _convert_partition(self, wanted: WantedPartition, data: PartitionData) -> Iterator[None]:
         partition = self._partition(wanted)
         if isinstance(partition, int):
             _fail(data, partition)
@@ -268,7 +268,7 @@ class _Reading:
         max_bytes = wanted.max_bytes
         magic = 1 if self._version >= _FIRST_WITH_MAGIC_1 else 0
         try:
-            message_set = partition.log.read_message_set(
+            message_set = yield from partition.log.read_message_set(
                 wanted.fetch_offset, min(max_bytes, _CONVERTED_AT_ONCE), data.high_watermark, magic
             )
         except NotForOldClients as error:

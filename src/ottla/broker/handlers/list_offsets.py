@@ -20,11 +20,12 @@ Versions
 """
 
 from collections import Counter
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED, StorageError
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
@@ -56,6 +57,14 @@ _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 
 @handles(ListOffsetsRequest)
 def list_offsets(request: ListOffsetsRequest, broker: "Broker") -> Answer[ListOffsetsResponse]:
+    response = ListOffsetsResponse()
+    answer = Pending[ListOffsetsResponse]()
+    broker.slices.run(_look_up(request, broker, response), lambda: answer.complete(response))
+    return answer
+
+
+def _look_up(request: ListOffsetsRequest, broker: "Broker", response: ListOffsetsResponse) -> Iterator[None]:
+    """Fill in the response. A search by timestamp that decompresses a large batch pauses now and then."""
     committed = request.isolation_level == READ_COMMITTED
     version = request.context.version
     asked = Counter(
@@ -81,25 +90,23 @@ def list_offsets(request: ListOffsetsRequest, broker: "Broker") -> Answer[ListOf
             elif version == 0:
                 answer = _old_style(wanted, partition)
             else:
-                answer = _looked_up(wanted, partition, version, committed=committed)
+                answer = yield from _found(wanted, partition, version, committed=committed)
             rows.setdefault(topic.name, []).append(answer)
-    return ListOffsetsResponse(
-        topics=[ListOffsetsTopicResponse(name=name, partitions=answers) for name, answers in rows.items()]
-    )
+    response.topics = [ListOffsetsTopicResponse(name=name, partitions=answers) for name, answers in rows.items()]
 
 
 def _is_known(timestamp: int, version: int) -> bool:
     return timestamp >= EARLIEST_PENDING_UPLOAD and version >= _SINCE.get(timestamp, 0)
 
 
-def _looked_up(
+def _found(
     wanted: ListOffsetsPartition, partition: "Partition", version: int, *, committed: bool
-) -> ListOffsetsPartitionResponse:
+) -> Generator[None, None, ListOffsetsPartitionResponse]:
     epoch = wanted.current_leader_epoch
     if epoch >= 0 and epoch != partition.leader_epoch:
         return _failed(wanted, FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH)
     try:
-        timestamp, offset, leader_epoch = _position(wanted.timestamp, partition, committed=committed)
+        timestamp, offset, leader_epoch = yield from _position(wanted.timestamp, partition, committed=committed)
     except StorageError:
         return _failed(wanted, KAFKA_STORAGE_ERROR)
     return ListOffsetsPartitionResponse(
@@ -110,7 +117,9 @@ def _looked_up(
     )
 
 
-def _position(timestamp: int, partition: "Partition", *, committed: bool) -> tuple[int, int, int]:
+def _position(
+    timestamp: int, partition: "Partition", *, committed: bool
+) -> Generator[None, None, tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 where there is nothing to say."""
     log = partition.log
     end = log.last_stable_offset if committed else log.high_watermark
@@ -120,7 +129,7 @@ def _position(timestamp: int, partition: "Partition", *, committed: bool) -> tup
         return -1, log.start_offset, log.epochs.epoch_at(log.start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    found = log.offset_of_newest() if timestamp == MAX_TIMESTAMP else log.offset_at(timestamp)
+    found = yield from (log.find_newest() if timestamp == MAX_TIMESTAMP else log.find_offset(timestamp))
     if found is None or found[1] >= end:
         return -1, -1, -1
     return found
