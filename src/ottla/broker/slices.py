@@ -21,8 +21,8 @@ class Slices:
         self._timers = timers
         self._closed = False
 
-    def run(self, steps: Steps, done: Callable[[], None]) -> None:
-        """Do all of `steps`, then call `done`; also after a step that failed, which is logged."""
+    def run(self, steps: Steps, done: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        """Do all of `steps`, then call `done`. After a step that failed, which is logged, call `failed` instead, or `done`."""
         if self._closed:
             return
         try:
@@ -31,12 +31,12 @@ class Slices:
             done()
         except Exception:  # `done` must be called even after a bug in a step
             _logger.exception("a piece of work on the event loop failed")
-            done()
+            (failed or done)()
         else:
             if isinstance(awaited, Pending):
-                awaited.listen(lambda _: self.run(steps, done))
+                awaited.listen(lambda _: self.run(steps, done, failed))
             else:
-                self._timers.call_later(0, partial(self.run, steps, done))
+                self._timers.call_later(0, partial(self.run, steps, done, failed))
 
     def close(self) -> None:
         """Begin no further slice."""

@@ -12,7 +12,7 @@ from tests.unit.broker.test_log_directories import EMFILE, Machine
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker, CannotStart
 from ottla.broker.producer_ids import ProducerIds
-from ottla.log.log import Appended
+from ottla.log.log import Appended, Log
 from ottla.metadata.controller import PRODUCER_ID_BLOCK
 from ottla.metadata.store import ChangeOutcome
 from ottla.metadata.store.sqlite import SqliteStore
@@ -27,6 +27,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build
 from ottla.records.compression import GZIP
@@ -122,6 +123,26 @@ def test_large_batches_are_checked_one_after_the_other(tmp_path: Path, monkeypat
             (0, NONE, 8),
         ]
     assert (most, running) == (1, [])
+
+
+def test_a_search_that_fails_is_not_answered_as_if_it_had_found_nothing(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(wire, "t")
+
+    def fail(*_: object) -> Iterator[None]:
+        raise MemoryError
+
+    partition = ListOffsetsPartition(partition_index=0, timestamp=1)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[partition])])
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "find_offset", fail)
+        with pytest.raises(Closed):  # the response has no place for an error of the whole
+            wire.send(request, 5)
+    assert "MemoryError" in caplog.text
+    again = Wire(wire.address, is_kafka=False)
+    assert again.send(request, 5).topics[0].partitions[0].error_code == NONE
+    again.close()
 
 
 def test_changes_of_the_metadata_go_on_after_a_bug_in_one(

@@ -249,7 +249,7 @@ class _Reading:
     def converted(self, response: FetchResponse) -> Answer[FetchResponse]:
         """The response with message sets in place of batches, made in steps between other requests."""
         answer = Pending[FetchResponse]()
-        self._broker.slices.run(self._convert(response), lambda: answer.complete(response))
+        self._broker.slices.run(self._convert(response), lambda: answer.complete(response), answer.abandon)
         return answer
 
     def _convert(self, response: FetchResponse) -> Iterator[None]:

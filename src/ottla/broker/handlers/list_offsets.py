@@ -59,7 +59,7 @@ _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 def list_offsets(request: ListOffsetsRequest, broker: "Broker") -> Answer[ListOffsetsResponse]:
     response = ListOffsetsResponse()
     answer = Pending[ListOffsetsResponse]()
-    broker.slices.run(_look_up(request, broker, response), lambda: answer.complete(response))
+    broker.slices.run(_look_up(request, broker, response), lambda: answer.complete(response), answer.abandon)
     return answer
 
 
