@@ -232,7 +232,7 @@ class Broker:
             checkpoints.write,
             missing,
         )
-        self.moves = Moves(self.replicas, self.timers, self._flusher, self._assign_directory)
+        self.moves = Moves(self.replicas, self.timers, self._flusher, self._assign_directory, self._remove)
         self._maintenance = Maintenance(
             checkpoints.write,
             self._removals,
@@ -481,7 +481,9 @@ class Broker:
 
     def _discard(self, home: LogDirectory, path: Path) -> None:
         """Remove a deleted partition's directory once readers have had time to let go of it."""
-        delay_ms = self.config.integer("log.segment.delete.delay.ms")
+        self._remove(home, path, self.config.integer("log.segment.delete.delay.ms"))
+
+    def _remove(self, home: LogDirectory, path: Path, delay_ms: int = 0) -> None:
         self._removals.later(partial(home.remove_discarded, path), delay_ms, in_background=True)
 
 

@@ -12,6 +12,7 @@ loop. The order of a move, whatever crashes or fails:
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from ottla.broker.flushing import Flusher
@@ -38,6 +39,7 @@ class Moves:
     """The moves that are under way, by topic and partition.
 
     assign  records in the metadata which log directory a partition is in
+    remove  removes the directory of a copy that is not completed, off the event loop
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class Moves:
         timers: Timers,
         flusher: Flusher,
         assign: Callable[[Partition, LogDirectory], Answer[ChangeResult]],
+        remove: Callable[[LogDirectory, Path], None],
     ) -> None:
         self._replicas = replicas
         self._timers = timers
         self._flusher = flusher
         self._assign = assign
+        self._remove = remove
         self._assigned: set[tuple[str, int]] = set()
         """Partitions under way that the metadata has in the new directory already, or soon."""
         self._under_way: dict[tuple[str, int], _Move] = {}
@@ -79,7 +83,7 @@ class Moves:
 
     def _drop(self, key: tuple[str, int]) -> None:
         move = self._under_way.pop(key)
-        move.target.drop_move(*key)
+        self._remove(move.target, move.target.drop_move(*key))
         if key in self._assigned:
             self._assigned.discard(key)
             self._assign(move.partition, move.home)

@@ -463,14 +463,14 @@ class LogDirectory:
         self._partitions[key] = log
         return log
 
-    def drop_move(self, topic: str, partition: int) -> None:
-        """The copy is not wanted any more."""
+    def drop_move(self, topic: str, partition: int) -> Path:
+        """End a move before it is complete; returns the directory of the copy, for `remove_discarded`."""
         relocation = self.futures.pop((topic, partition))
         relocation.abandon()
-        shutil.rmtree(relocation.directory, ignore_errors=True)
+        return relocation.directory
 
     def remove_discarded(self, path: Path) -> None:
-        """Take a discarded partition from the disk."""
+        """Remove the directory of a discarded partition, or of a copy, from the disk."""
         shutil.rmtree(path, ignore_errors=True)
 
     def logs(self) -> Mapping[tuple[str, int], Log]:
