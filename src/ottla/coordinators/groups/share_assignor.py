@@ -1,4 +1,4 @@
-"""The simple assignor of share groups (KIP-932): who fetches from which partitions. A partition may go to many members.
+"""The simple assignor of share groups (KIP-932): the partitions that each member fetches. A partition may go to many members.
 
     partitions >= members    every partition to one member, member counts differ by one at most
     members > partitions     every partition to the same number of members (rounded up), members to one or two partitions

@@ -1,4 +1,4 @@
-"""One transactional id: its producer, the state of its transaction, and the record that says so.
+"""One transactional id: its producer, the state of its transaction, and the record of both.
 
     Empty ---------------> Ongoing ----> PrepareCommit ----> CompleteCommit
       ^                      |    \\                               |
@@ -45,13 +45,13 @@ Partition = tuple[str, int]
 
 
 class Transaction:
-    """What the coordinator knows of a transactional id.
+    """Coordinator state of one transactional id.
 
     previous_producer_id  the producer id that `producer_id` took over from when epochs ran out, -1 for none
     next_producer_id      the one that takes over when the transaction is complete, -1 for none
     last_epoch            the epoch before, as its client may still name it; -1 when it is not known
-    started_ms            when the transaction began, -1 before the first one
-    version               transaction.version as the client speaks it
+    started_ms            start of the transaction, -1 before the first one
+    version               transaction.version that the client uses
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Transaction:
         self.take(value)
 
     def take(self, value: TransactionLogValue) -> None:
-        """What a record says."""
+        """Apply the value of a record."""
         self.producer_id = value.producer_id
         self.previous_producer_id = value.previous_producer_id
         self.next_producer_id = value.next_producer_id
@@ -91,7 +91,7 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether there is no further epoch to give out under this producer id."""
+        """True if no further epoch is left for this producer id."""
         return self.epoch >= LAST_EPOCH
 
 
