@@ -65,7 +65,7 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: "Broker") -> 
 
 
 def _check_address(entity: Entity) -> None:
-    """Raise InvalidQuota for an address that is none."""
+    """Raise InvalidQuota for an invalid address."""
     for kind, name in entity:
         if kind == IP and name is not None and address_of(name) is None:
             raise InvalidQuota(f"{name} is not a valid IP or resolvable host.")

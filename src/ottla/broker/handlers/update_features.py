@@ -7,7 +7,7 @@ Behaviour
     validate only               everything is checked, nothing is changed
 
 Versions
-    0  allow_downgrade, which Kafka no longer heeds
+    0  allow_downgrade, which Kafka ignores now
     1  safe and unsafe downgrade, validate only (KIP-778)
     2  without a result for each feature
 """
