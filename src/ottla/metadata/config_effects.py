@@ -1,8 +1,8 @@
 """Broker configs that are accepted and shown by DescribeConfigs, but have no effect.
 
 Most of them tune what Ottla does not have: thread pools, purgatories, a metadata quorum, tiered storage. Those of security and
-of replication wait for theirs. A broker names the ones that are set in one warning at its start. The reasons stand in
-docs/configs.md, whose script holds this list against the sources.
+of replication will have an effect with these features. A broker lists the ones that are set in one warning at its start. The
+reasons are in docs/configs.md, whose script compares this list with the sources.
 """
 
 from collections.abc import Iterable
