@@ -10,8 +10,8 @@ frame in it is copied out once, into `bytes` (the readers behind are sixty times
 arrived whole has memory of its own: it is collected in `partial`, into which the rest is received directly, and copied
 out once when it is complete. A frame announces its size before it is there, so the buffer grows with what really arrives,
 to a small multiple of it: a peer with a wrong size costs what it sends, not what it announces. Buffers of finished frames
-are kept for the next ones (`Rooms`): new memory is cleared by Python and brought in page by page by the kernel, which costs more than
-receiving.
+are kept for the next ones (`Rooms`): new memory is cleared by Python and brought in page by page by the kernel,
+which costs more than receiving.
 
 Compiled with mypyc where there is a compiler.
 """

@@ -83,7 +83,8 @@ class Replicas:
 
     def load(self, image: Image) -> None:
         """Open all partitions in the directories, and discard those of deleted topics. Directories are matched by topic id,
-        then by the name. Partitions that may be in a directory that failed are offline, rather than created again in another one.
+        then by the name. Partitions that may be in a directory that failed are offline, rather than
+        created again in another one.
         """
         known = {
             (topic.name, index): topic.id
