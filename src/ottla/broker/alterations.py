@@ -1,7 +1,7 @@
-"""Altering configs on this broker: what AlterConfigs and IncrementalAlterConfigs share. They differ in how a new set is made.
+"""Altering configs on this broker: the common part of AlterConfigs and IncrementalAlterConfigs. They differ in the new set.
 
-Checks come in Kafka's order: the request as a whole, the resource, then the new set; then the set is stored and everyone
-who subscribed to the metadata acts on it.
+Checks come in Kafka's order: the request as a whole, the resource, then the new set; then the set is stored and all
+subscribers of the metadata act on it.
 """
 
 import logging
@@ -91,7 +91,7 @@ def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> Answ
     try:
         current = _current(wanted, broker)
     except Refused:
-        if wanted.kind in (TOPIC, GROUP, CLIENT_METRICS):  # whose edits Kafka looks at before the resource
+        if wanted.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka checks their edits before the resource
             edited(wanted.kind, _NOTHING, wanted.edits, broker.config)
         raise
     texts = edited(wanted.kind, _NOTHING if wanted.replaces else current, wanted.edits, broker.config)

@@ -193,7 +193,7 @@ class BrokerConfig(BrokerValues):
 
     @property
     def node_id(self) -> int:
-        """node.id, or broker.id as old files say, or 1."""
+        """node.id, or broker.id as in old files, or 1."""
         for name in ("node.id", "broker.id"):
             value = self[name]
             if isinstance(value, int) and value >= 0:

@@ -133,7 +133,7 @@ class Coordination:
 
         def complete() -> Answer[int]:
             if not self.transactions.leads(partition):
-                return NONE  # whoever loads it has the markers written again
+                return NONE  # the next coordinator has the markers written again
             return self.transactions.run_on(partition, completed, markers)
 
         self.markers.write(markers, log.leader_epoch, complete)
@@ -189,7 +189,7 @@ class Coordination:
                 self._epochs[topic.name, index] = placed.leader_epoch
                 runtime.load(index, PartitionLog(partition, self._clock))
                 if partition.log.start_offset == partition.log.end_offset:
-                    runtime.load_more(index)  # nothing to read: whoever made the topic asks next
+                    runtime.load_more(index)  # nothing to read: the creator of the topic continues next
                 else:
                     self._to_load.append((topic.name, index))
         self._load_on()

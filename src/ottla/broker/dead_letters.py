@@ -4,7 +4,7 @@
                   errors.deadletterqueue.copy.record.enable        with keys and values, not only with their origin
     topic config  errors.deadletterqueue.group.enable              must be true
     broker config errors.deadletterqueue.topic.name.prefix         the topic's name must begin with it
-                  errors.deadletterqueue.auto.create.topics.enable a topic that is missing is made
+                  errors.deadletterqueue.auto.create.topics.enable a missing topic is created
 
 A dead letter goes to the partition that has the number of its record's, modulo their count. Its headers name its origin:
 `__dlq.errors.topic`, `.partition`, `.offset`, `.group`, `.delivery.count` and, when it is known, `.message`; all are texts. Its

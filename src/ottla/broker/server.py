@@ -262,7 +262,7 @@ class ServerConnection:
         try:
             pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):
-            # A response that cannot be written is a bug of ours; without it the client cannot go on.
+            # A response that cannot be encoded is a bug of the broker; without it the client cannot go on.
             _logger.exception("cannot encode the answer to %r", envelope)
             self.close()
             return

@@ -107,7 +107,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def begin(self, session_id: int, now_ms: int, *, by_id: bool) -> FetchSession | None:
-        """A new session (instead of `session_id`), None when there is no room."""
+        """Begin a session (instead of `session_id`); None when there is no room."""
         self._sessions.pop(session_id, None)
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)

@@ -24,7 +24,7 @@ class Watched(Protocol):
 
 
 class DelayedAnswer(Generic[R]):
-    """An answer that is tried again whenever one of `partitions` grows, and given anyway when the time is over.
+    """An answer that is tried again whenever one of `partitions` grows, and in any case at the timeout.
 
     attempt(last)  the response, or None to go on waiting; with last=True it must answer
     """

@@ -75,7 +75,7 @@ def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
     timers: tuple[Timer, ...] = ()
     if group is not None and (group.state is State.STABLE or group.state is State.PREPARING_REBALANCE):
         member = group.members.get(request.member_id)
-        if member is not None:  # a commit shows that the member lives
+        if member is not None:  # a commit renews the session
             timers = (Timer(expire_session, (group_id, member.member_id), member.session_timeout_ms),)
     return Result(records, ((request, response),), timers)
 

@@ -353,7 +353,7 @@ class Runtime(Generic[S]):
         if shard is None or not (shard.deferred or shard.outgoing):
             return
         reached = shard.log.committed_offset()
-        # In the order of the log: an answer that lets a batch in goes out before the markers that end its transaction.
+        # In the order of the log: an answer that permits a batch is sent before the markers that end its transaction.
         while True:
             answers_at = shard.deferred[0][0] if shard.deferred else reached + 1
             messages_at = shard.outgoing[0][0] if shard.outgoing else reached + 1

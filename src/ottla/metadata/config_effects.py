@@ -104,7 +104,7 @@ _NAMES: Final = frozenset(
     )
 )
 OF_THE_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found")
-"""Configs that Kafka's authorizer reads; they stand in no table of the broker's."""
+"""Configs that Kafka's authorizer reads; no table of the broker has them."""
 
 
 def without_effect(names: Iterable[str]) -> list[str]:

@@ -403,7 +403,7 @@ def group_configs(overrides: Texts, broker: BrokerValues) -> ResourceValues:
     return ResourceValues(Scope.GROUP, overrides, broker)
 
 
-# What may be set.
+# Validation.
 
 
 def validate_topic(overrides: Texts) -> None:
@@ -448,7 +448,7 @@ def validate_group(overrides: Texts, broker: BrokerValues) -> None:
         raise InvalidConfig("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
 
 
-# What DescribeConfigs says.
+# DescribeConfigs.
 
 
 class Synonym(NamedTuple):

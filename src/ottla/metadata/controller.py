@@ -96,10 +96,10 @@ def _run_at_once(steps: Steps, done: Callable[[], None]) -> None:
 
 
 class Controller:
-    """Plans and makes changes of the metadata.
+    """Plans and applies changes of the metadata.
 
     default_partitions, default_replicas  num.partitions and default.replication.factor, read when they are needed
-    run_steps                             runs work in pieces, then calls back; at once unless the broker says otherwise
+    run_steps                             runs work in pieces, then calls back; at once by default
     """
 
     def __init__(
@@ -170,9 +170,9 @@ class Controller:
         return self._turns.take(decided)
 
     def plan(self, wanted: NewTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
-        """The topic that CreateTopics would make. Raises Refused.
+        """Return the topic that CreateTopics would create. Raises Refused.
 
-        taken  topics that the same request makes, beside those that exist
+        taken  topics that the same request creates, besides those that exist
         """
         check_name(wanted.name)
         for names in (self.image.topics, taken):

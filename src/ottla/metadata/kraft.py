@@ -56,7 +56,7 @@ _OF_NO_CONCERN: Final = frozenset(
         20,  # NoOp
         21,  # ZkMigrationState
         27,  # RegisterController
-        28,  # ClearElr: who may lead is only asked where there are several brokers
+        28,  # ClearElr: eligible leaders matter only with several brokers
         29,  # UnregisterController
     )
 )
@@ -163,7 +163,7 @@ class KraftMetadata:
 
     def _remove_topic(self, record: records.RemoveTopicRecord) -> None:
         topic = self.topics.pop(record.topic_id)
-        self.configs.pop((_TOPIC, topic.name), None)  # Kafka writes no records for the configs of a topic that goes
+        self.configs.pop((_TOPIC, topic.name), None)  # Kafka writes no records for the configs of a deleted topic
 
     def _partition(self, record: records.PartitionRecord) -> None:
         partition = KraftPartition(tuple(record.replicas), record.leader_epoch)

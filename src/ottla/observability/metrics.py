@@ -2,7 +2,7 @@
 
 They are those that clients have pushed (KIP-714). Their names become Prometheus' ("org.apache.kafka.producer.request.rate"
 is `org_apache_kafka_producer_request_rate`), their attributes labels, beside `client_id` and `client_instance_id`. Clients
-push how much a sum has grown since their last push, unless asked otherwise; such a sum is shown as it came, as a gauge.
+push how much a sum has grown since their last push, unless asked otherwise; such a sum is shown as pushed, as a gauge.
 
 The libraries (prometheus-client, opentelemetry-proto) come with the extra `metrics`; nothing else imports this file.
 """

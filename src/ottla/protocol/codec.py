@@ -367,7 +367,7 @@ class _Reading(_Source):
         return n
 
     def long_length(self, depth: int, n: str) -> None:
-        """Code that makes a compact length of its first byte, which is read."""
+        """Code that completes a compact length whose first byte is read."""
         self.line(depth, f"if {n} > 127: {n}, p = uvarint_at(data, p - 1)")
         self.line(depth, f"{n} -= 1")
 

@@ -15,8 +15,8 @@ Behaviour
     The assignment is in the answer to a join, to a heartbeat with all fields, and when it changed.
 
 Versions
-    0  a member without an id is given one
-    1  regular expressions resolved by the broker; members make their ids (KIP-1082)
+    0  a member without an id gets one
+    1  regular expressions resolved by the broker; members generate their ids (KIP-1082)
 """
 
 from typing import TYPE_CHECKING

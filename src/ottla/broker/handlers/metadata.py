@@ -2,8 +2,8 @@
 
 Behaviour
     no list of topics              all topics (version 0: an empty list; from 1: null, and an empty list means none)
-    unknown topic                  UNKNOWN_TOPIC_OR_PARTITION; where auto-creation is allowed by broker and request it is made
-                                   on the side, and the next request finds it, as with Kafka 4
+    unknown topic                  UNKNOWN_TOPIC_OR_PARTITION; if broker and request allow auto-creation, it is created
+                                   meanwhile, and the next request finds it, as with Kafka 4
     unknown topic id               UNKNOWN_TOPIC_ID
     ids and names in one request   the ids count; neither name nor id: UNKNOWN_SERVER_ERROR for all
     illegal name                   INVALID_TOPIC_EXCEPTION

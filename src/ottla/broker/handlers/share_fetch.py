@@ -12,7 +12,7 @@ Behaviour
     last epoch                       acknowledgements count, what the member has left is released, nothing is fetched
     fewer than min_bytes there       waits for appends and releases, at most max_wait_ms
     many partitions                  share max_bytes equally; each request begins with another one
-    more than the quota              the records all the same, and a throttle time
+    more than the quota              the records, and a throttle time
     state not loaded yet             the request waits, no error; not initialised UNKNOWN_SERVER_ERROR
     unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
     the answer                       records may hold more than was acquired: whole batches; a partition without news is left

@@ -1,7 +1,7 @@
 """Server-side assignors (KIP-848): target partitions by member. Pure functions of members, topics and the last target.
 
-    uniform   all partitions of all topics dealt out evenly; whoever has one keeps it as long as that is even (the default)
-    range     topic by topic, contiguous shares in the order of the members: topics of the same size are shared alike, so
+    uniform   all partitions of all topics assigned evenly; a member keeps its partitions while that is even (the default)
+    range     topic by topic, contiguous shares in the order of the members: topics of the same size are divided alike, so
               that a join finds the same keys with the same member
 
 Both put balance before stickiness. Neither looks at racks, as in Kafka 4.4: a change of racks only makes a new target.
@@ -150,7 +150,7 @@ def _deal_by_subscription(members: Subscribers, partitions: Mapping[bytes, int])
 def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, Sequence[str]]) -> bool:
     """Level out along a chain: from a member with many, over members that swap topics, to one that has at least two fewer.
 
-    Without chains a member could stay full because what it has is not what the needy one reads, although a third reads both.
+    Without chains a member could keep too many, because one with few reads none of its topics, although a third reads both.
     Returns whether anything moved; each move lowers the sum of squares of the sizes, so that it ends.
     """
     fewest = min(sizes.values())

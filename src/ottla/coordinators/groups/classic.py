@@ -185,7 +185,7 @@ def _join(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, now: M
         if replaced is not None:
             return _replace_static(groups, group, replaced, member_id, request, now)
         _add(groups, group, member_id, request, draft)
-    elif request.context.version >= 4:  # KIP-394: a member id first, so that retries do not leave ghosts behind
+    elif request.context.version >= 4:  # KIP-394: a member id first, so that retries do not leave unused members behind
         group.pending_members.add(member_id)
         draft.timers.append(Timer(expire_session, (group.group_id, member_id), request.session_timeout_ms))
         draft.answer(request, _not_joined(request, errors.MEMBER_ID_REQUIRED, member_id))
@@ -227,7 +227,7 @@ def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, 
     unchanged = member.protocols == protocols_of(request)
     is_leader = group.leader == member.member_id
     if unchanged and group.state is State.COMPLETING_REBALANCE:
-        draft.answer(request, _joined(group, member, with_members=is_leader))  # it did not get the answer: say it again
+        draft.answer(request, _joined(group, member, with_members=is_leader))  # the answer was lost: repeat it
     elif unchanged and group.state is State.STABLE and not is_leader:
         draft.answer(request, _joined(group, member, with_members=False))
     else:
@@ -544,7 +544,7 @@ def expire_sync(groups: Groups, group_id: str, now: Millis) -> Result:
 
 def _refuse_heartbeat(request: HeartbeatRequest, code: int) -> HeartbeatResponse:
     if code == errors.COORDINATOR_LOAD_IN_PROGRESS:
-        code = errors.NONE  # the coordinator knows nothing yet; the member is to go on as it is
+        code = errors.NONE  # the state is not loaded yet; the member continues as it is
     return HeartbeatResponse(error_code=code)
 
 
@@ -634,7 +634,7 @@ def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
     return _depart(groups, group, leaving, draft, now) if leaving else draft.result()
 
 
-# Members go
+# Members leave
 
 
 def _depart(

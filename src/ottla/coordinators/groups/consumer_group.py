@@ -1,13 +1,13 @@
-"""A consumer group (KIP-848): members whose assignment the coordinator makes.
+"""A consumer group (KIP-848): members, and the assignment that the coordinator computes.
 
 Three epochs follow one another:
 
     group epoch        +1 when the members, their subscriptions or their topics change
     assignment epoch   the group epoch whose target was computed last; behind it the group is Assigning
-    member epochs      each member follows when it has given back what it must; until all have, the group is Reconciling
+    member epochs      each member follows after giving back its revoked partitions; until all have, the group is Reconciling
 
 Everything here is a fact or a question about facts; all facts come by `replay`, one record at a time, in operation as after a
-restart. What is only in memory says so.
+restart. State in memory only is marked as such.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ KEYS: Final = (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupRegularExpressionKey,
 )
-"""The keys of the records that a consumer group is made of."""
+"""The keys of a consumer group's records."""
 
 
 class Resolved(NamedTuple):
@@ -117,7 +117,7 @@ class ConsumerGroup:
         self.awaiting_join: set[str] = set()
         """Classic members that were asked to rejoin, and whose time to do so runs."""
 
-    # What the log says.
+    # Replay.
 
     def replay(self, record: Record) -> None:
         """Take in one record of this group."""
@@ -179,7 +179,7 @@ class ConsumerGroup:
         if member is None:
             if current is None:
                 return
-            # Compaction keeps the newest of each record: what it owns may come before what it says.
+            # Compaction keeps the newest of each record: the assignment may come before the description.
             member = self.members[member_id] = ConsumerMember(member_id)
         self._disown(member_id, member.current)
         member.current = Current() if current is None else current
@@ -282,7 +282,7 @@ class ConsumerGroup:
 
 
 def subscriptions(descriptions: Mapping[str, Description], resolved: Mapping[str, Resolved]) -> Iterator[str]:
-    """The names of all topics that members read; a regular expression that is not resolved yet stands for none."""
+    """The names of all topics that members read; a regular expression that is not resolved yet adds none."""
     for description in descriptions.values():
         yield from description.topics
         if description.regex in resolved:

@@ -46,7 +46,7 @@ def refuse(
 def malformed(request: ConsumerGroupHeartbeatRequest) -> str | None:
     """Return why a heartbeat is INVALID_REQUEST whatever the group; None when it may be valid."""
     epoch = request.member_epoch
-    # From version 1 on members make their ids themselves (KIP-1082).
+    # From version 1 on members generate their ids (KIP-1082).
     if not request.member_id.strip() and (request.context.version >= 1 or epoch > 0 or epoch == LEAVING):
         return "MemberId can't be empty."
     for name, value in (
@@ -184,7 +184,7 @@ def _after_upgrade(upgrade: Upgrade, groups: Groups, now: Millis) -> Result:  # 
 
 def _check_epoch(current: Current, epoch: int, *, is_behind: bool) -> None:
     """Raises Refused (FENCED_MEMBER_EPOCH), unless the epoch is the member's, or the one before it because an answer was lost:
-    then the member has nothing but what it was given (`is_behind`)."""
+    then the member has only partitions that it was assigned (`is_behind`)."""
     if epoch in (JOINING, current.epoch):
         return
     if epoch > current.epoch:
@@ -238,7 +238,7 @@ def _leave(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) 
     if request.instance_id is not None:
         member = check_instance(group, member_id, request.instance_id)
         if epoch == LEAVING_FOR_A_WHILE:
-            # Whatever epoch it comes back with: what it has now is its own.
+            # Epoch 0 for its partitions: they are its own under any epoch that it returns with.
             kept = {topic_id: dict.fromkeys(parts, 0) for topic_id, parts in member.current.assigned.items()}
             away = member.current._replace(epoch=epoch, assigned=kept, revoking={})
             return Result((member_current(group_id, member_id, away),), ((request, answer),))

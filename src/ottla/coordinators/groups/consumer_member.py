@@ -24,7 +24,7 @@ Owned = Mapping[bytes, Mapping[int, int]]
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
-"""Epochs that a member sends when it comes, when it goes, and when a static one goes to come back."""
+"""Epochs that a member sends to join, to leave, and, if static, to leave temporarily."""
 
 
 class MemberState(IntEnum):

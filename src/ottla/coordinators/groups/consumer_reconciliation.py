@@ -122,7 +122,7 @@ def _towards(current: Current, goal: Goal, owned: Reported | None) -> Current:
         owners = goal.owners.get(topic_id, {})
         given_back = current.revoking.get(topic_id, {})
         for partition in sorted(target - keeps.keys()):
-            # What it gave back itself is free, although the group's books still have it: only it could have taken it.
+            # Partitions that it gave back are free, although `owners` still has them: it was their only owner.
             if partition in owners and partition not in given_back:
                 waits = True
             else:

@@ -1,7 +1,7 @@
 """The records that consumer groups write, in Kafka's types: 3, 5, 6, 7, 8 and 16.
 
 Type 4 (the topics that a group knew) was written until 4.0; a hash in type 3 is in its place. Only its tombstone is still
-written, when a group ends, so that nothing is left of a group that an older Kafka made.
+written, when a group ends, so that nothing is left of a group that an older Kafka created.
 """
 
 from typing import Final

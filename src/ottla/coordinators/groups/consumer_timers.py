@@ -100,7 +100,7 @@ def fence(
     resolved = {regex: found for regex, found in group.resolved.items() if regex in regexes}
     metadata_hash = groups.cluster.metadata_hash(set(subscriptions(stays, resolved)))
     records.append(group_epoch(group.group_id, group.epoch + 1, metadata_hash))
-    if not stays:  # an empty group waits for no targets, and whoever comes next does not either
+    if not stays:  # an empty group waits for no targets, nor does its next member
         records.append(target_epoch(group.group_id, group.epoch + 1, 0))
     return Result(records, answers, timers)
 

@@ -1,4 +1,4 @@
-"""A consumer group becomes a classic one: the last member that spoke the consumer protocol is gone (KIP-848, migration).
+"""A consumer group becomes a classic one: the last member with the consumer protocol left (KIP-848, migration).
 
 The classic members stay, with their last assignments; they are asked to rejoin, and one of them leads from now on.
 """

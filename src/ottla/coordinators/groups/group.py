@@ -80,7 +80,7 @@ class ClassicGroup:
         self.initial_remaining_ms = 0
         self.joined_meanwhile = False
 
-    # What the log says.
+    # Replay.
 
     def replay(self, value: GroupMetadataValue) -> None:
         """Put the snapshot of a record in force. Members that are known keep what only memory has of them, as far as it

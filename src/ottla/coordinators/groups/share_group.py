@@ -2,13 +2,13 @@
 
 A partition goes through these before a member may have it:
 
-                     heartbeat                      the share coordinator says yes
+                     heartbeat                      the share coordinator succeeds
     (subscribed) ---------------> initializing ---------------------------------> initialized ---> assigned
-                                       |  it says no                                   |
+                                       |  it fails                                     |
                                        +-----> (subscribed)                            +--> deleting --> (gone)
 
-What a record says is here by `replay`. There is no reconciliation as in a consumer group: partitions are shared, and a member
-has its target as soon as it hears of it.
+Logged state changes by `replay` only. There is no reconciliation as in a consumer group: partitions are shared, and a member
+has its target with the next heartbeat.
 """
 
 from collections.abc import Mapping
@@ -151,7 +151,7 @@ class ShareGroup:
         self.asked_at: dict[bytes, Millis] = {}
         """Time of the last request to the share coordinator to initialise a topic's partitions; limits repetition."""
 
-    # What the log says.
+    # Replay.
 
     def replay(self, record: Record) -> None:
         """Take in one record of this group."""
@@ -193,7 +193,7 @@ class ShareGroup:
 
     def _set_current(self, member_id: str, value: Message | None) -> None:
         if isinstance(value, ShareGroupCurrentMemberAssignmentValue):
-            # Compaction keeps the newest of each record: what a member has may come before what it says.
+            # Compaction keeps the newest of each record: the assignment may come before the description.
             member = self._member(member_id)
             member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
             member.assigned = {each.topic_id: frozenset(each.partitions) for each in value.assigned_partitions}

@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat (KIP-932): a member of a share group joins, stays, changes and leaves by it.
 
-    1 describe      what the member says about itself; a new subscription makes a new group epoch, so does a change of its
+    1 describe      the member's description of itself; a new subscription makes a new group epoch, so does a change of its
                     topics, and so do partitions that became ready to be assigned
     2 retarget      a group epoch without targets gets them, not more often than share.assignment.interval.ms
     3 follow        the member has its target at once
@@ -322,7 +322,7 @@ class _Step:
             missing = frozenset(range(len(topics[topic_id].partitions))) - ready
             if not missing or self.now - group.asked_at.get(topic_id, 0) < retry_ms:
                 continue
-            # Who has read a topic reads what was added to it from its beginning: nothing is to be lost (KAFKA-20742).
+            # New partitions of a topic that the group has read begin at their start, so that nothing is lost (KAFKA-20742).
             offsets[topic_id] = dict.fromkeys(sorted(missing), _FROM_THE_START if ready else _BY_RESET)
             wanted[topic_id] = topics[topic_id].name, missing
         if not wanted:
@@ -336,7 +336,7 @@ class _Step:
         return (InitializeShares(group.group_id, self.epoch, offsets),)
 
 
-# Going.
+# Removal.
 
 
 def _leave(groups: Groups, request: ShareGroupHeartbeatRequest) -> Result:
@@ -356,7 +356,7 @@ def _fence(
     records = [record for each in leaving for record in share_records.member_tombstones(group.group_id, each)]
     names: set[str] = set().union(*(said.topics for said in stays))
     records.append(share_records.group_epoch(group.group_id, group.epoch + 1, groups.cluster.metadata_hash(names)))
-    if not stays:  # an empty group waits for no targets, and whoever comes next does not either
+    if not stays:  # an empty group waits for no targets, nor does its next member
         records.append(share_records.target_epoch(group.group_id, group.epoch + 1, 0))
     return Result(records, answers, [Timer(end_session, (group.group_id, each), None) for each in leaving])
 
@@ -376,7 +376,7 @@ def after_loading(groups: Groups, group: ShareGroup) -> list[Timer]:
     return [_session(groups, group.group_id, member_id) for member_id in group.members]
 
 
-# What the share coordinator said.
+# Outcomes of the share coordinator.
 
 
 class Initialized(NamedTuple):

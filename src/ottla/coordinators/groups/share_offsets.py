@@ -124,7 +124,7 @@ def begin_deletion(groups: Groups, request: Deletion, now: Millis) -> Result:
     partitions: dict[bytes, frozenset[int]] = {}
     for topic_id in wanted:
         if topic_id in topics:
-            # What an earlier deletion did not finish is not known by partition any more.
+            # The partitions of an unfinished deletion are not known any more.
             everything = frozenset(range(len(topics[topic_id].partitions)))
             partitions[topic_id] = everything if topic_id in before.deleting else stated[topic_id][1]
     if not wanted:

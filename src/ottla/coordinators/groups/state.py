@@ -149,7 +149,7 @@ class Groups:
         """The classic group, if there is one."""
         return self.groups.get(group_id)
 
-    # What a group obeys: its own configs within the broker's bounds, else the broker's.
+    # Configs in force for a group: its own within the broker's bounds, else the broker's.
 
     def session_timeout_ms(self, group_id: str) -> int:
         """Session timeout of the members of a consumer group, in ms."""
@@ -193,7 +193,7 @@ class Groups:
             if not share_group.is_stale and any(share_group.is_subscribed(name) for name in names):
                 share_group.is_stale = True
 
-    # What the log says.
+    # Replay.
 
     def replay_pending(self, record: Record, producer_id: int) -> None:
         """Take in an offset that an open transaction commits: it counts once the transaction is committed."""
@@ -240,7 +240,7 @@ class Groups:
             if self.pending:
                 self._replayed += 1
                 self._committed_at[key.group, key.topic, key.partition] = self._replayed
-                if value is None:  # what is deleted no open transaction brings back
+                if value is None:  # an open transaction does not restore a deleted offset
                     for pending in self.pending.values():
                         pending.pop((key.group, key.topic, key.partition), None)
             self._replay_offset(key, value if isinstance(value, OffsetCommitValue) else None)

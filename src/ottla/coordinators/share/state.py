@@ -276,7 +276,7 @@ class ShareStates:
         return topic is not None and partition < len(topic.partitions)
 
 
-# Operations. The checks stand in Kafka's order.
+# Operations. The checks are in Kafka's order.
 
 _NO_SUCH_PARTITION: Final = errors.error(errors.UNKNOWN_TOPIC_OR_PARTITION).message
 _NEGATIVE: Final = "The {} cannot be a negative number."

@@ -42,7 +42,7 @@ def merge(batches: list[StateBatch], coming: Iterable[StateBatch], start_offset:
 
 
 def merged(coming: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
-    """The list that `coming` make by themselves."""
+    """Return `coming` merged into a new list."""
     batches: list[StateBatch] = []
     merge(batches, coming, start_offset)
     return batches

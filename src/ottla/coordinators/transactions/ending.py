@@ -211,7 +211,7 @@ def abort_timed_out(state: Transactions, now: Millis) -> Result:
 
     records = [record for result in results for record in result.records]
     again = [Timer(abort_timed_out, (), 1 if len(late) > len(results) else state.settings.abort_interval_ms)]
-    # A refused append changes nothing: what is late is found again at the next look.
+    # A failed append changes nothing: the same transactions are found again at the next run.
     later = [Timer(abort_timed_out, (), state.settings.abort_interval_ms)]
     return Result(records, timers=again, then=tell, refused=lambda state, code, now: Result(timers=later))  # noqa: ARG005
 

@@ -2,7 +2,7 @@
 
     nothing known            a new producer id, epoch 0
     no transaction open      the next epoch; after the last one a new producer id
-    a transaction open       it is aborted under a fencing epoch, and the client is to ask again: CONCURRENT_TRANSACTIONS
+    a transaction open       it is aborted under a fencing epoch, and the client must retry: CONCURRENT_TRANSACTIONS
     its end is decided       CONCURRENT_TRANSACTIONS
 
 A client that names the id and epoch it has goes on after an error: the current epoch gets it the next one, the one before is a

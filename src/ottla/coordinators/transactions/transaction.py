@@ -37,7 +37,7 @@ PREPARED: Final = frozenset((PREPARE_COMMIT, PREPARE_ABORT))
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 32766
-"""The last epoch that a producer is given; 32767 is left for fencing it."""
+"""The last epoch assigned to a producer; 32767 is reserved for fencing it."""
 VERSION_WITH_EPOCH_BUMP: Final = 2
 """From this transaction.version on each transaction has an epoch of its own (KIP-890)."""
 
@@ -103,10 +103,10 @@ def record_of(
     partitions: Iterable[Partition] | None = None,
     **changes: int,
 ) -> Record:
-    """The record of `transaction` as it is to be.
+    """Return the record of the next state of `transaction`.
 
     version     of the value: 1 when transaction.version is at least 1
-    partitions  the ones it is to have, None for those it has
+    partitions  its next partitions, None for the present ones
     changes     fields of TransactionLogValue
     """
     fields: dict[str, int] = {
