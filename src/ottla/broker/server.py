@@ -435,7 +435,7 @@ class Server:
             self.loop.add_reader(sock.fileno(), connection.readable)
 
     def _dismiss(self, sock: socket.socket, address: str) -> None:
-        """Close a connection over the limit of its address, after a delay: its client must not retry at once (KIP-612)."""
+        """Close a connection over the rate quota of its address, after a delay: it must not be retried at once (KIP-612)."""
         if sock in self._dismissed:
             self._dismissed.remove(sock)
             sock.close()

@@ -1,1 +1,1 @@
-"""Authorization and quotas: decisions without sockets, disks or clocks."""
+"""Quotas and credentials: decisions without sockets, disks or clocks."""

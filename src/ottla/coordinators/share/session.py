@@ -5,7 +5,7 @@
     -1                 the last one: the session is over
 
 A session belongs to the connection on which it began: when that is gone, so is the session, and with it the locks of the
-member. Their number is bounded (group.share.max.share.sessions); no session is taken from another member.
+member. Their number is bounded (group.share.max.share.sessions); no session is evicted for another member.
 """
 
 from collections.abc import Callable, Hashable, Iterable

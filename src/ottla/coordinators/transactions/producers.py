@@ -111,7 +111,7 @@ def _fresh(transactional_id: str, producer_id: int, timeout_ms: int) -> Transact
 
 
 def _may_go_on(transaction: Transaction, request: InitProducerIdRequest) -> bool:
-    """Return whether the client may continue: it names no producer id, or the transactional id's current or previous one."""
+    """Return whether the client may continue: it names no producer id, the current one, or an exhausted previous one."""
     named = request.producer_id
     if named == NO_PRODUCER_ID or transaction.epoch == NO_EPOCH or named == transaction.producer_id:
         return True
