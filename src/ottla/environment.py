@@ -1,7 +1,7 @@
-"""What the code below the broker may ask of the world: the time, chance, and a way to call back.
+"""Access of the code below the broker to its environment: time, random numbers, timers and a background thread.
 
-Everything that needs time or randomness is handed one of these, which is why the same state machines run in a broker and
-in a test with a virtual clock. The lowest layer: it imports nothing of Ottla.
+Everything that needs time or randomness gets one of these objects, so that the same state machines run in a broker and in a
+test with a virtual clock. The lowest layer: it imports nothing of Ottla.
 """
 
 import random
@@ -14,10 +14,10 @@ class Clock(Protocol):
     """Time in milliseconds."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch: for timestamps that people and logs see."""
+        """Milliseconds since the epoch: for timestamps in records and logs."""
 
     def now_ms(self) -> int:
-        """Milliseconds on a clock that never goes back: for deadlines."""
+        """Milliseconds on a monotonic clock: for deadlines."""
 
 
 class Random(Protocol):
@@ -31,7 +31,7 @@ class Random(Protocol):
 
 
 class Cancellable(Protocol):
-    """A call that was asked for and can be taken back."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None: ...
 
@@ -63,7 +63,7 @@ class SystemClock:
 
 
 class SystemRandom:
-    """The machine's own randomness."""
+    """The machine's own random numbers."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()

@@ -1,7 +1,7 @@
-"""Altering configs on this broker: what AlterConfigs and IncrementalAlterConfigs share. They differ in how a new set is made.
+"""Altering configs on this broker: the common part of AlterConfigs and IncrementalAlterConfigs. They differ in the new set.
 
-Checks come in Kafka's order: the request as a whole, the resource, then the new set; then the set is stored and everyone
-who subscribed to the metadata acts on it.
+Checks come in Kafka's order: the request as a whole, the resource, then the new set; then the set is stored and all
+subscribers of the metadata act on it.
 """
 
 import logging
@@ -40,7 +40,7 @@ _KINDS: Final = {TOPIC: "topic", BROKER: "broker", GROUP: "group", CLIENT_METRIC
 
 
 class Alteration(NamedTuple):
-    """What is asked of one resource; `replaces` is AlterConfigs, whose configs are all that the resource will have."""
+    """Alteration of one resource; `replaces` is AlterConfigs, whose configs replace all that the resource has."""
 
     kind: int
     name: str
@@ -49,7 +49,7 @@ class Alteration(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answer for one resource."""
+    """Result of one resource."""
 
     kind: int
     name: str
@@ -60,7 +60,7 @@ class Outcome(NamedTuple):
 def alter(
     wanted: Sequence[Alteration], broker: "Broker", requester: str, *, validate_only: bool
 ) -> Answer[list[Outcome]]:
-    """Alter each resource on its own, one after the other: one that is refused does not hold up the others."""
+    """Alter each resource on its own, one after the other: an error of one does not affect the others."""
     times = Counter((each.kind, each.name) for each in wanted)
 
     def outcome(alteration: Alteration) -> Answer[Outcome]:
@@ -91,7 +91,7 @@ def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> Answ
     try:
         current = _current(wanted, broker)
     except Refused:
-        if wanted.kind in (TOPIC, GROUP, CLIENT_METRICS):  # whose edits Kafka looks at before the resource
+        if wanted.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka checks their edits before the resource
             edited(wanted.kind, _NOTHING, wanted.edits, broker.config)
         raise
     texts = edited(wanted.kind, _NOTHING if wanted.replaces else current, wanted.edits, broker.config)
@@ -106,7 +106,7 @@ def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> Answ
 
 
 def _check_together(name: str, texts: Mapping[str, str], broker: "Broker") -> None:
-    """Raise Refused when the broker could not go on with these configs, its own ("" for everybody's) in place of the old."""
+    """Raise Refused when the broker could not run with these new configs of `name` (its node id; "" for all brokers)."""
     layers = {node: broker.image.configs_of(BROKER, node) for node in ("", str(broker.node_id))} | {name: texts}
     try:
         broker.config.with_dynamic(for_all=layers[""], for_this=layers[str(broker.node_id)]).check()
@@ -147,7 +147,7 @@ def _check_node(name: str, broker: "Broker", otherwise: str) -> None:
 
 
 def _alter_loggers(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> None:
-    """Levels of loggers are this process's own: they are not stored, and a restart forgets them (KIP-412)."""
+    """Set levels of this process's loggers: they are not stored, and are lost at a restart (KIP-412)."""
     _check_node(wanted.name, broker, "Unexpected node id. Expected {own}, but received {name}")
     known = logs.levels()
     for edit in wanted.edits:

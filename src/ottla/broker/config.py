@@ -1,8 +1,8 @@
-"""Where a broker's values come from: a server.properties file, the environment, `-o name=value`; the later wins.
+"""Sources of a broker's configs: a server.properties file, the environment, `-o name=value`; the later wins.
 
-Every source uses Kafka's names. On the command line and in the environment a name that no config has is refused with the
+Every source uses Kafka's names. On the command line and in the environment an unknown config name is an error that names the
 nearest one, because a misspelt config that is silently ignored is found in production; in a file, which may be another
-broker's, it is warned of, as in Kafka. Only `read_file` touches the disk; all the rest is pure.
+broker's, it is a warning, as in Kafka. Only `read_file` touches the disk; all the rest is pure.
 """
 
 import re
@@ -42,7 +42,7 @@ _ASSIGNORS: Final = {
 }
 """Valid values of the assignor configs: short names and Kafka's classes."""
 _OPEN_PREFIXES: Final = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.")
-"""Beginnings of names that end in whatever a listener or a plug-in calls its own."""
+"""Prefixes of names that end in a listener's or a plug-in's own name."""
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -96,8 +96,9 @@ def read_file(path: Path) -> dict[str, str]:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The configs among environment variables: OTTLA_LOG_RETENTION_MS is log.retention.ms. Raises InvalidConfig for a
-    variable of that form that is no config."""
+    """Return the configs among environment variables: OTTLA_LOG_RETENTION_MS is log.retention.ms. Raises InvalidConfig for a
+    variable of that form that is no config.
+    """
     given = {
         variable: text
         for variable, text in environment.items()
@@ -146,7 +147,7 @@ def _checked(texts: Mapping[str, str], file: Mapping[str, str]) -> dict[str, str
 
 
 def _check_classes(config: "BrokerConfig") -> None:
-    """Raise InvalidConfig for a class or an assignor that is not there: it would be left out in silence."""
+    """Raise InvalidConfig for a class or an assignor that does not exist here: it would be ignored silently."""
     for row in configs(Scope.BROKER).values():
         text = config.static.get(row.name)
         if text and row.type == CLASS and text != row.default and not text.startswith(_KAFKAS_OWN):
@@ -186,13 +187,13 @@ class Listener(NamedTuple):
 
 
 class BrokerConfig(BrokerValues):
-    """The values that a broker starts with, and those that come out of several configs together."""
+    """The configs that a broker starts with, and values derived from several of them."""
 
     __slots__ = ()
 
     @property
     def node_id(self) -> int:
-        """node.id, or broker.id as old files say, or 1."""
+        """node.id, or broker.id as in old files, or 1."""
         for name in ("node.id", "broker.id"):
             value = self[name]
             if isinstance(value, int) and value >= 0:
@@ -200,14 +201,14 @@ class BrokerConfig(BrokerValues):
         return 1
 
     def numbered(self) -> "BrokerConfig":
-        """The same with node.id, which Kafka asks for in every file: a broker without one tells its number all the same."""
+        """The same with node.id, which Kafka requires in every file: a broker without one reports its number too."""
         if "node.id" in self.static:
             return self
         return BrokerConfig({**self.static, "node.id": str(self.node_id)})
 
     @property
     def unknown(self) -> list[str]:
-        """The names in the file that are no broker's configs."""
+        """Names in the file that are not broker configs."""
         known = (*_OPEN_PREFIXES, *OF_THE_AUTHORIZER)
         return [name for name in self.static if name not in configs(Scope.BROKER) and not name.startswith(known)]
 
@@ -228,18 +229,18 @@ class BrokerConfig(BrokerValues):
 
     @property
     def listeners(self) -> list[Listener]:
-        """Where clients may connect: `listeners` without those of the controller. Raises InvalidConfig."""
+        """Listeners for clients: `listeners` without those of the controller. Raises InvalidConfig."""
         apart = set(self.items_of("controller.listener.names"))
         return [each for each in self._listeners("listeners") if each.name not in apart]
 
     @property
     def advertised_listeners(self) -> list[Listener]:
-        """What is told to clients; empty means the address that each of them dialled. Raises InvalidConfig."""
+        """Addresses returned to clients; empty means the address that each of them connected to. Raises InvalidConfig."""
         return self._listeners("advertised.listeners")
 
     @property
     def connections_per_ip(self) -> dict[str, int]:
-        """max.connections.per.ip.overrides: how many connections an address may have. Raises InvalidConfig."""
+        """max.connections.per.ip.overrides: maximum number of connections by address. Raises InvalidConfig."""
         config = "max.connections.per.ip.overrides"
         found: dict[str, int] = {}
         for text in filter(None, map(str.strip, (self.text(config) or "").split(","))):
@@ -252,7 +253,7 @@ class BrokerConfig(BrokerValues):
         return found
 
     def check(self) -> None:
-        """Raise InvalidConfig for values that their types allow and that mean nothing."""
+        """Raise InvalidConfig for values that are valid by type but not usable."""
         _check_classes(self)
         if not self.listeners:
             raise InvalidConfig("Invalid value  for configuration listeners: there is no listener for clients")
@@ -293,7 +294,7 @@ def broker_config(
     """The configs of a broker: `options` ("name=value") before `environment` before `file`.
 
     Raises InvalidConfig, in one line, for an unknown name, a value that its config does not take, or a listener that
-    nobody can listen on.
+    cannot be used.
     """
     file = dict(file or {})
     if "controller.quorum.voters" in file or "process.roles" in file:

@@ -1,6 +1,6 @@
 """The coordinators' place in the broker: their topics' partitions as logs, the loop's timer as their clock.
 
-A coordinator's partition is ours when the metadata says that we lead it. It is read in pieces between other work, so that a
+This broker coordinates a partition when the metadata names it as leader. It is read in pieces between other work, so that a
 million committed offsets do not stop the broker; until then its requests answer COORDINATOR_LOAD_IN_PROGRESS.
 """
 
@@ -37,17 +37,17 @@ from ottla.replication.replicas import Replicas
 _logger = logging.getLogger("ottla.broker")
 _RETRY_MS: Final = 100
 _RECORDS_A_TURN: Final = 500
-"""How many records are read at once: some milliseconds, in which nobody else is served."""
+"""Number of records replayed in one turn of the loop: some milliseconds, during which no request is served."""
 
 
 class Coordination:
-    """The coordinators of this broker, and what keeps them going.
+    """The coordinators of this broker, with their timers and logs.
 
     groups        the group coordinator: `groups.run(group_id, operation, request)`
     transactions  the transaction coordinator: `transactions.run(transactional_id, operation, request)`
     shares        the share coordinator: `shares.run(share_key(group_id, topic_id, partition), operation, request)`
-    share_states  the group coordinator's way to the share coordinator
-    share_resets  called when a share partition's state is another one than it was, or gone
+    share_states  requests of the group coordinator to the share coordinator
+    share_resets  called when a share partition's state was replaced or deleted
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class Coordination:
         }
 
     def load(self, image: Image) -> None:
-        """Take over what the metadata gives us at the start: offsets before transactions, whose markers may go there."""
+        """Load the partitions assigned at the start: offsets before transactions, whose markers may go there."""
         self._cluster.advance(image)
         for name in self._runtimes:
             if name in image.topics:
                 self._lead(image.topics[name])
 
     def apply(self, delta: Delta) -> None:
-        """Follow a change of the metadata."""
+        """Apply a change of the metadata."""
         changed = self._cluster.advance(delta.image)
         for groups in self.groups.states() if changed else ():
             groups.topics_changed(changed)
@@ -119,27 +119,27 @@ class Coordination:
                 self._lead(topic)
 
     def close(self) -> None:
-        """No more timers."""
+        """Cancel all timers."""
         self.markers.close()
         if self._loading is not None:
             self._loading.cancel()
         self._alarm.close()
 
     def _write_markers(self, partition: int, markers: Markers) -> None:
-        """The end of a transaction is decided, in a partition of __transaction_state."""
+        """Write the markers of a transaction whose end is decided, for a partition of __transaction_state."""
         log = self._replicas.find(TRANSACTION_STATE_TOPIC, partition)
         if log is None:
             return
 
         def complete() -> Answer[int]:
             if not self.transactions.leads(partition):
-                return NONE  # whoever loads it has the markers written again
+                return NONE  # the next coordinator has the markers written again
             return self.transactions.run_on(partition, completed, markers)
 
         self.markers.write(markers, log.leader_epoch, complete)
 
     def _heed_groups(self, partition: int, message: InitializeShares) -> None:  # noqa: ARG002
-        """A share group wants a state for partitions. Its member is answered first."""
+        """Initialise the state of a share group's partitions, after its member was answered."""
         self._timers.call_later(0, partial(self._initialize_shares, message))
 
     def _initialize_shares(self, message: InitializeShares) -> None:
@@ -154,7 +154,7 @@ class Coordination:
         )
 
     def settle_shares(self, group_id: str, outcomes: Mapping[Place, StateOutcome]) -> Answer[int]:
-        """Tell a share group of which partitions there is a state now. The answer is an error code."""
+        """Report to a share group the partitions that have a state now. The answer is an error code."""
         done: dict[bytes, tuple[str, frozenset[int]]] = {}
         failed: dict[bytes, tuple[str, frozenset[int]]] = {}
         for (topic_id, index), outcome in outcomes.items():
@@ -165,7 +165,7 @@ class Coordination:
         return self.groups.run(group_id, initialized, Initialized(group_id, done, failed))
 
     def _heed_shares(self, partition: int, message: Any) -> None:
-        """What the share coordinator has others do."""
+        """Handle an outgoing message of the share coordinator."""
         if isinstance(message, StateReset):
             for reset in self.share_resets:
                 reset(message)
@@ -189,13 +189,13 @@ class Coordination:
                 self._epochs[topic.name, index] = placed.leader_epoch
                 runtime.load(index, PartitionLog(partition, self._clock))
                 if partition.log.start_offset == partition.log.end_offset:
-                    runtime.load_more(index)  # nothing to read: whoever made the topic asks next
+                    runtime.load_more(index)  # nothing to read: the creator of the topic continues next
                 else:
                     self._to_load.append((topic.name, index))
         self._load_on()
 
     def _load_on(self) -> None:
-        """Read a piece of the partition that has waited longest; the next piece, of all, when the loop has been round."""
+        """Read a piece of the partition that has waited longest; the next piece follows in another turn of the loop."""
         if self._loading is None and self._to_load:
             self._loading = self._timers.call_later(0, self._load_a_piece)
 
@@ -219,7 +219,7 @@ class Coordination:
         self._runtimes[topic].unload(index)
 
     def take_back(self, topic: TopicImage, index: int) -> None:
-        """Be the coordinator again of a partition that was resigned."""
+        """Become the coordinator again of a partition that was resigned."""
         self._resigned.discard((topic.name, index))
         self._lead(topic)
 
@@ -233,14 +233,14 @@ class Coordination:
             self._lead(topic)
 
     def _ring_at(self, deadline_ms: int) -> None:
-        """See to it that `advance` runs at `deadline_ms`, of the clock that never goes back."""
+        """Have `advance` run at `deadline_ms` (monotonic clock)."""
         if self._alarm.is_set and self._alarm_at <= deadline_ms:
             return
         self._alarm_at = deadline_ms
         self._alarm.run_in(max(0, deadline_ms - self._clock.now_ms()))
 
     def _ring(self) -> int:
-        """Run what is due of every coordinator, whatever becomes of the others. Raises the first failure when all are done."""
+        """Run all due work of every coordinator, even if another one fails. Raises the first failure when all are done."""
         failures = []
         for runtime in self._runtimes.values():
             try:

@@ -1,16 +1,16 @@
 """Dead letters (KIP-1191): records that no member of a share group processed, in a topic of their own.
 
-    group config  errors.deadletterqueue.topic.name                the topic; without it nothing is kept
-                  errors.deadletterqueue.copy.record.enable        with keys and values, not only with where they were
+    group config  errors.deadletterqueue.topic.name                the topic; without it no dead letters are written
+                  errors.deadletterqueue.copy.record.enable        with keys and values, not only with their origin
     topic config  errors.deadletterqueue.group.enable              must be true
     broker config errors.deadletterqueue.topic.name.prefix         the topic's name must begin with it
-                  errors.deadletterqueue.auto.create.topics.enable a topic that is missing is made
+                  errors.deadletterqueue.auto.create.topics.enable a missing topic is created
 
-A dead letter goes to the partition that has the number of its record's, modulo their count. Its headers say what it was:
+A dead letter goes to the partition that has the number of its record's, modulo their count. Its headers name its origin:
 `__dlq.errors.topic`, `.partition`, `.offset`, `.group`, `.delivery.count` and, when it is known, `.message`; all are texts. Its
-own headers are not kept, and its timestamp is the time at which it died.
+own headers are not kept, and its timestamp is the time of archiving.
 
-A topic that cannot be written to now is tried again a few times. What cannot be written at all is said in the log, and the
+Writes that fail are retried a few times. Records that cannot be written at all are reported in the log, and the
 record is archived all the same: it was delivered often enough (Kafka's choice too).
 """
 
@@ -54,11 +54,11 @@ class _Missing(Exception):
 
 
 class _Impossible(Exception):
-    """Why dead letters cannot be kept, ever."""
+    """Permanent reason for which dead letters cannot be written."""
 
 
 class _Letters(NamedTuple):
-    """Dead letters on their way: records of `source`, and `done` to be called when they count or cannot be written."""
+    """Dead letters on their way: records of `source`, and `done` to be called when they are committed or cannot be written."""
 
     group_id: str
     source: "Partition"

@@ -30,7 +30,7 @@ Handler = Callable[[Any, "Broker"], Answer[Any] | None]
 
 
 class Positions(NamedTuple):
-    """A request that was walked without making objects of it."""
+    """Field positions of a request that was parsed without creating objects."""
 
     context: RequestContext
     frame: bytes
@@ -50,7 +50,7 @@ _HANDLERS: Final[dict[int, _Registered]] = {}
 def handles(
     request_class: type[R], *, positions: bool = False, in_turn: bool = False
 ) -> Callable[[Callable[[Any, "Broker"], Any]], Callable[[Any, "Broker"], Any]]:
-    """Register a function as the handler of `request_class`; its versions stand in handlers/__init__.py.
+    """Register a function as the handler of `request_class`; its versions are in handlers/__init__.py.
 
     positions  hand it `Positions` in place of the request's objects
     in_turn    it changes metadata: run it once every change before it has taken effect
@@ -90,10 +90,10 @@ def _route(envelope: Envelope, broker: "Broker") -> _Registered:
 
 
 def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Answer[Response] | None:
-    """Serve one request. Raises PeerError for a version that is not served and for a body that is none.
+    """Serve one request. Raises PeerError for a version that is not served and for a malformed body.
 
-    A bug in a handler is logged with the request's header and answered with UNKNOWN_SERVER_ERROR where the response has a
-    place for it; the connection lives on.
+    A bug in a handler is logged with the request's header and answered with UNKNOWN_SERVER_ERROR where the response has an
+    error code; the connection stays open.
     """
     version = envelope.version
     request_class, handler, positions, in_turn = _ROUTES.get((envelope.api.key, version)) or _route(envelope, broker)
@@ -115,7 +115,7 @@ def answer(envelope: Envelope, context: RequestContext, broker: "Broker") -> Ans
 
 
 def _serve(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Any]:
-    """Call the handler of a request; a bug of it must not take the connection, or the broker, with it. Raises PeerError."""
+    """Call the handler of a request; an exception in it must not close the connection, or stop the broker. Raises PeerError."""
     try:
         return handler(request, broker)
     except PeerError:
@@ -126,7 +126,7 @@ def _serve(handler: Handler, request: Any, envelope: Envelope, broker: "Broker")
 
 
 def _serve_in_turn(handler: Handler, request: Any, envelope: Envelope, broker: "Broker") -> Answer[Any]:
-    """Serve a request that may have waited: a PeerError is the answer then, for the connection to close itself."""
+    """Serve a request that may have waited: a PeerError is returned then, for the connection to close itself."""
     try:
         return _serve(handler, request, envelope, broker)
     except PeerError as error:

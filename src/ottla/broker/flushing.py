@@ -1,8 +1,8 @@
-"""Logs on the medium, off the loop: fsync is the one thing the broker waits for in threads.
+"""Flushes of logs to disk, off the event loop: fsync runs in a few threads.
 
 Group commit: while a log's flush runs, batches go on being appended to it; all of them share the next flush, which begins
 when the running one is done. So with flush.messages=1 a request costs its share of an fsync, however many producers there
-are, and nobody is answered before his batch is on the medium (`Log.settled_offset` holds the high watermark back).
+are, and no batch is acknowledged before it is flushed (`Log.settled_offset` holds the high watermark back).
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
 _THREADS: Final = 4
-"""The flushes of different files that a disk may do at a time; file systems join them in one commit of their journal."""
+"""Number of flushes of different files that run at a time; file systems join them in one commit of their journal."""
 
 _SHORTAGE_RETRY_S: Final = 0.1
-"""Pause before a flush is tried again that failed for a shortage, as of file descriptors."""
+"""Pause before a flush is retried that failed for a lack of resources, such as file descriptors."""
 _RETRY_S: Final = 1.0
-"""Pause before a flush is tried again that failed for another reason than the disk, as for a file without permission."""
+"""Pause before a flush is retried that failed for another reason than the disk, as for a file without permission."""
 
 
 class Flusher:
@@ -39,8 +39,8 @@ class Flusher:
         self._closed = False
 
     def flush(self, partition: Partition) -> None:
-        """Put the partition's log on the medium, and let its high watermark follow. If that is being done already, it is done
-        once more afterwards when the log still wants it.
+        """Flush the partition's log to disk, then update its high watermark. If a flush is running already, another one
+        follows it when the log still needs one.
         """
         log = partition.log
         if log in self._running or self._closed:
@@ -64,7 +64,7 @@ class Flusher:
             partition.advance()
 
     def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
-        """Run `flush`, then call `done` on the loop with what went wrong, None when nothing did."""
+        """Run `flush`, then call `done` on the loop with the error, or None on success."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ottla-flush")
         future = self._loop.run_in_executor(self._threads, flush.run)
@@ -81,7 +81,7 @@ class Flusher:
         done(cause)
 
     def close(self) -> None:
-        """Wait for what runs; nobody is told any more."""
+        """Wait for running flushes; no callback is called any more."""
         self._closed = True
         if self._threads is not None:
             self._threads.shutdown()

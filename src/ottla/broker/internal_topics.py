@@ -1,4 +1,4 @@
-"""The brokers' own topics: how many partitions and replicas they get, and how they are kept."""
+"""The brokers' own topics: partitions, replicas and configs."""
 
 from ottla.broker.config import BrokerConfig
 

@@ -1,7 +1,7 @@
-"""A broker from start to stop: it opens its directories, its metadata and its partitions, then its doors.
+"""A broker from start to stop: it opens its directories, its metadata and its partitions, then its listeners.
 
 The only place where sockets, disks, clocks and tasks meet. Everything that can fail for a reason outside of the program
-fails here, before the doors open, as `CannotStart` with one line that says what to do.
+fails here, before the listeners open, as `CannotStart` with one line that names the remedy.
 """
 
 import asyncio
@@ -75,14 +75,14 @@ _FETCH_SESSION_EVICTION_MS: Final = 120_000  # Kafka 4 has made min.incremental.
 
 
 class CannotStart(Exception):
-    """Why a broker does not start, in one line, and what to do about it."""
+    """Reason for which a broker does not start, and its remedy, in one line."""
 
 
 class Broker:
-    """What handlers work with, and `start` and `stop`.
+    """The broker: context of all handlers, with `start` and `stop`.
 
-    config      the values in force: given at the start, and altered since
-    clock, random, timers, files  the world, as far as it is needed
+    config      the configs in force: those of the start, as altered since
+    clock, random, timers, files  access to time, randomness and the file system
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Broker:
 
     @property
     def coordination(self) -> "Coordination":
-        """The coordinators, imported and loaded when they are first needed: a broker without groups starts without them."""
+        """The coordinators, imported and loaded at first use: a broker without groups starts without them."""
         if self._coordination is None:
             from ottla.broker.coordination import Coordination
 
@@ -151,7 +151,7 @@ class Broker:
 
     @property
     def sharing(self) -> "Sharing":
-        """The share partitions, once somebody reads one."""
+        """The share partitions, created at first use."""
         if self._sharing is None:
             from ottla.broker.sharing import Sharing
 
@@ -160,7 +160,7 @@ class Broker:
 
     @property
     def telemetry(self) -> "Telemetry":
-        """The metrics of clients, once one of them asks."""
+        """The metrics of clients, created at first use."""
         if self._telemetry is None:
             from ottla.broker.telemetry import Telemetry
 
@@ -203,7 +203,7 @@ class Broker:
         )
 
     def _report_configs(self) -> None:
-        """Warn of configs that do nothing here: of a file for another broker, or with a misspelt name."""
+        """Warn of configs without effect: of a file for another broker, or with a misspelt name."""
         if self.config.unknown:
             _logger.warning("unknown configs in the file are left out: %s", ", ".join(self.config.unknown))
         if self.config.idle:
@@ -266,8 +266,8 @@ class Broker:
         )
 
     def _open_directories(self) -> list[Path]:
-        """Open the log directories; those that the disk does not give us are returned, as long as another one and the metadata
-        are there: their partitions are offline.
+        """Open the log directories; returns those that fail, whose partitions are offline, if another one and the metadata can
+        be opened.
         """
         missing = []
         for name in self.config.log_dirs:
@@ -291,7 +291,7 @@ class Broker:
         return self.random.below(most + 1) if most else 0
 
     def _open_metadata(self) -> MetadataStore:
-        """The metadata store, and the proof that all directories belong to this node of this cluster."""
+        """Open the metadata store, and verify that all directories belong to this node of this cluster."""
         home = Path(self.config.metadata_log_dir)
         path = home / "metadata.db"
         if not path.exists() and any(self._identities.values()):
@@ -371,8 +371,8 @@ class Broker:
         _logger.info("stopped in %d ms", self.clock.now_ms() - begun_ms)
 
     def kill(self) -> None:
-        """Let go of everything as it is, as the system does after a kill -9: nobody is told, nothing is written any more, what
-        memory alone knew is lost. The next start looks through the logs.
+        """Release all resources without a clean stop, as after a kill -9: no client is answered, nothing is written any more,
+        state in memory is lost. The next start recovers the logs.
         """
         for connection in self.server.connections:
             connection.end.gone = None
@@ -382,7 +382,7 @@ class Broker:
         self._files.close()
 
     def _take_configs(self) -> None:
-        """The configs of this broker as the metadata has them now, over those that it was started with."""
+        """Apply the configs of this broker in the metadata over those of the start."""
         image = self.image
         self.config = self.config.with_dynamic(
             for_all=image.configs_of(BROKER, ""), for_this=image.configs_of(BROKER, str(self.node_id))
@@ -391,7 +391,7 @@ class Broker:
         self.server.accept_again()
 
     def _take_quotas(self) -> None:
-        """The quotas as the metadata has them now; a broker without any has nothing to look at."""
+        """Apply the quotas in the metadata; a broker without quotas checks none."""
         quotas = self.image.quotas
         if quotas or self._least_throttle_ms:
             self.throttling = self.throttling or Throttling(self.config, self.clock)
@@ -402,7 +402,7 @@ class Broker:
         self.server.connection_quota = connection_quota(self.config, quotas, self.server.connection_quota)
 
     def throttle_all(self, throttle_ms: int) -> None:
-        """Leave every connection alone for so long after each of its requests, whatever the quotas say; 0 ends it."""
+        """Throttle every connection by this time after each of its requests, whatever the quotas; 0 ends it."""
         self._least_throttle_ms = throttle_ms
         self._take_quotas()
 
@@ -419,7 +419,7 @@ class Broker:
         return LogConfig.of(topic_configs(topic.configs, self.config))
 
     def advertised(self, context_address: tuple[str, int]) -> tuple[str, int]:
-        """The address that clients are told: advertised.listeners, else the one this client dialled."""
+        """The address returned to clients: advertised.listeners, else the address that this client connected to."""
         if not self.config.advertised_listeners:
             return context_address
         advertised = {listener.name: listener for listener in self.config.advertised_listeners}
@@ -430,7 +430,7 @@ class Broker:
         return first.host, first.port
 
     def create_topic(self, topic: NewTopic, requester: str = "the broker") -> Answer[ChangeResult]:
-        """Create a topic that no client has named in a CreateTopics request: on first use, mostly."""
+        """Create a topic without a CreateTopics request: usually on first use."""
         controller = self.controller
 
         def create() -> Answer[ChangeResult]:
@@ -528,24 +528,24 @@ def _stop_signals() -> list[signal.Signals]:
 
 
 def _exempt_from_collection(delta: Delta) -> None:
-    """Take the logs of many new partitions out of the reach of the garbage collector, as everything was that the start made.
+    """Exempt the logs of many new partitions from garbage collection, like all objects of the start.
 
-    They are not part of cycles: when they are closed their memory is freed all the same. To look through those of 20,000
-    partitions takes the collector 80 ms, during which no request is served.
+    They are not part of cycles: when they are closed their memory is freed nevertheless. A collection over those of
+    20,000 partitions takes 80 ms, during which no request is served.
     """
     if sum(len(topic.partitions) for topic in delta.changed) >= _MANY_PARTITIONS:
         gc.freeze()
 
 
 def _allow_many_files() -> None:
-    """Take as many open files as the system grants: sockets and logs need them."""
+    """Raise the limit of open files to the system's maximum: sockets and logs need them."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # some systems name a limit that they do not grant
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class EphemeralDirectory:
-    """A data directory that is gone when the broker is."""
+    """A data directory that is removed when the broker stops."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="ottla-"))

@@ -1,11 +1,11 @@
-"""How many connections a broker takes, from everybody together and from each address."""
+"""Connection limits: of the whole broker and by address."""
 
 from collections import Counter
 from collections.abc import Mapping
 
 
 class ConnectionLimits:
-    """Counts connections.
+    """Connection counters with their limits.
 
     most       max.connections
     per_ip     max.connections.per.ip
@@ -20,22 +20,22 @@ class ConnectionLimits:
         self._total = 0
 
     def change(self, most: int, per_ip: int, overrides: Mapping[str, int]) -> None:
-        """Other limits, for who comes from now on."""
+        """Replace the limits; they apply to new connections only."""
         self._most = most
         self._per_ip = per_ip
         self._overrides = overrides
 
     @property
     def full(self) -> bool:
-        """Whether the next one has to wait until another has gone."""
+        """True if no further connection is allowed until another one closes."""
         return self._total >= self._most
 
     def limit_of(self, ip: str) -> int:
-        """How many connections `ip` may have."""
+        """Maximum number of connections from `ip`."""
         return self._overrides.get(ip, self._per_ip)
 
     def enter(self, ip: str) -> bool:
-        """Count a connection of `ip`, unless it has as many as it may have."""
+        """Count a connection from `ip`; False if its limit is reached."""
         if self._by_ip[ip] >= self.limit_of(ip):
             return False
         self._by_ip[ip] += 1
@@ -43,7 +43,7 @@ class ConnectionLimits:
         return True
 
     def leave(self, ip: str) -> None:
-        """A connection that entered has gone."""
+        """Uncount a connection that closed."""
         self._total -= 1
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:

@@ -1,8 +1,8 @@
-"""What a broker does now and then: offsets of all partitions to their checkpoints, old segments off the disk, compaction,
-producers that have been silent for too long.
+"""Periodic work of a broker: offset checkpoints of all partitions, deletion of old segments, compaction, expiry of idle
+producers.
 
-All of it goes in steps, a few partitions a turn of the loop: what a step costs is what a request may have to wait. One log at a
-time is compacted, the dirtiest first.
+All of it runs in steps, a few partitions a turn of the loop: a request may have to wait for one step. One log at a time is
+compacted, the dirtiest first.
 """
 
 import logging
@@ -30,14 +30,14 @@ _PARTITIONS_A_STEP: Final = 200
 
 
 class Maintenance:
-    """The broker's housekeeping, by its timers.
+    """Periodic work of a broker, by its timers.
 
     write_checkpoints      writes those of all directories
-    removals               takes segments off the disk that are no longer part of a log
+    removals               deletes segments that are no longer part of a log from the disk
     first_retention_ms     log.initial.task.delay.ms
     retention_interval_ms  log.retention.check.interval.ms
-    flusher                runs what must be on the medium before a compaction goes on, and logs whose flush.ms is over
-    expiry                 producer.id.expiration.check.interval.ms, and producer.id.expiration.ms as it is at the time
+    flusher                runs the flushes of a compaction, and of logs whose flush.ms is over
+    expiry                 producer.id.expiration.check.interval.ms, and the current producer.id.expiration.ms
     cleaner_backoff_ms     log.cleaner.backoff.ms: the pause when nothing is to be compacted; below zero nothing ever is
     """
 
@@ -70,7 +70,7 @@ class Maintenance:
         self._periodic = [self._cleaner]
 
     def begin(self) -> None:
-        """Start the clockwork."""
+        """Start all timers."""
         self._every("writing checkpoints", self._checkpoint, _CHECKPOINT_MS)
         self._every("flushing by time", self._flush, _FLUSH_CHECK_MS)
         self._every("opening partitions", self._replicas.open_postponed, _REOPEN_MS)
@@ -92,7 +92,7 @@ class Maintenance:
             periodic.close()
 
     def _logs(self) -> Iterator[tuple[Partition, bool]]:
-        """Every partition, and True with each that a step ends before."""
+        """Every partition, with True for each before which a step ends."""
         for number, partition in enumerate(self._replicas.all()):
             yield partition, number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1
 
@@ -102,8 +102,8 @@ class Maintenance:
             yield written
 
     def _flush(self) -> Steps:
-        """What has waited for flush.ms is put on the medium; nobody waits for it. Kafka looks as often as
-        log.flush.scheduler.interval.ms says, which is never unless it is set.
+        """Flush logs whose flush.ms is over to disk; no request waits for it. Kafka checks every
+        log.flush.scheduler.interval.ms, which is never unless it is set.
         """
         if self._replicas.shortest_flush_ms < NEVER_MS:
             now_ms = self._clock.now_ms()
@@ -141,8 +141,8 @@ class Maintenance:
             partition.log.producers.expire(before_ms)
 
     def _clean(self) -> int | None:
-        """Do one step of the compaction that is under way, or begin with the dirtiest log, if one is dirty enough. Returns when
-        to go on, as Periodic wants it.
+        """Do one step of the running compaction, or begin with the dirtiest log, if one is dirty enough. Returns the time of
+        the next run, as for Periodic.
         """
         if self._compaction is None:
             now_ms = self._clock.wall_ms()

@@ -1,6 +1,6 @@
 """Markers of transactions that end: into every partition that took part, until each of them has its own.
 
-A partition of __consumer_offsets gets its marker through the group coordinator, which then counts the offsets or forgets them.
+A partition of __consumer_offsets gets its marker through the group coordinator, which then applies or discards the offsets.
 A partition that was deleted has nothing to end. One that cannot be written to now (its log is offline, its coordinator is
 loading, another broker leads it), or whose leader epoch ended before the marker was committed, gets its marker in the next
 attempt: one more marker does no harm. The transaction is complete when all markers are committed.

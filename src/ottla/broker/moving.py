@@ -1,10 +1,10 @@
-"""Partitions on their way from one log directory to another, while they are written to and read from (KIP-113).
+"""Moves of partitions from one log directory to another, while they are written to and read from (KIP-113).
 
-One step of one move a turn of the loop, so that requests go on between them; what must be on the medium is flushed off the
-loop. The order of a move, whatever crashes or fails:
+One step of one move a turn of the loop, so that requests are served between them; flushes run off the loop. The order of a
+move, whatever crashes or fails:
 
     copy and flush    the partition is in the old directory
-    assign            the metadata says that it is in the new one (KIP-858): from now on a start without the new directory
+    assign            the metadata assigns it to the new one (KIP-858): from now on a start without the new directory
                       does not serve the old copy. If the move fails after this, the old directory is assigned again
     copy the rest, rename, discard the old copy
 """
@@ -60,8 +60,8 @@ class Moves:
         self._under_way: dict[tuple[str, int], _Move] = {}
 
     def begin(self, partition: Partition, target: LogDirectory) -> None:
-        """Move `partition` to `target`. A move to where it lies takes back the one that is under way; one to a third directory
-        takes its place. Raises StorageError.
+        """Move `partition` to `target`. A move to its present directory cancels the one under way; one to a third directory
+        replaces it. Raises StorageError.
         """
         key = partition.topic, partition.index
         held = self._under_way.get(key)
@@ -117,7 +117,7 @@ class Moves:
             self._timers.call_later(0, partial(self._step, move))
 
     def _record(self, move: _Move, failed: OSError | None = None) -> None:
-        """Have the metadata say where the partition will be, before the last steps."""
+        """Record the new directory in the metadata, before the last steps."""
         key = move.partition.topic, move.partition.index
         if failed is not None or self._under_way.get(key) is not move:
             self._step(move, failed)
@@ -136,5 +136,5 @@ class Moves:
         after(self._assign(move.partition, move.target), recorded)
 
     def close(self) -> None:
-        """No more steps; what was copied is left to the next start, which begins anew."""
+        """End all steps; the next start begins the moves again."""
         self._under_way.clear()

@@ -1,4 +1,4 @@
-"""Work that is done again and again, and does not end because one run of it failed."""
+"""Periodic work, which continues after a run that failed."""
 
 import logging
 from collections.abc import Callable
@@ -15,7 +15,7 @@ PAUSED: Final = -1
 class Periodic:
     """One piece of work with its timer.
 
-    name         what it is called in the log
+    name         its name in the log
     work         one run; returns the ms until the next one, None for `interval_ms`, PAUSED, or the steps of a run that takes
                  long: each is a turn of the event loop of its own
     interval_ms  the pause between runs, and after a run that failed

@@ -14,7 +14,7 @@ _RUNS_LOW: Final = PRODUCER_ID_BLOCK // 2
 
 
 class ProducerIds:
-    """The producer ids of this broker, each given out once.
+    """The producer ids of this broker, each assigned once.
 
     reserve_block  reserves PRODUCER_ID_BLOCK ids in the metadata and answers the first one, -1 when that failed
     """

@@ -8,9 +8,9 @@ Order. Like Kafka, a connection serves one request at a time: while an answer is
 in `_backlog`, and when something arrives on top of that the socket is no longer read. So answers leave in the order of
 requests, and a slow reader is held back by TCP instead of filling memory.
 
-Limits. An address with too many connections is turned away at the door; when the broker as a whole has enough, it accepts
-nobody until one has gone (max.connections, max.connections.per.ip). Who is silent for connections.max.idle.ms is closed: a
-tick counts eighths of that time, a connection remembers the tick of its last request, and nobody reads a clock.
+Limits. A connection above max.connections.per.ip is closed; at max.connections the broker stops accepting until another
+connection closes. A connection without requests for connections.max.idle.ms is closed: a tick counts eighths of that time, a
+connection stores the tick of its last request, and no clock is read.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _QUIET_MS: Final = 60_000
 
 
 def _abandoned(envelope: Envelope) -> Response | PeerError:
-    """Return the answer to a request whose handler failed after it had begun to wait: the connection goes on if it can."""
+    """Return the answer to a waiting request whose handler failed: the connection stays open if possible."""
     try:
         return dispatch.failure(envelope.api.key)
     except PeerError as error:
@@ -117,7 +117,7 @@ class ServerConnection:
         self.address = address
 
     def readable(self) -> None:
-        """Something arrived: take it, cut it into frames, serve them."""
+        """Receive available bytes, split them into frames, serve them."""
         server = self._server
         shared = server.shared
         self.active_at = server.tick
@@ -204,7 +204,7 @@ class ServerConnection:
         return context
 
     def _answered(self, envelope: Envelope, response: Response | PeerError | None) -> None:
-        """A pending answer has come."""
+        """Complete a pending answer."""
         if self.closed:
             return
         self._waiting = False
@@ -213,14 +213,14 @@ class ServerConnection:
         self._go_on()
 
     def _deliver(self, envelope: Envelope, response: Response | PeerError | None) -> None:
-        """Send the response to a request that had to wait; there is none to Produce with acks=0, and a PeerError closes."""
+        """Send the response to a request that had to wait; Produce with acks=0 has no response, and a PeerError closes."""
         if isinstance(response, PeerError):
             self.drop(response)
         elif response is not None:
             self._send(envelope, response)
 
     def _go_on(self) -> None:
-        """Serve what waited behind an answer."""
+        """Serve the frames that waited behind an answer."""
         try:
             while self._backlog and not self._waiting and not self._writing and not self.closed:
                 self._serve(self._backlog.popleft())
@@ -231,7 +231,7 @@ class ServerConnection:
             self._server.loop.add_reader(self._fd, self.readable)
 
     def _throttle_ms(self, envelope: Envelope, throttling: "Throttling", response: Response | None = None) -> int:
-        """For how long, in ms, the client is not to be served once it has its answer; the answer says so too."""
+        """Throttle time of the client after its response, in ms; also set in the response."""
         spent = perf_counter_ns() - self._begun if self._begun else self._spent
         throttle_ms = throttling.answered(envelope.api.key, self._context(envelope), len(envelope.frame), spent)
         told: int | None = getattr(response, "throttle_time_ms", None)
@@ -242,13 +242,13 @@ class ServerConnection:
         return max(told, throttle_ms)
 
     def _leave_alone(self, throttle_ms: int) -> None:
-        """Serve nothing for so long (KIP-219); what comes meanwhile waits, and then is not read."""
+        """Serve nothing for this time (KIP-219); frames that arrive meanwhile wait, then the socket is no longer read."""
         if throttle_ms > 0 and not self.closed:
             self._waiting = True
             self._server.broker.timers.call_later(throttle_ms, self.serve_again)
 
     def serve_again(self) -> None:
-        """The request that was served last has no answer, or enough time has passed since: go on with the next one."""
+        """Continue with the next frame, when the last request has no response or its throttle time is over."""
         if not self.closed:
             self._waiting = False
             self.active_at = self._server.tick
@@ -262,7 +262,7 @@ class ServerConnection:
         try:
             pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):
-            # A response that cannot be written is a bug of ours; without it the client cannot go on.
+            # A response that cannot be encoded is a bug of the broker; without it the client cannot go on.
             _logger.exception("cannot encode the answer to %r", envelope)
             self.close()
             return
@@ -321,7 +321,7 @@ class ServerConnection:
             self.close()
 
     def close(self) -> None:
-        """Forget the client; a pending answer is thrown away when it comes."""
+        """Close the socket; a pending answer is discarded when it completes."""
         if self.closed:
             return
         self.closed = True
@@ -340,8 +340,8 @@ class ServerConnection:
 class Server:
     """The listening sockets of a broker and the connections they accepted.
 
-    idle_ms  connections.max.idle.ms; below zero nobody is ever closed for being silent
-    answer   what serves a request: `dispatch.answer`, unless a test puts something before it
+    idle_ms  connections.max.idle.ms; below zero no connection is closed for idling
+    answer   serves a request: `dispatch.answer`, unless a test wraps it
     """
 
     def __init__(
@@ -435,8 +435,7 @@ class Server:
             self.loop.add_reader(sock.fileno(), connection.readable)
 
     def _dismiss(self, sock: socket.socket, address: str) -> None:
-        """Close a connection that was one too many of its address; until now it was kept waiting, so that its client does not
-        try again at once (KIP-612)."""
+        """Close a connection over the rate quota of its address, after a delay: it must not be retried at once (KIP-612)."""
         if sock in self._dismissed:
             self._dismissed.remove(sock)
             sock.close()
@@ -466,7 +465,7 @@ class Server:
             self.loop.remove_reader(sock.fileno())
 
     def forget(self, connection: ServerConnection) -> None:
-        """A connection is closed."""
+        """Remove a closed connection."""
         if connection not in self.connections:
             return
         self.connections.remove(connection)
@@ -474,7 +473,7 @@ class Server:
         self.accept_again()
 
     def accept_again(self) -> None:
-        """There may be room again: somebody went, or the limits have changed."""
+        """Accept connections again: one closed, or the limits have changed."""
         if not self._accepting:
             self._accepting = True
             for sock in self._listening:
@@ -488,11 +487,11 @@ class Server:
                 connection.close()
 
     def connection_of(self, end: Peer) -> ServerConnection | None:
-        """The connection whose other end that is, None once it is closed."""
+        """The connection with this peer, None once it is closed."""
         return next((connection for connection in self.connections if connection.end is end), None)
 
     def close_doors(self) -> None:
-        """Stop listening; who is connected stays."""
+        """Stop listening; open connections stay."""
         for sock in self._listening:
             self.loop.remove_reader(sock.fileno())
             sock.close()

@@ -1,14 +1,14 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, then only what changed; the answer holds only news.
+"""Fetch sessions (KIP-227): a client names its partitions once, then only changes; the response holds only changes too.
 
-    id, epoch            what it asks for
+    id, epoch            meaning
     0, 0                 a new session (epoch 0 with an id: instead of that one)
     any, -1              no session; an id is closed
     id, last epoch + 1   the next fetch of the session
 
 A session keeps its partitions in the order in which they are answered; one whose records an incremental fetch returned goes
 to the end, so that a full answer does not starve the partitions behind it. The cache is bounded
-(max.incremental.fetch.session.cache.slots): when it is full and nobody has been idle long enough (two minutes), a client
-goes on without.
+(max.incremental.fetch.session.cache.slots): when it is full and no session has been idle long enough (two minutes), a client
+gets no session.
 """
 
 from collections import OrderedDict
@@ -30,10 +30,10 @@ _MAX_EPOCH: Final = 0x7FFFFFFF
 
 
 class WantedPartition:
-    """A partition as a fetch asks for it, and what the session answered last.
+    """A partition as a fetch requests it, and the values last returned in the session.
 
-    topic           its name, "" when the client speaks of ids
-    topic_id        its id, zero when the client speaks of names
+    topic           its name, "" when the client uses ids
+    topic_id        its id, zero when the client uses names
     current_epoch   leader epoch the client believes in, -1 for any
     """
 
@@ -64,12 +64,12 @@ class WantedPartition:
 
     @property
     def key(self) -> tuple[str, bytes, int]:
-        """What tells it from the others of its session."""
+        """Key of the partition within its session."""
         return self.topic, self.topic_id, self.index
 
 
 class FetchSession:
-    """The partitions of one client. `epoch` is the one expected next; `by_id` is whether it names topics by their ids."""
+    """The partitions of one client. `epoch` is the one expected next; `by_id` is True if it names topics by their ids."""
 
     __slots__ = ("by_id", "epoch", "id", "last_used_ms", "partitions")
 
@@ -107,7 +107,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def begin(self, session_id: int, now_ms: int, *, by_id: bool) -> FetchSession | None:
-        """A new session (instead of `session_id`), None when there is no room."""
+        """Begin a session (instead of `session_id`); None when there is no room."""
         self._sessions.pop(session_id, None)
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)
@@ -121,7 +121,7 @@ class FetchSessions:
         return session
 
     def resume(self, session_id: int, epoch: int, now_ms: int, *, by_id: bool) -> tuple[int, FetchSession | None]:
-        """The session that a fetch goes on with, or the error code of why not."""
+        """Return the session that a fetch continues, or the error code."""
         session = self._sessions.get(session_id)
         if session is None:
             return FETCH_SESSION_ID_NOT_FOUND, None

@@ -1,7 +1,7 @@
-"""The way to the share coordinator: for other brokers' requests (APIs 83 to 87), and for the group coordinator of this one.
+"""Requests to the share coordinator: of other brokers (APIs 83 to 87), and of the group coordinator of this one.
 
-A group coordinator waits a while for a share coordinator that is not there yet, since its topic is made when it is first
-asked for, and read when the broker starts.
+The group coordinator waits for a while for a share coordinator that is not available yet, since its topic is created at first
+use, and loaded when the broker starts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,11 +41,11 @@ def ask_each(
     question: Callable[[bytes, P], Any],
     combine: Callable[[dict[bytes, list[tuple[int, R]]]], W],
 ) -> Answer[W]:
-    """Run `operation` with `question(topic id, partition's data)` for each partition; `combine` makes the response of
+    """Run `operation` with `question(topic id, partition's data)` for each partition; `combine` builds the response from
     (partition, answer) by topic id.
 
-    An empty group id, no topics, or any topic without partitions: an empty answer. A partition that is named twice is asked
-    about twice and answered once, with the last word.
+    An empty group id, no topics, or any topic without partitions: an empty response. A partition that is named twice is run
+    twice and answered once, with the last result.
     """
     wanted = list(topics)
     if not group_id or not all(partitions for _, partitions in wanted):
@@ -75,9 +75,9 @@ Place = tuple[bytes, int]
 
 
 class ShareStateKeeper:
-    """What the group coordinator asks of the share coordinator: all of it about one group, many partitions at once.
+    """Requests of the group coordinator to the share coordinator: about one group, for many partitions at once.
 
-    provide_topic  makes __share_group_state if it is not there
+    provide_topic  creates __share_group_state if it does not exist
     """
 
     def __init__(
@@ -90,16 +90,16 @@ class ShareStateKeeper:
     def initialize(
         self, group_id: str, state_epoch: int, start_offsets: Mapping[Place, int]
     ) -> Answer[dict[Place, StateOutcome]]:
-        """Begin a state in each of these partitions; what was known of them is gone."""
+        """Initialise the state of each of these partitions; the previous state is dropped."""
         requests = [InitializeState(group_id, *place, state_epoch, offset) for place, offset in start_offsets.items()]
         return self._ask(initialize_state, requests)
 
     def delete(self, group_id: str, places: Iterable[Place]) -> Answer[dict[Place, StateOutcome]]:
-        """Forget these partitions."""
+        """Delete the state of these partitions."""
         return self._ask(delete_state, [DeleteState(group_id, *place) for place in places])
 
     def summarize(self, group_id: str, places: Iterable[Place]) -> Answer[dict[Place, StateSummary]]:
-        """Where the group stands in these partitions."""
+        """Return the group's position in these partitions."""
         return self._ask(summarize_state, [SummarizeState(group_id, *place) for place in places])
 
     def _ask(self, operation: Operation[Any, Any], requests: Sequence[Any]) -> Answer[dict[Place, Any]]:

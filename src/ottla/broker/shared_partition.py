@@ -1,10 +1,10 @@
-"""A share partition as the broker that leads it keeps it (KIP-932): loaded, read from the log, written back, waited for.
+"""A share partition on the broker that leads it (KIP-932): loading, reads from the log, writes of its state, waiting fetches.
 
-A share partition is loaded when it is first fetched from, and loaded anew when somebody else has changed its state. Its writes
-go to the share coordinator one at a time: what comes meanwhile goes into the next one, all together, so that many small
+A share partition is loaded at its first fetch, and loaded again when its state was changed by another request. Its writes go to
+the share coordinator one at a time: changes that arrive meanwhile go into the next one, all together, so that many small
 acknowledgements cost few records of __share_group_state.
 
-Who waits for records waits here, first come, first served.
+Fetches that wait for records wait here, first come, first served.
 """
 
 import logging
@@ -54,18 +54,18 @@ _CLIENT_ERRORS: Final = {
     FENCED_LEADER_EPOCH: NOT_LEADER_OR_FOLLOWER,
     FENCED_STATE_EPOCH: NOT_LEADER_OR_FOLLOWER,
 }
-"""What a member is told of the share coordinator's errors; the others are UNKNOWN_SERVER_ERROR."""
+"""Errors of the share coordinator, as returned to members; the others are UNKNOWN_SERVER_ERROR."""
 
 
 class Told(NamedTuple):
-    """How an acknowledgement went, as its member is told."""
+    """Outcome of an acknowledgement, as returned to its member."""
 
     error_code: int = NONE
     message: str | None = None
 
 
 class GroupRules(NamedTuple):
-    """What the configs of a group say: for its share partitions, and for who reads the log for them."""
+    """Configs of a group: for its share partitions, and for reading the log."""
 
     rules: Rules
     isolation: int
@@ -73,7 +73,7 @@ class GroupRules(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Records that a member acquired, and where they stand."""
+    """Records that a member acquired, and their region in the log."""
 
     records: Region
     acquired: list[Acquired]
@@ -99,7 +99,7 @@ class _Watchers(Watchers):
 
 
 class SharedPartition:
-    """A share partition of this broker; `state` is None while it is loaded, and `failure` says why it cannot be."""
+    """A share partition of this broker; `state` is None while it is loaded, and `failure` is the error if that fails."""
 
     __slots__ = (
         "_queue",
@@ -123,7 +123,7 @@ class SharedPartition:
         self.failure = NONE
         self.rings_at = NEVER
         self.turn = 0
-        """Grows when the state is loaded anew: what was begun before is void."""
+        """Incremented when the state is loaded again: work begun before is void."""
         self.watchers = _Watchers(partition, self._grown)
         self._state_epoch = 0
         self._queue: list[tuple[Change, Callable[[Told], None] | None]] = []
@@ -132,7 +132,7 @@ class SharedPartition:
     # Loading.
 
     def load(self) -> None:
-        """Ask the share coordinator for the state; who waits is woken when it is there."""
+        """Request the state from the share coordinator; waiting fetches are woken when it is there."""
         self.turn += 1
         self.state, self.failure = None, NONE
         self._ask(self.turn)
@@ -176,12 +176,12 @@ class SharedPartition:
     # Waiting.
 
     def wake(self) -> None:
-        """Something is otherwise: let who waits look again."""
+        """Let all waiting fetches look again."""
         for watcher in tuple(self.watchers):
             watcher()
 
     def _grown(self) -> None:
-        """The log has grown: let who waits look again, as long as there is something to see."""
+        """Let waiting fetches look again after an append, while there is something to read."""
         for watcher in tuple(self.watchers):
             if not self._has_news():
                 return
@@ -198,12 +198,12 @@ class SharedPartition:
     # Reading.
 
     def limit(self, isolation: int) -> int:
-        """How far members may read (exclusive)."""
+        """First offset that members may not read (exclusive limit)."""
         log = self.partition.log
         return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
 
     def readable(self, group: GroupRules, max_bytes: int, *, whole_first: bool) -> tuple[int, Region] | None:
-        """Where the next member reads, and what is there; None for nothing. Raises StorageError."""
+        """Return the next offset to acquire and the region from it on; None if there is nothing. Raises StorageError."""
         state = self.state
         assert state is not None
         log = self.partition.log
@@ -226,7 +226,7 @@ class SharedPartition:
         return None
 
     def give(self, member: str, offset: int, region: Region, wish: Wish, group: GroupRules) -> Given | None:
-        """Acquire for a member what it wants of `region`, which was read from `offset`. Raises StorageError."""
+        """Acquire records of `region`, which was read from `offset`, for a member. Raises StorageError."""
         state = self.state
         assert state is not None
         log = self.partition.log
@@ -250,13 +250,13 @@ class SharedPartition:
         return Given(Region(region.file, begin, end - begin), acquired)
 
     def went_on(self, offset: int) -> bool:
-        """Whether the next member reads elsewhere than at `offset`, where nothing was to be had."""
+        """Return whether the next offset to acquire is beyond `offset`, where nothing could be acquired."""
         return self.state is not None and self.state.window.next_free() > offset
 
     # Acknowledging.
 
     def acknowledge(self, member: str, batches: list[Acknowledgement]) -> Answer[Told]:
-        """What a member says of its records; the answer is there when it is written."""
+        """Apply a member's acknowledgements; the answer comes when they are written."""
         state = self.state
         if state is None:
             return Told(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
@@ -269,12 +269,12 @@ class SharedPartition:
         return answer
 
     def release(self, member: str) -> None:
-        """A member is gone."""
+        """Release the records of a member that is gone."""
         if self.state is not None:
             self._write(self.state.release(member, self._sharing.rules(self.group_id).rules))
 
     def expire(self, now: int) -> None:
-        """See to the locks that have ended."""
+        """Free the records of locks that have ended."""
         state = self.state
         if state is None:
             return
@@ -285,7 +285,7 @@ class SharedPartition:
             self.wake()
 
     def archived(self, letters: DeadLetters, turn: int) -> None:
-        """Records are with the dead letters, or nobody can put them there."""
+        """Archive records that are in the dead-letter topic, or cannot be written there."""
         if self.state is not None and turn == self.turn:
             self._write(self.state.archived(letters.first, letters.last))
 
@@ -304,7 +304,7 @@ class SharedPartition:
             self._write_on()
 
     def _write_on(self) -> None:
-        """Write what has come, and what comes while that is written."""
+        """Write the queued changes, and those that arrive meanwhile."""
         while self._queue and not self._writing:
             state = self.state
             if state is None:
@@ -359,18 +359,18 @@ class SharedPartition:
         self.wake()
 
     def reset(self) -> None:
-        """The state is another one than we know: what was not written yet is void, and all is read anew."""
+        """Load the state again after it was replaced; changes that are not written yet are void."""
         self.load()
         self._give_up(NOT_LEADER_OR_FOLLOWER)
 
     def close(self) -> None:
-        """Forget it: nothing that comes later counts."""
+        """Discard the share partition: later results are ignored."""
         self.turn += 1
         self.state = None
         self._give_up(UNKNOWN_TOPIC_OR_PARTITION)
 
     def _give_up(self, code: int) -> None:
-        """Nothing of what was not written yet will be."""
+        """Fail all changes that are not written yet."""
         waiting, self._queue = self._queue, []
         self.rings_at = NEVER
         for _, answer in waiting:

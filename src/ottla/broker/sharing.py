@@ -4,8 +4,8 @@
                                |    |
                      log: headers   share coordinator: states, one write at a time
 
-What all share partitions have in common is here: the configs of their groups, the way to the share coordinator, the sessions of
-members, and one alarm on which all locks end.
+Shared by all share partitions: the configs of their groups, access to the share coordinator, the sessions of members, and one
+alarm for the end of all locks.
 """
 
 import heapq
@@ -67,7 +67,7 @@ class Acks(Protocol):
 
 
 def _makes_sense(batches: Sequence[Acks], *, is_renewal: bool) -> bool:
-    """Whether acknowledgements are ones at all."""
+    """Return whether acknowledgements are valid."""
     reached = -1
     for batch in batches:
         first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
@@ -90,10 +90,10 @@ class Sharing:
         self.sessions = ShareSessions(broker.config.integer("group.share.max.share.sessions"))
         self._shared: dict[str, dict[Place, SharedPartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
-        """By group, with what they were made of: the configs of resources, those of the broker, the features."""
+        """By group, with the inputs they were built from: the configs of resources, those of the broker, the features."""
         self._dead_letters = DeadLetterWriter(broker)
         self._alarms: list[tuple[int, int, SharedPartition]] = []
-        """A heap of (deadline, number, share partition); void when the share partition rings at another time."""
+        """A heap of (deadline, number, share partition); an entry is void when the share partition's deadline differs."""
         self._numbers = 0
         self._alarm = Periodic("a timer of share partitions", self._ring, _RETRY_MS, broker.timers)
         self._alarm_at = NEVER
@@ -103,25 +103,25 @@ class Sharing:
     # What share partitions need.
 
     def now(self) -> int:
-        """Ms on the clock that locks go by."""
+        """Time in ms on the clock of the locks."""
         return self._broker.clock.now_ms()
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call back once."""
+        """Call back once, after a delay."""
         self._broker.timers.call_later(delay_ms, callback)
 
     def read(self, request: ReadState) -> Answer[StateRead]:
-        """Ask the share coordinator."""
+        """Read a state at the share coordinator."""
         if SHARE_STATE_TOPIC not in self._broker.image.topics:
             return StateRead(UNKNOWN_SERVER_ERROR, None)
         return self._broker.coordination.shares.run(share_key(*request[:3]), read_state, request)
 
     def write(self, request: WriteState) -> Answer[StateOutcome]:
-        """Tell the share coordinator."""
+        """Write a state to the share coordinator."""
         return self._broker.coordination.shares.run(share_key(*request[:3]), write_state, request)
 
     def rules(self, group_id: str) -> GroupRules:
-        """What the group's configs say now."""
+        """The group's current configs."""
         broker = self._broker
         image = broker.image
         known = self._rules.get(group_id)
@@ -145,7 +145,7 @@ class Sharing:
         return found
 
     def initial_offset(self, group_id: str, log: "Log") -> int:
-        """Where a group begins that has never been told (share.auto.offset.reset). Raises StorageError."""
+        """First offset of a group without a start offset (share.auto.offset.reset). Raises StorageError."""
         reset = self.rules(group_id).reset
         if reset == "earliest":
             return log.start_offset
@@ -155,7 +155,7 @@ class Sharing:
         return log.high_watermark if found is None else found[1]
 
     def write_dead_letters(self, shared: SharedPartition, dead: list[DeadLetters]) -> None:
-        """Send records to the dead letters of their group."""
+        """Write records to the dead-letter topic of their group."""
         for letters in dead:
             done = partial(shared.archived, letters, shared.turn)
             self._dead_letters.write(shared.group_id, shared.partition, letters, done)
@@ -163,11 +163,11 @@ class Sharing:
     # Share partitions.
 
     def find(self, group_id: str, place: Place) -> SharedPartition | None:
-        """The share partition, if it is here."""
+        """The share partition, if it is open here."""
         return self._shared.get(group_id, _NOTHING).get(place)
 
     def opened(self, group_id: str, partition: "Partition") -> SharedPartition:
-        """The share partition, about to be loaded if it was not or could not be."""
+        """The share partition, which begins to load if it was not loaded or failed."""
         of_group = self._shared.setdefault(group_id, {})
         place = partition.topic_id, partition.index
         shared = of_group.get(place)
@@ -179,7 +179,7 @@ class Sharing:
         return shared
 
     def _reset(self, reset: StateReset) -> None:
-        """The state of a share partition was changed behind our back."""
+        """Load a share partition again whose state was changed by another request."""
         shared = self.find(reset.group_id, (reset.topic_id, reset.partition))
         if shared is None:
             return
@@ -188,7 +188,7 @@ class Sharing:
             del self._shared[reset.group_id][reset.topic_id, reset.partition]
 
     def _apply(self, delta: Delta) -> None:
-        """Topics went, and their share partitions with them."""
+        """Close the share partitions of deleted topics."""
         gone = {topic.id for topic in delta.deleted}
         if not gone:
             return
@@ -199,7 +199,7 @@ class Sharing:
     # Members.
 
     def refusal(self, group_id: str | None, member_id: str | None) -> int:
-        """What is wrong with a request of a member, whatever it is about; NONE when nothing is."""
+        """Return the error of a member's request, whatever it is about; NONE if it is valid."""
         if feature_level(self._broker.image.features, _SHARE_VERSION) == 0:
             return UNSUPPORTED_VERSION
         if group_id is None or not member_id or len(member_id) > _LONGEST_MEMBER_ID:
@@ -207,14 +207,14 @@ class Sharing:
         return NONE
 
     def join(self, member: Member, peer: Peer) -> ShareSession | None:
-        """A member begins a session on a connection, whose end is the session's too; None when there are too many."""
+        """Begin a session of a member on a connection, and end it with the connection; None when there are too many."""
         session = self.sessions.begin(member, peer)
         if session is not None:
             peer.gone = self._disconnected
         return session
 
     def leave(self, member: Member) -> None:
-        """A member has left, or its group has let it go: whatever it had acquired is free."""
+        """Release all records of a member that left, or that its group removed."""
         session = self.sessions.end(member)
         if session is not None:
             self._release(session)
@@ -222,7 +222,7 @@ class Sharing:
     def acknowledge(
         self, member: Member, acks: Mapping[Place, Sequence[Acks]], *, is_renewal: bool
     ) -> Answer[dict[Place, Told]]:
-        """What a member says of records in several partitions; what became of it is known when all of it is written."""
+        """Apply a member's acknowledgements in several partitions; the answer comes when all of them are written."""
         group_id, member_id = member
         answers: list[Answer[Told]] = []
         for place, batches in acks.items():
@@ -246,7 +246,7 @@ class Sharing:
         return gather(answers, lambda found: dict(zip(acks, found, strict=True)))
 
     def _disconnected(self, peer: Peer) -> None:
-        """A connection is gone, and the sessions that began there with it."""
+        """End the sessions of a closed connection."""
         for session in self.sessions.disconnected(peer):
             self._release(session)
 
@@ -258,7 +258,7 @@ class Sharing:
     # Time.
 
     def ring_at(self, shared: SharedPartition, deadline: int) -> None:
-        """See to it that the locks of a share partition are looked at by `deadline`."""
+        """Check the locks of a share partition by `deadline`."""
         if deadline >= shared.rings_at:
             return
         shared.rings_at = deadline
@@ -289,5 +289,5 @@ class Sharing:
         return PAUSED
 
     def close(self) -> None:
-        """No more alarms."""
+        """Cancel the alarm."""
         self._alarm.close()

@@ -1,9 +1,9 @@
-"""Which client is to push which metrics, and how often (KIP-714).
+"""Client telemetry: subscriptions, and the metrics that clients push (KIP-714).
 
 A subscription is a client-metrics resource: metrics by prefix, an interval, and patterns for the clients that it is for. A
-client asks what it is subscribed to, is told an id that stands for it, and pushes under this id; when subscriptions change
-the id no longer holds, and the client asks again. Who asks or pushes too early is refused. What is known of a client instance
-is kept in memory only: it begins anew after a restart.
+client requests its subscription, gets an id that stands for it, and pushes under this id; when subscriptions change the id
+becomes invalid, and the client requests it again. Requests and pushes that come too early are refused. The state of a client
+instance is in memory only: it is lost at a restart.
 """
 
 import re
@@ -33,13 +33,13 @@ from ottla.records.compression import decompress
 from ottla.records.errors import CorruptRecords
 
 ACCEPTED_COMPRESSION: Final = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: the order in which Kafka would have them."""
+"""zstd, lz4, gzip, snappy: in Kafka's order of preference."""
 ALL_METRICS: Final = "*"
 _DEFAULT_INTERVAL_MS: Final = 300_000
 _MOST_INSTANCES: Final = 16_384
 _RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\1")
 _UNPACKED: Final = 16
-"""How many times telemetry.max.bytes a push may unpack to."""
+"""Maximum size of a decompressed push, as a multiple of telemetry.max.bytes."""
 
 
 class _Subscription(NamedTuple):
@@ -49,7 +49,7 @@ class _Subscription(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """What a client instance is to push: prefixes of metrics, or just "*"; `id` stands for all of it."""
+    """Subscription of a client instance: prefixes of metrics, or just "*"; `id` stands for all of it."""
 
     id: int
     interval_ms: int
@@ -72,8 +72,8 @@ class _Instance:
 class Telemetry:
     """The client instances of a broker.
 
-    max_bytes  telemetry.max.bytes: of one push, packed
-    received   what was pushed
+    max_bytes  telemetry.max.bytes: of one push, compressed
+    received   the pushed metrics
     """
 
     def __init__(self, max_bytes: int, random: Random) -> None:
@@ -87,7 +87,7 @@ class Telemetry:
     def subscribe(
         self, instance_id: bytes, context: RequestContext, image: Image, now_ms: int
     ) -> tuple[bytes, Subscribed]:
-        """The instance's id, a new one for all zeros, and what it is to push. Raises Refused when it asks too early."""
+        """Return the instance's id, a new one for all zeros, and its subscription. Raises Refused when it asks too early."""
         if instance_id == bytes(16):
             instance_id = self._random.bytes16()
         instance = self._instance(instance_id, context, image)
@@ -143,7 +143,7 @@ class Telemetry:
         return NONE
 
     def _instance(self, instance_id: bytes, context: RequestContext, image: Image) -> _Instance:
-        """What is known of an instance; when subscriptions have changed it begins anew."""
+        """Return the state of an instance; a new one when its subscription has changed."""
         if image.configs is not self._configs:
             self._configs = image.configs
             self._subscriptions = _subscriptions(image)

@@ -1,12 +1,12 @@
-"""Where quotas meet requests: what is counted for whom, and for how long a connection is then left alone.
+"""Throttling of requests by quotas: usage by user, client id and address, and the throttle time of a connection.
 
-A broker without quotas has no `Throttling`, and a request pays one look at an attribute. With quotas the answer is sent at
+A broker without quotas has no `Throttling`, and a request costs one check of an attribute. With quotas the answer is sent at
 once, with the throttle time in it, and the connection is not read until that time is over (KIP-219).
 
     produce       bytes of the request, when it is answered
     fetch         bytes of the answer; one that goes beyond the quota is sent without its records, and not counted
     requests      time spent on a request, in percent of one thread
-    mutations     partitions made and deleted
+    mutations     partitions created and deleted
     connections   by address, before the first byte is read
 """
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 _NANOSECONDS_PER_PERCENT: Final = 1e9 / 100
 _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
-"""The versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); older ones are throttled afterwards."""
+"""The versions whose clients support THROTTLING_QUOTA_EXCEEDED (KIP-599); older ones are throttled afterwards."""
 
 
 class Throttling:
-    """The quotas of a broker that has some, and what was used of them.
+    """The quotas of a broker that has some, and their usage.
 
-    least_ms  for so long every connection is left alone after a request, whatever was used
+    least_ms  minimum throttle time of every request, whatever the usage
     """
 
     def __init__(self, config: "BrokerConfig", clock: "Clock") -> None:
@@ -59,14 +59,14 @@ class Throttling:
         self._mutations = MutationQuota(Limits(CONTROLLER_MUTATION_RATE, {}), _window(config, "controller.quota"))
 
     def take(self, quotas: Quotas) -> None:
-        """Other quotas; what was used counts on."""
+        """Replace the quotas; the usage is kept."""
         self._produced.limits = Limits(PRODUCER_BYTE_RATE, quotas)
         self._fetched.limits = Limits(CONSUMER_BYTE_RATE, quotas)
         self._requests.limits = Limits(REQUEST_PERCENTAGE, quotas)
         self._mutations.limits = Limits(CONTROLLER_MUTATION_RATE, quotas)
 
     def answered(self, api: int, context: "RequestContext", request_bytes: int, nanoseconds: int) -> int:
-        """A request was served; for how long, in ms, its connection is to be left alone."""
+        """Record a served request; returns the throttle time of its connection, in ms."""
         user, client_id = _who(context)
         now = self._clock.now_ms()
         throttle_ms = self.least_ms
@@ -78,7 +78,7 @@ class Throttling:
         return throttle_ms
 
     def fetched(self, context: "RequestContext", response_bytes: int) -> int:
-        """An answer with records is ready; above 0 they must not be sent, and the client waits so many ms."""
+        """Record a response with records; returns a throttle time in ms: above 0 the records must not be sent."""
         if not self._fetched.limits:
             return 0
         user, client_id = _who(context)
@@ -89,26 +89,24 @@ class Throttling:
         return throttle_ms
 
     def delivered(self, context: "RequestContext", response_bytes: int) -> int:
-        """An answer with records that are the client's by now, so that they must be sent; for how long, in ms, it is to be left
-        alone.
-        """
+        """Record a response whose records the client has acquired, which must be sent; returns the throttle time in ms."""
         if not self._fetched.limits:
             return 0
         return self._fetched.record(*_who(context), response_bytes, self._clock.now_ms())
 
     def most_fetched(self, context: "RequestContext", max_bytes: int) -> int:
-        """At most as many bytes as one answer may have: what the quota lets through in all windows."""
+        """Maximum size of one response: `max_bytes`, or less where the quota over all windows is smaller."""
         found = self._fetched.limits.of(*_who(context))
         return max_bytes if found is None else min(max_bytes, int(found[1] * self.window_ms / 1000))
 
     def mutated(self, context: "RequestContext", count: int, *, strict: bool) -> tuple[bool, int]:
-        """Whether `count` partitions may be made or deleted, and a throttle time in ms."""
+        """Return whether `count` partitions may be created or deleted, and a throttle time in ms."""
         user, client_id = _who(context)
         return self._mutations.take(user, client_id, count, self._clock.now_ms(), strict=strict)
 
 
 class Mutations:
-    """The partitions that one request makes or deletes; `throttle_ms` is what its answer says in the end."""
+    """The partitions that one request creates or deletes; `throttle_ms` is the throttle time of its response."""
 
     def __init__(self, throttling: Throttling | None, api: int, context: "RequestContext") -> None:
         self._throttling = throttling
@@ -117,7 +115,7 @@ class Mutations:
         self.throttle_ms = 0
 
     def add(self, count: int) -> None:
-        """Some more. Raises Refused when the quota was used up before."""
+        """Count more partitions. Raises Refused when the quota was used up before."""
         if self._throttling is None:
             return
         allowed, throttle_ms = self._throttling.mutated(self._context, count, strict=self._strict)
@@ -146,7 +144,7 @@ def address_of(host: str) -> str | None:
 
 
 def connection_quota(config: "BrokerConfig", quotas: Quotas, before: ConnectionQuota | None) -> ConnectionQuota | None:
-    """The quota on connections, None when nobody has one; `before` is the one that this one takes the place of."""
+    """The quota on connections, None if no address has one; `before` is the one that it replaces."""
     limits: dict[str | None, float] = {}
     for entity, values in quotas.items():
         kind, name = entity[0]

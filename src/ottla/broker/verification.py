@@ -1,6 +1,6 @@
-"""Whether a batch belongs to its producer's transaction: asked before the first one in each partition (KIP-890).
+"""Verification that a batch belongs to its producer's transaction, before the first one in each partition (KIP-890).
 
-Without it a batch that was under way when its transaction ended would open a transaction that nobody ends.
+Without it a batch that was under way when its transaction ended would open a transaction that never ends.
 """
 
 from enum import Enum
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Client(Enum):
-    """What the sender of a batch knows of transactions."""
+    """Transaction support of the sender of a batch."""
 
     OLD = "learns INVALID_TXN_STATE, which it takes as final"
     ABORTS = "learns TRANSACTION_ABORTABLE"
@@ -30,7 +30,7 @@ class Client(Enum):
 
     @classmethod
     def of(cls, version: int, *, aborts_from: int, adds_from: int) -> "Client":
-        """By the version of its request, which knows TRANSACTION_ABORTABLE from `aborts_from` on."""
+        """Return the level of a request's version, which supports TRANSACTION_ABORTABLE from `aborts_from` on."""
         if version >= adds_from:
             return cls.ADDS_IMPLICITLY
         return cls.ABORTS if version >= aborts_from else cls.OLD
@@ -44,14 +44,14 @@ W = TypeVar("W", bound=_WithError)
 
 
 def without_fenced(response: W) -> W:
-    """As a client that does not know PRODUCER_FENCED is told."""
+    """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH, for a client that does not know it."""
     if response.error_code == PRODUCER_FENCED:
         response.error_code = INVALID_PRODUCER_EPOCH
     return response
 
 
 def verified(broker: "Broker", wanted: PartitionsOf, client: Client) -> Answer[Codes]:
-    """A code for each of the partitions: whether the producer may write there now."""
+    """Return an error code for each of the partitions: NONE if the producer may write there now."""
     transactions = broker.coordination.transactions
     if client is Client.ADDS_IMPLICITLY:
         adding = wanted._replace(version=VERSION_WITH_EPOCH_BUMP)
@@ -68,7 +68,7 @@ def verified(broker: "Broker", wanted: PartitionsOf, client: Client) -> Answer[C
 
 
 def _as_seen_by(client: Client, codes: Codes) -> Codes:
-    """A partition never answers PRODUCER_FENCED; what cannot be aborted by an old client is an invalid state to it."""
+    """Replace codes that the client cannot handle: PRODUCER_FENCED always, TRANSACTION_ABORTABLE for an old client."""
     told = {PRODUCER_FENCED: INVALID_PRODUCER_EPOCH}
     if client is Client.OLD:
         told[TRANSACTION_ABORTABLE] = INVALID_TXN_STATE

@@ -1,7 +1,7 @@
 """Requests that wait: a fetch for data, a produce for the commit of its batches, until their timeout.
 
-A waiting fetch costs one object, one timer and one entry in the watchers of each of its partitions. It is woken by an
-append, looks again, and answers or goes on waiting; nothing polls.
+A waiting fetch costs one object, one timer and one entry in the watchers of each of its partitions. An append wakes
+it; it looks again, and answers or goes on waiting, without polling.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class Watched(Protocol):
 
 
 class DelayedAnswer(Generic[R]):
-    """An answer that is tried again whenever one of `partitions` grows, and given anyway when the time is over.
+    """An answer that is tried again whenever one of `partitions` grows, and in any case at the timeout.
 
     attempt(last)  the response, or None to go on waiting; with last=True it must answer
     """
@@ -45,7 +45,7 @@ class DelayedAnswer(Generic[R]):
         return self._pending
 
     def give_up(self, response: R) -> None:
-        """Answer with `response`, whatever there may be."""
+        """Answer with `response`, whatever is available."""
         self._finish(response)
 
     def _look_again(self) -> None:

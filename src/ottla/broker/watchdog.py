@@ -1,8 +1,8 @@
-"""Finds what holds the event loop: nothing may keep other requests waiting for longer than HOLD_LIMIT_MS.
+"""Watchdog of the event loop: finds work that delays other requests for longer than HOLD_LIMIT_MS.
 
-The loop writes down the time every few milliseconds; a thread looks at it. When the last time is too old, the thread takes the
+The loop writes down the time every few milliseconds; a thread checks it. When the last time is too old, the thread takes the
 stack of the loop's thread, and the loop logs it with the length of the hold once that is over. Compiled code that does not let
-other threads run delays the look, not the measurement. On at log level DEBUG only: it costs a wake-up every 10 ms.
+other threads run delays the check, not the measurement. On at log level DEBUG only: it costs a wake-up every 10 ms.
 """
 
 import asyncio

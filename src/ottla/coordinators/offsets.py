@@ -1,7 +1,7 @@
 """Committed offsets: commit, fetch, delete, and their expiry.
 
-What a group committed is in the log as one record per partition; here it is a dictionary, changed by replay alone. Which topics
-exist is not known here: whoever asks has turned topic ids into names and kept back what is unknown or not allowed.
+What a group committed is in the log as one record per partition; here it is a dictionary, changed by replay alone. This
+module has no metadata: the caller turns topic ids into names and leaves out unknown and unauthorized topics.
 """
 # ruff: noqa: ARG001, ARG005 - operations, refusals and timers have one signature each, whatever they need of it
 
@@ -61,11 +61,11 @@ def refuse_commit(request: OffsetCommitRequest, code: int) -> OffsetCommitRespon
 
 @operation(refuse_commit)
 def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
-    """Remember how far a group has read. Topics are named; their ids, where known, go into the records."""
+    """Commit the offsets of a group. Topics are named; their ids, where known, go into the records."""
     group_id = request.group_id
     group = groups.groups.get(group_id)
     consumer_group = None if group is not None else groups.consumer_groups.get(group_id)
-    if group is None and group_id in groups.share_groups:  # what those have read is not told by offsets
+    if group is None and group_id in groups.share_groups:  # share groups do not read by committed offsets
         code = errors.GROUP_ID_NOT_FOUND
     else:
         code = _consumer_commit_error(consumer_group, request) if consumer_group else _commit_error(group, request)
@@ -75,7 +75,7 @@ def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
     timers: tuple[Timer, ...] = ()
     if group is not None and (group.state is State.STABLE or group.state is State.PREPARING_REBALANCE):
         member = group.members.get(request.member_id)
-        if member is not None:  # a commit shows that the member lives
+        if member is not None:  # a commit renews the session
             timers = (Timer(expire_session, (group_id, member.member_id), member.session_timeout_ms),)
     return Result(records, ((request, response),), timers)
 
@@ -93,7 +93,7 @@ def _refuse_in_transaction(commit: TransactionalCommit, code: int) -> OffsetComm
 
 @operation(_refuse_in_transaction)
 def commit_in_transaction(groups: Groups, commit: TransactionalCommit, now: Millis) -> Result:
-    """Remember, for when its transaction is committed, how far a group has read. Topics are named.
+    """Commit offsets of a group that apply once their transaction is committed. Topics are named.
 
     Members are checked if the commit names one: older clients do not (KIP-447).
     """
@@ -127,7 +127,7 @@ def _transactional_commit_error(group: ClassicGroup | None, request: OffsetCommi
 
 
 def _records_of(groups: Groups, request: OffsetCommitRequest, now: Millis) -> tuple[list[Record], OffsetCommitResponse]:
-    """The records of a commit that may be, and its answer."""
+    """The records of a permitted commit, and its response."""
     group_id = request.group_id
     expires, version = -1, OFFSET_COMMIT_VERSION
     if request.retention_time_ms >= 0:
@@ -159,7 +159,7 @@ def _records_of(groups: Groups, request: OffsetCommitRequest, now: Millis) -> tu
 
 
 def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> int:
-    """NONE, or why this sender may not commit now."""
+    """Return NONE, or the error if this sender may not commit now."""
     generation = request.generation_id_or_member_epoch
     if group is None:
         if generation < 0:
@@ -178,7 +178,7 @@ def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> i
 
 
 def _consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
-    """NONE, or why this sender may not commit to a consumer group (KIP-848)."""
+    """Return NONE, or the error if this sender may not commit to a consumer group (KIP-848)."""
     member = group.members.get(request.member_id)
     if member is not None and not member.is_classic and request.context.version < 9:
         return errors.UNSUPPORTED_VERSION
@@ -186,9 +186,9 @@ def _consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -
 
 
 def _epoch_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
-    """NONE, or what is wrong with the sender's member id and epoch.
+    """Return NONE, or the error of the sender's member id and epoch.
 
-    An older epoch than the member's is good for partitions that it has had since then: they are its own, although the answer
+    An older epoch than the member's is valid for partitions that it has had since then: they are its own, although the response
     with the new epoch may not have reached it.
     """
     epoch = request.generation_id_or_member_epoch
@@ -229,7 +229,7 @@ def _refuse_fetch(request: OffsetFetchRequestGroup, code: int) -> OffsetFetchRes
 
 @operation(_refuse_fetch)
 def fetch(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Result:
-    """What a group committed: for the partitions asked for, or (topics null) for all that have something.
+    """Return committed offsets of a group: of the requested partitions, or (topics null) of all that have one.
 
     A partition without an offset, or of a group that does not exist, is not an error: its offset is -1.
     """
@@ -238,8 +238,8 @@ def fetch(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Resu
 
 @operation(_refuse_fetch)
 def fetch_stable(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Result:
-    """The same, but UNSTABLE_OFFSET_COMMIT for offsets that an open transaction is about to change (KIP-447). Of all partitions
-    one that has none but such an offset is still left out.
+    """Same as `fetch`, but UNSTABLE_OFFSET_COMMIT for offsets that an open transaction may change (KIP-447). When all
+    partitions are requested, one that has only such an offset is still left out.
     """
     return _fetch(groups, request, groups.pending_of(request.group_id) if groups.pending else frozenset())
 
@@ -274,7 +274,7 @@ def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: AbstractSe
 
 
 def _unstable(index: int) -> OffsetFetchResponsePartitions:
-    """A transaction may be about to change the offset: the consumer is to ask again (KIP-447)."""
+    """An offset that an open transaction may change: the consumer must retry (KIP-447)."""
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=NO_OFFSET,
@@ -298,7 +298,7 @@ def _fetched(index: int, value: OffsetCommitValue | None) -> OffsetFetchResponse
 
 
 class OffsetDeletion(NamedTuple):
-    """What OffsetDelete asks of one group: (topic, partition) pairs of topics that exist."""
+    """OffsetDelete for one group: (topic, partition) pairs of topics that exist."""
 
     group_id: str
     partitions: list[tuple[str, int]]
@@ -313,7 +313,7 @@ class OffsetDeletionOutcome(NamedTuple):
 
 @operation(lambda request, code: OffsetDeletionOutcome(code, []))
 def delete_offsets(groups: Groups, request: OffsetDeletion, now: Millis) -> Result:
-    """Forget offsets of topics that no member reads (KIP-496)."""
+    """Delete offsets of topics that no member reads (KIP-496)."""
     group = groups.groups.get(request.group_id) or groups.consumer_groups.get(request.group_id)
     code = errors.NONE
     if group is None:
@@ -336,14 +336,14 @@ def delete_offsets(groups: Groups, request: OffsetDeletion, now: Millis) -> Resu
 
 
 class TopicsDeleted(NamedTuple):
-    """Topics that are gone: the offsets of all groups in them go too."""
+    """Deleted topics: the offsets of all groups in them are removed too."""
 
     topics: frozenset[str]
 
 
 @operation(lambda request, code: code)
 def forget_topics(groups: Groups, request: TopicsDeleted, now: Millis) -> Result:
-    """Forget what anybody committed for topics that were deleted. Answers NONE."""
+    """Remove all groups' committed offsets of deleted topics. Answers NONE."""
     gone = {
         (group_id, topic, partition)
         for group_id, offsets in groups.offsets.items()
@@ -367,14 +367,14 @@ def all_offset_tombstones(groups: Groups, group_id: str) -> list[Record]:
 
 
 def expire_offsets(groups: Groups, now: Millis) -> Result:
-    """Forget what is older than offsets.retention.minutes, and groups that have nothing left; runs every now and then.
+    """Remove offsets older than offsets.retention.minutes, and groups that have nothing left; runs periodically.
 
-    The age counts (KIP-211)
-        explicit expiry   from nothing: RetentionTimeMs of OffsetCommit 2-4 said when
+    Start of the age (KIP-211)
+        explicit expiry   none: RetentionTimeMs of OffsetCommit 2-4 gave the time
         empty group       since it became empty, or since the commit when that is not known
-        stable consumers  since the commit, and only in topics that nobody reads any more
-        simple group      since the commit: nobody ever joined it
-        consumer group    since the commit, and only in topics that nobody reads any more (KIP-848)
+        stable consumers  since the commit, and only in topics that no member reads any more
+        simple group      since the commit: it never had members
+        consumer group    since the commit, and only in topics that no member reads any more (KIP-848)
     In all other groups nothing expires.
     """
     again = Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)

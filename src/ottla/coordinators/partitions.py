@@ -1,7 +1,7 @@
-"""Which partition of an internal topic holds a key: its leader is the key's coordinator.
+"""Partition of an internal topic for a key: its leader is the key's coordinator.
 
-Kafka hashes with Java's String.hashCode and takes the absolute value its own way; every broker and every version must agree, or
-groups are looked for where they are not.
+Kafka hashes with Java's String.hashCode and takes the absolute value in a way of its own; every broker and every version must
+agree, or clients look for groups at the wrong broker.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """The coordinator runtime: decide, append, replay, answer once committed.
 
 One runtime serves one internal topic (__consumer_offsets, __transaction_state, __share_group_state). Each partition that this
-broker leads has a state in memory. What happens to it:
+broker leads has a state in memory. The steps:
 
     operation(state, request, now) -> Result(records, answers, timers)
         |
@@ -10,19 +10,19 @@ broker leads has a state in memory. What happens to it:
         +-- replay(record) changes the state: the same code that loads the partition after a restart
         +-- timers are set
         +-- answers go out when everything appended so far is committed, in order; also those without records, since
-            they may tell what an uncommitted record did
-        +-- outgoing messages go to `send` at the same moment: what others are to do about it
+            they may show the effect of an uncommitted record
+        +-- outgoing messages go to `send` at the same moment: work for other parts of the broker
 
 Records of an open transaction (offsets that a producer commits with it) are appended as the producer's, and replayed into the
-state with its id; its marker then says what becomes of them.
+state with its id; its marker then applies or discards them.
 
 A request that a result does not answer is parked: a later result, of another request or of a timer, answers it.
 
 Timers are named by what they will do, (operation, arguments): setting one again moves it. All of a runtime's timers share
-one heap, and moving a timer later costs one dictionary entry: the heap learns of it when the old deadline comes (ten
-thousand members that send heartbeats do not touch the heap). Nothing here knows a task, a socket or a file.
+one heap, and moving a timer later costs one dictionary entry: the heap is corrected when the old deadline comes (ten
+thousand members that send heartbeats do not touch the heap). This module uses no task, socket or file.
 
-One file, because the order of append, replay, timers, answers and messages is one promise, which each of them must keep.
+One file, because the order of append, replay, timers, answers and messages is one invariant, which each of them must keep.
 """
 
 import heapq
@@ -54,7 +54,7 @@ class Record(NamedTuple):
     version: int = 0
 
     def encoded(self) -> tuple[bytes, bytes | None]:
-        """Key and value as they stand in the log: the key's type, or the value's version, as int16 before the body."""
+        """Encode key and value as in the log: the key's type, or the value's version, as int16 before the body."""
         key = encode(self.key, 0, _INT16[self.key.API])
         if self.value is None:
             return key, None
@@ -62,7 +62,7 @@ class Record(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """Call `operation(state, *arguments, now)` after `delay_ms`; None takes the timer back."""
+    """Call `operation(state, *arguments, now)` after `delay_ms`; None cancels the timer."""
 
     operation: Callable[..., "Result"]
     arguments: tuple[Any, ...]
@@ -70,15 +70,15 @@ class Timer(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What an operation wants.
+    """Outcome of an operation.
 
     records  appended as one batch, then replayed
     answers  (request, response): the caller's request, or parked ones
-    timers   set, moved or taken back once the records are appended
-    then     called with (state, now) after the replay: what is to change in memory, or be said, only when the log has it
+    timers   set, moved or cancelled once the records are appended
+    then     called with (state, now) after the replay, for changes in memory and answers that require the records in the log
     producer (producer id, epoch) of the transaction that the records belong to
     outgoing for the runtime's `send` once everything appended so far is committed
-    refused  called with (state, error code, now) when the append is refused, in place of answering everybody with the error
+    refused  called with (state, error code, now) when the append fails, instead of answering all requests with the error
     """
 
     records: Sequence[Record] = ()
@@ -94,11 +94,11 @@ NOTHING: Final = Result()
 
 
 class Operation(Generic[Q, R]):
-    """A decision about a request, with the answer that says only an error.
+    """A decision about a request, and the response that carries an error only.
 
     decide  (state, request, now) -> Result; `now` is milliseconds since the epoch
     refuse  (request, error code) -> response, for when the coordinator cannot decide
-    check   (request) -> NONE, or what is wrong with it whoever the coordinator is
+    check   (request) -> NONE, or the error of a request that is invalid at any coordinator
     """
 
     __slots__ = ("check", "decide", "refuse")
@@ -125,7 +125,7 @@ def operation(
 
 
 class Appended(NamedTuple):
-    """How an append went: `end_offset` (exclusive) when `error_code` is NONE."""
+    """Outcome of an append: `end_offset` (exclusive) when `error_code` is NONE."""
 
     error_code: int
     end_offset: int = -1
@@ -143,7 +143,7 @@ class Logged(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How the transaction of a producer ends in a partition; `new_epoch` for markers with an epoch of their own (KIP-890)."""
+    """End of a producer's transaction in a partition; `new_epoch` for markers with an epoch of their own (KIP-890)."""
 
     producer_id: int
     producer_epoch: int
@@ -180,7 +180,7 @@ class CoordinatorLog(Protocol):
 
 
 class CoordinatorState(Protocol):
-    """What a partition's records add up to."""
+    """State of one partition, built by replaying its records."""
 
     def replay(self, record: Record) -> None:
         """Take in a record: the only place where logged state changes."""
@@ -193,7 +193,7 @@ class CoordinatorState(Protocol):
 
 
 def coordinator_error(code: int) -> int:
-    """The error that a client of a coordinator gets when the log answered `code`."""
+    """Return the error that a coordinator's client gets when the append returned `code`."""
     return _CLIENT_ERRORS.get(code, code)
 
 
@@ -247,7 +247,7 @@ class _Shard(Generic[S]):
         self.parked: dict[int, tuple[Any, Pending[Any], Callable[[Any, int], Any]]] = {}
         """Requests without an answer yet, by identity."""
         self.deferred: deque[tuple[int, Millis, list[_Waiting]]] = deque()
-        """(end offset, deadline, what to answer) in the order of appending."""
+        """(end offset, deadline, answers) in the order of appending."""
         self.timers: dict[tuple[Any, ...], list[int]] = {}
         """(operation, arguments) -> [deadline, number of its entry in the heap]."""
         self.outgoing: deque[tuple[int, Sequence[Any]]] = deque()
@@ -270,15 +270,14 @@ class Runtime(Generic[S]):
         send: Callable[[int, Any], None] = lambda partition, message: None,  # noqa: ARG005
         locate: Callable[[S, int], None] | None = None,
     ) -> None:
-        """
-        partitions         how many the internal topic has
-        new_state          an empty state for a partition's number
+        """partitions         number of partitions of the internal topic
+        new_state          returns an empty state for a partition's number
         decode             key and value as a Record; None for a type of record that a newer release wrote
-        loaded             what to do once a partition is loaded: start timers, mostly
-        alarm              called with a deadline that is earlier than all that `next_deadline` has named before
-        send               called with (partition, message) for what results have outgoing
-        commit_timeout_ms  how long an answer waits for its records to be committed (offsets.commit.timeout.ms)
-        locate             called with (state, offset) before a record is replayed, for a state that must know where it lies
+        loaded             called once a partition is loaded, mostly to start timers
+        alarm              called with a deadline that is earlier than all that `next_deadline` has returned before
+        send               called with (partition, message) for the `outgoing` of results
+        commit_timeout_ms  maximum time that an answer waits for its records to be committed (offsets.commit.timeout.ms)
+        locate             called with (state, offset) before a record is replayed, for a state that needs its offset
         """
         self.partitions = partitions
         self._new_state = new_state
@@ -291,7 +290,7 @@ class Runtime(Generic[S]):
         self._locate = locate
         self._shards: dict[int, _Shard[S]] = {}
         self._heap: list[tuple[Millis, int, int, tuple[Any, ...]]] = []
-        """(deadline, number, partition, timer); an entry whose number its timer does not name any more is void."""
+        """(deadline, number, partition, timer); an entry is void unless its timer has the same number."""
         self._numbers = 0
         self._live_timers = 0
 
@@ -317,7 +316,7 @@ class Runtime(Generic[S]):
             except StopIteration:
                 shard.unread = None
                 shard.phase = _ACTIVE
-                # What was read is in the state, committed or not: no answer may tell it before it is committed.
+                # The replayed records are in the state, committed or not: no answer may reveal them before they are committed.
                 shard.written = shard.log.end_offset()
                 self._settle(shard, self._loaded(shard.state, self._clock.wall_ms()), {}, self._clock.now_ms())
                 return True
@@ -336,7 +335,7 @@ class Runtime(Generic[S]):
         return False
 
     def unload(self, partition: int) -> None:
-        """Stop being the coordinator of `partition`: whoever waits is told NOT_COORDINATOR, the state is forgotten."""
+        """Stop being the coordinator of `partition`: parked requests get NOT_COORDINATOR, the state is dropped."""
         shard = self._shards.pop(partition, None)
         if shard is None:
             return
@@ -349,12 +348,12 @@ class Runtime(Generic[S]):
             pending.complete(refuse(request, errors.NOT_COORDINATOR))
 
     def committed(self, partition: int) -> None:
-        """The high watermark of `partition` moved: send the answers, and what is outgoing, that waited for it."""
+        """Advance the high watermark of `partition`: send the answers and outgoing messages that waited for it."""
         shard = self._shards.get(partition)
         if shard is None or not (shard.deferred or shard.outgoing):
             return
         reached = shard.log.committed_offset()
-        # In the order of the log: an answer that lets a batch in goes out before the markers that end its transaction.
+        # In the order of the log: an answer that permits a batch is sent before the markers that end its transaction.
         while True:
             answers_at = shard.deferred[0][0] if shard.deferred else reached + 1
             messages_at = shard.outgoing[0][0] if shard.outgoing else reached + 1
@@ -404,7 +403,7 @@ class Runtime(Generic[S]):
             and len(result.answers) == 1
             and result.answers[0][0] is request
         ):
-            # The common case (heartbeat, commit, fetch of offsets): the caller's answer and nobody else's.
+            # The common case (heartbeat, commit, fetch of offsets): one answer, to the caller.
             if result.records and (code := self._write(shard, result)) != errors.NONE:
                 return operation.refuse(request, code)
             if result.timers:
@@ -437,11 +436,11 @@ class Runtime(Generic[S]):
         return errors.NONE
 
     def leads(self, partition: int) -> bool:
-        """Whether this broker is, or is about to be, the coordinator of `partition`."""
+        """Return whether this broker is, or is about to be, the coordinator of `partition`."""
         return partition in self._shards
 
     def states(self) -> list[S]:
-        """The states of all loaded partitions, for what looks at all of them (ListGroups)."""
+        """The states of all loaded partitions, for operations on all of them (ListGroups)."""
         return [shard.state for shard in self._shards.values() if shard.phase == _ACTIVE]
 
     def state_of(self, partition: int) -> S | None:
@@ -455,13 +454,13 @@ class Runtime(Generic[S]):
 
     @property
     def is_loading(self) -> bool:
-        """Whether any partition is still being read."""
+        """True if any partition is still being read."""
         return any(shard.phase == _LOADING for shard in self._shards.values())
 
     # Time.
 
     def next_deadline(self) -> Millis | None:
-        """When `advance` has something to do, on the clock that never goes back; None for never."""
+        """Next time (monotonic clock) at which `advance` has work; None for never."""
         while self._heap:
             _, number, partition, timer = self._heap[0]
             shard = self._shards.get(partition)
@@ -476,7 +475,7 @@ class Runtime(Generic[S]):
         return nearest
 
     def advance(self, now_ms: Millis) -> None:
-        """Do what was due by `now_ms` (of the clock that never goes back)."""
+        """Run everything due by `now_ms` (monotonic clock)."""
         for shard in list(self._shards.values()):
             while shard.deferred and shard.deferred[0][1] <= now_ms:
                 code = coordinator_error(errors.REQUEST_TIMED_OUT)
@@ -519,7 +518,7 @@ class Runtime(Generic[S]):
             self._settle(shard, result.then(shard.state, self._clock.wall_ms()), answered, now_ms, own)
 
     def _write(self, shard: _Shard[S], result: Result) -> int:
-        """Append the records of `result` and replay them; returns what a refusal means to those who asked."""
+        """Append the records of `result` and replay them; returns the error for the callers."""
         appended = shard.log.append([record.encoded() for record in result.records], result.producer)
         if appended.error_code != errors.NONE:
             return coordinator_error(appended.error_code)
@@ -538,14 +537,14 @@ class Runtime(Generic[S]):
         return errors.NONE
 
     def _defer(self, shard: _Shard[S], answers: list[_Waiting], now_ms: Millis) -> None:
-        """Keep answers until what was written is committed."""
+        """Defer answers until everything written is committed."""
         shard.deferred.append((shard.written, now_ms + self._commit_timeout_ms, answers))
         self._alarm(now_ms + self._commit_timeout_ms)
 
     def _answer(
         self, shard: _Shard[S], answers: Sequence[tuple[Any, Any]], answered: dict[int, Any], now_ms: Millis, own: int
     ) -> None:
-        """Send `answers`, or keep them until what was written is committed."""
+        """Send `answers`, or defer them until everything written is committed."""
         waiting = []
         for request, response in answers:
             _, pending, refuse = shard.parked.pop(id(request))
@@ -562,8 +561,9 @@ class Runtime(Generic[S]):
     def _refused(
         self, shard: _Shard[S], result: Result, code: int, answered: dict[int, Any], now_ms: Millis, own: int
     ) -> None:
-        """The log did not take the records of `result`: unless it knows better, the caller and all it would have answered
-        get the error."""
+        """Handle a failed append: call the result's `refused` if it has one; else the caller and all requests that it
+        would have answered get the error.
+        """
         if result.refused is not None:
             self._settle(shard, result.refused(shard.state, code, self._clock.wall_ms()), answered, now_ms, own)
             return

@@ -1,4 +1,4 @@
-"""Adopts a data directory of Apache Kafka (KRaft): its metadata goes into metadata.db, and not one partition file is touched.
+"""Adopts a data directory of Apache Kafka (KRaft): its metadata goes into metadata.db; no partition file is changed.
 
 Everything is read and checked before anything is written, and what is written is one file that takes its name when it is whole.
 So a directory that is refused, or an adoption that is cut off, leaves Apache Kafka's directory as it was; and because the log
@@ -43,21 +43,21 @@ _PRODUCER_ID_RANGES: Final = 1 << 30
 
 
 class CannotAdopt(Exception):
-    """Why a directory cannot be adopted, in one line, and what to do about it."""
+    """Reason for which a directory cannot be adopted, and its remedy, in one line."""
 
 
 class AlreadyAdopted(Exception):
-    """The directory is Ottla's already."""
+    """The directory is a directory of Ottla already."""
 
 
 class Adoption(NamedTuple):
-    """What a directory holds, or what of it was taken.
+    """Contents of a directory, or the adopted part of them.
 
     metadata   Kafka's, as its log says
-    topics     by name, as Ottla keeps them
+    topics     by name, as Ottla stores them
     configs    of brokers, groups and client-metrics subscriptions
-    left_out   what was not taken, one sentence each
-    next_producer_id  the first that Ottla will give out
+    left_out   parts that were not adopted, one sentence each
+    next_producer_id  the first that Ottla will assign
     """
 
     identity: Identity
@@ -77,12 +77,12 @@ def adopt(
     node_id: int | None = None,
     dry_run: bool = False,
 ) -> Adoption:
-    """Take over the directories of a stopped Apache Kafka; with `dry_run` only say what would be taken.
+    """Take over the directories of a stopped Apache Kafka; with `dry_run` only return what would be adopted.
 
-    home      where `__cluster_metadata-0` lies: metadata.log.dir, or the first of the log directories
+    home      directory of `__cluster_metadata-0`: metadata.log.dir, or the first of the log directories
     log_dirs  all of log.dirs
     broker    the configs that Ottla will run with
-    node_id   whose directory it must be; None takes anybody's
+    node_id   node that must own the directory; None accepts any
 
     Raises CannotAdopt and AlreadyAdopted.
     """
@@ -106,7 +106,7 @@ def adopt(
 
 
 def _identity(home: Path, places: Sequence[Path]) -> Identity:
-    """Whose directories these are. Raises CannotAdopt when they are not all of one node, or not of Apache Kafka's."""
+    """Identity of the directories. Raises CannotAdopt when they are not all of one node, or not of Apache Kafka's."""
     store = DiskStore()
     found = []
     for path in places:
@@ -134,7 +134,7 @@ def _identity(home: Path, places: Sequence[Path]) -> Identity:
 
 @contextmanager
 def _locked(places: Sequence[Path]) -> Iterator[None]:
-    """Keep every broker out of the directories for a while. Raises CannotAdopt when one is in there."""
+    """Lock the directories against every broker. Raises CannotAdopt when a broker is running on them."""
     with ExitStack() as held:
         for path in places:
             try:
@@ -165,7 +165,7 @@ def _check_unadopted(home: Path) -> None:
 
 
 def read_metadata(home: Path) -> KraftMetadata:
-    """What `__cluster_metadata-0` in `home` comes to. Raises CannotAdopt when it cannot be read."""
+    """Replay `__cluster_metadata-0` in `home`. Raises CannotAdopt when it cannot be read."""
     directory = home / METADATA_LOG
     metadata = KraftMetadata()
     try:
@@ -210,7 +210,7 @@ def _batches(path: Path) -> Iterator[list[Record]]:
 
 
 def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, random: Random) -> Adoption:
-    """What of Kafka's metadata Ottla takes, and what it leaves. Raises CannotAdopt for what one node alone cannot have."""
+    """Select what Ottla adopts of Kafka's metadata. Raises CannotAdopt for metadata that a single node cannot have."""
     elsewhere = [
         f"{topic.name}-{index} on {', '.join(map(str, partition.replicas))}"
         for topic in metadata.topics.values()
@@ -248,16 +248,16 @@ def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, r
 
 
 def _first_producer_id(metadata: KraftMetadata, random: Random) -> int:
-    """Somewhere that Apache Kafka, which counts up from where it was, never comes to, and no other adoption either.
+    """Return a producer id that Apache Kafka, which counts up from its last one, never reaches, nor any other adoption.
 
-    Were a producer id given out twice, once here and once by a Kafka that took its directory back, the second producer's first
-    batches would be held for repetitions of the first one's, and lost.
+    If a producer id were assigned twice, once here and once by a Kafka that took its directory back, the second producer's
+    first batches would be dropped as duplicates of the first one's, and lost.
     """
     return metadata.next_producer_id + (1 + random.below(_PRODUCER_ID_RANGES)) * _PRODUCER_ID_RANGE
 
 
 def _topic(topic: KraftTopic, node_id: int, configs: dict[str, str]) -> TopicImage:
-    """The topic with its partitions led from here, in the epochs that they had."""
+    """Return the topic with its partitions led by this node, in the epochs that they had."""
     partitions = tuple(
         PartitionImage((node_id,), (node_id,), node_id, partition.leader_epoch)
         for _, partition in sorted(topic.partitions.items())
@@ -280,7 +280,7 @@ def _kept_configs(
 
 
 def _check_partitions(topics: Sequence[TopicImage], log_dirs: Sequence[Path]) -> None:
-    """Raise CannotAdopt unless every partition lies in one of `log_dirs`, and no other does."""
+    """Raise CannotAdopt unless every partition lies in one of `log_dirs`, and in one only."""
     store = DiskStore()
     known = {f"{topic.name}-{index}": topic.id for topic in topics for index in range(len(topic.partitions))}
     found: dict[str, Path] = {}
@@ -311,7 +311,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _write(home: Path, adoption: Adoption) -> None:
-    """Put everything into metadata.db, which is there whole or not at all."""
+    """Write everything into metadata.db, atomically."""
     metadata = adoption.metadata
     put = {
         keys.CLUSTER_ID: adoption.identity.cluster_id.encode(),

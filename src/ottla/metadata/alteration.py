@@ -1,9 +1,9 @@
-"""What becomes of a resource's configs when somebody alters them: the decision, with Kafka's codes and words.
+"""Alterations of a resource's configs: the decision, with Kafka's codes and messages.
 
     incremental   edits of single configs: set, delete, append to a list, subtract from it (KIP-339)
-    replacing     the whole set at once, as AlterConfigs does it: what is not named is gone
+    replacing     the whole set at once, as AlterConfigs does it: configs that are not named are removed
 
-Both end in the same place: the new set is checked as a whole, and nothing of it is taken unless all of it may be.
+Both end alike: the new set is checked as a whole, and applied as a whole or not at all.
 """
 
 import re
@@ -62,7 +62,7 @@ class Edit(NamedTuple):
 
 
 def check_edits(edits: Sequence[Edit], *, replaces: bool) -> None:
-    """Raise Refused for what is wrong whatever the resource is; `replaces` for AlterConfigs, whose words differ a little."""
+    """Raise Refused for edits that are invalid for any resource; `replaces` for AlterConfigs, whose messages differ."""
     if len({edit.name for edit in edits}) < len(edits):
         raise Refused(INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [edit.name for edit in edits if edit.value is None and edit.operation != DELETE]
@@ -71,7 +71,7 @@ def check_edits(edits: Sequence[Edit], *, replaces: bool) -> None:
 
 
 def edited(kind: int, current: Texts, edits: Sequence[Edit], broker: BrokerValues) -> dict[str, str]:
-    """`current` after `edits`. Raises Refused for an operation that the config does not know."""
+    """Return `current` after `edits`. Raises Refused for an operation that the config does not support."""
     texts = dict(current)
     for edit in edits:
         if edit.operation == DELETE:
@@ -110,7 +110,7 @@ def _list_edited(kind: int, texts: Texts, edit: Edit, broker: BrokerValues) -> s
 
 
 def check_set(kind: int, name: str, texts: Texts, edits: Sequence[Edit], broker: BrokerValues) -> None:
-    """Raise Refused unless the resource may have the configs `texts`, to which `edits` led."""
+    """Raise Refused unless the configs `texts`, the result of `edits`, are valid for the resource."""
     if kind == BROKER:
         _check_broker(name, edits)
     elif kind == CLIENT_METRICS:
@@ -126,7 +126,7 @@ def check_set(kind: int, name: str, texts: Texts, edits: Sequence[Edit], broker:
 
 
 def _check_broker(name: str, edits: Sequence[Edit]) -> None:
-    """Which configs may change while a broker runs (KIP-226); one that nobody knows is kept for who may know it."""
+    """Raise Refused for configs that cannot change while a broker runs (KIP-226); unknown names are kept for other brokers."""
     known = configs(Scope.BROKER)
     rows = [(known[edit.name], edit) for edit in edits if edit.name in known]
     fixed = [row.name for row, _ in rows if row.update == table.READ_ONLY]
@@ -149,7 +149,7 @@ def _check_broker(name: str, edits: Sequence[Edit]) -> None:
 
 
 def _check_client_metrics(texts: Texts) -> None:
-    """A subscription's interval, and patterns `selector=regular expression` (KIP-714)."""
+    """Check a subscription's interval, and its patterns `selector=regular expression` (KIP-714)."""
     for name, text in texts.items():
         if name not in configs(Scope.CLIENT_METRICS):
             raise Refused(INVALID_REQUEST, f"Unknown client metrics configuration: {name}")

@@ -1,8 +1,8 @@
 """Broker configs that are accepted and shown by DescribeConfigs, but have no effect.
 
 Most of them tune what Ottla does not have: thread pools, purgatories, a metadata quorum, tiered storage. Those of security and
-of replication wait for theirs. A broker names the ones that are set in one warning at its start. The reasons stand in
-docs/configs.md, whose script holds this list against the sources.
+of replication will have an effect with these features. A broker lists the ones that are set in one warning at its start. The
+reasons are in docs/configs.md, whose script compares this list with the sources.
 """
 
 from collections.abc import Iterable
@@ -104,7 +104,7 @@ _NAMES: Final = frozenset(
     )
 )
 OF_THE_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found")
-"""Configs that Kafka's authorizer reads; they stand in no table of the broker's."""
+"""Configs that Kafka's authorizer reads; no table of the broker has them."""
 
 
 def without_effect(names: Iterable[str]) -> list[str]:

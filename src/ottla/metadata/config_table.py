@@ -1,7 +1,7 @@
 """Every config that a broker of Kafka 4.4 knows, as plain rows: what `configs.py` reads, lazily.
 
 Names, types and defaults are what DescribeConfigs of Apache Kafka 4.4 answers; the ranges are those it refuses values by.
-Only constants live here, so that importing the table costs a fraction of a millisecond.
+The module has constants only, so that importing the table costs a fraction of a millisecond.
 
 A row is (name, type, default, valid, then what its scope adds):
 

@@ -1,9 +1,9 @@
-"""Every config by its name: type, default, what it accepts, where its value comes from.
+"""Every config by its name: type, default, accepted values, and the source of its value.
 
-The rows are in `config_table.py`; here they become values. Nothing is parsed before somebody asks, and refusals are worded as
+The rows are in `config_table.py`; here they become values. A value is parsed at first use, and error messages are worded as
 Kafka's ConfigException words them, because operators search for those words.
 
-Where a value comes from, the first that is set wins:
+Sources of a value; the first that is set wins:
 
     topic    the topic's own text    the broker's configs that stand in for it (log.retention.ms, .minutes, .hours)
     group    the group's own text    the broker's group.* configs
@@ -20,7 +20,7 @@ Value = bool | int | float | str | list[str] | None
 
 
 class Scope:
-    """What a config belongs to."""
+    """Type of resource that a config belongs to."""
 
     BROKER: Final = "broker"
     TOPIC: Final = "topic"
@@ -29,7 +29,7 @@ class Scope:
 
 
 class ConfigSource:
-    """Where a value came from, as DescribeConfigs says it (KIP-226, KIP-1000, KIP-1043)."""
+    """Source of a value, as DescribeConfigs numbers it (KIP-226, KIP-1000, KIP-1043)."""
 
     TOPIC: Final = 1
     DYNAMIC_BROKER: Final = 2
@@ -63,7 +63,7 @@ class Config(NamedTuple):
     """One row of the table.
 
     update    how a broker config may change: read-only, per-broker, cluster-wide, dynamic-only; "" elsewhere
-    synonyms  the broker configs that stand in when a topic or group says nothing, first set one wins
+    synonyms  the broker configs that stand in when a topic or group sets nothing, first set one wins
     """
 
     scope: str
@@ -76,17 +76,17 @@ class Config(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value must not be shown."""
+        """True if the value must not be shown."""
         return self.type == table.PASSWORD
 
     @property
     def read_only(self) -> bool:
-        """Whether only a restart can change it."""
+        """True if only a restart can change it."""
         return self.update == table.READ_ONLY
 
     @property
     def internal(self) -> bool:
-        """Whether Kafka takes it but does not describe it."""
+        """True if Kafka accepts it but does not describe it."""
         return self.name in table.INTERNAL or self.update == table.DYNAMIC_ONLY
 
 
@@ -125,7 +125,7 @@ _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
 
 def config(scope: str, name: str) -> Config:
-    """The config `name` of `scope`. Raises InvalidConfig with Kafka's words when there is none."""
+    """Return the config `name` of `scope`. Raises InvalidConfig with Kafka's message for an unknown name."""
     known = configs(scope).get(name)
     if known is None:
         raise InvalidConfig(f"Unknown {scope} config name: {name}")
@@ -190,7 +190,7 @@ def duration_ms(text: str) -> int:
 
 
 def _check(row: Config, value: Value) -> None:
-    """Raise unless `value` is one that `row` accepts. The small language of `valid` is described in config_table.py."""
+    """Raise InvalidConfig unless `row` accepts `value`. The syntax of `valid` is described in config_table.py."""
     valid = row.valid
     if isinstance(value, list):
         _check_list(row, value)
@@ -265,7 +265,7 @@ def _java(value: Value) -> str:
 
 
 def text_of(value: Value) -> str | None:
-    """A value as the text that DescribeConfigs shows: what Kafka's ConfigDef.convertToString makes of it."""
+    """A value as the text that DescribeConfigs shows, like Kafka's ConfigDef.convertToString."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -288,7 +288,7 @@ def text_of(value: Value) -> str | None:
 
 
 class Values(Mapping[str, Any]):
-    """The values in force for a resource: parsed when first asked for, then kept. Never changes; a change makes a new one."""
+    """The values in force for a resource: parsed at first use, then kept. Immutable; a change creates a new one."""
 
     __slots__ = ("_parsed", "scope")
 
@@ -356,7 +356,7 @@ class BrokerValues(Values):
 
     @property
     def static(self) -> Texts:
-        """What the broker was started with."""
+        """The configs that the broker was started with."""
         return self.layers[2][1]
 
     def with_dynamic(self, *, for_all: Texts, for_this: Texts) -> Self:
@@ -371,7 +371,7 @@ class BrokerValues(Values):
 
 
 class ResourceValues(Values):
-    """The configs of a topic or group: its own, and the broker's where it says nothing."""
+    """The configs of a topic or group: its own, and the broker's where it sets nothing."""
 
     __slots__ = ("broker", "texts")
 
@@ -403,7 +403,7 @@ def group_configs(overrides: Texts, broker: BrokerValues) -> ResourceValues:
     return ResourceValues(Scope.GROUP, overrides, broker)
 
 
-# What may be set.
+# Validation.
 
 
 def validate_topic(overrides: Texts) -> None:
@@ -448,11 +448,11 @@ def validate_group(overrides: Texts, broker: BrokerValues) -> None:
         raise InvalidConfig("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
 
 
-# What DescribeConfigs says.
+# DescribeConfigs.
 
 
 class Synonym(NamedTuple):
-    """A place where the value might have come from; `text` is None when it must not be shown."""
+    """A source that may have set the value; `text` is None when it must not be shown."""
 
     name: str
     text: str | None
@@ -491,7 +491,7 @@ def describe_broker(broker: BrokerValues) -> Iterator[Described]:
 
 
 def describe_broker_defaults(broker: BrokerValues) -> Iterator[Described]:
-    """What is set for all brokers, and nothing else."""
+    """The configs that are set for all brokers."""
     source, texts = broker.layers[1]
     known = configs(Scope.BROKER)
     for name in texts:
@@ -525,9 +525,9 @@ def describe_client_metrics(texts: Texts) -> Iterator[Described]:
 
 
 def _broker_synonyms(name: str, broker: BrokerValues) -> list[Synonym]:
-    """Where the broker config `name` might come from, most specific first.
+    """Possible sources of the broker config `name`, most specific first.
 
-    Layer by layer, and within a layer the config before those that stand in for it. Kafka drops what comes before the first
+    Layer by layer, and within a layer the config before those that stand in for it. Kafka drops everything before the first
     mention of the config itself, so that an unset log.retention.ms has no synonyms although log.retention.hours has a value.
     """
     names = (name, *_BROKER_SYNONYMS.get(name, ()))

@@ -1,13 +1,13 @@
-"""Decides about topics and other metadata, writes each decision to the store, and publishes the delta.
+"""Decisions about topics and other metadata: plans each change, writes it to the store, and publishes the delta.
 
-A change goes through four steps, each of which may take until later:
+A change goes through four steps, each of which may have to wait:
 
     turn      it waits until every change before it has taken effect, so that its plan rests on the newest image
     store     it is written, compared with the revisions that the plan rests on, and flushed to disk
     image     the new image replaces the old one
     delta     the listeners act on it, in pieces where they have much to do; then the change is answered
 
-The wording of refusals is Kafka's: people search for it, and tools print it.
+The wording of errors is Kafka's: people search for it, and tools print it.
 """
 
 import json
@@ -50,7 +50,7 @@ Listener = Callable[[Delta], Steps | None]
 
 
 class NewTopic(NamedTuple):
-    """What CreateTopics asks for; -1 stands for the broker's default; `assignments` maps partition to node ids."""
+    """Topic to be created by CreateTopics; -1 stands for the broker's default; `assignments` maps partition to node ids."""
 
     name: str
     partitions: int
@@ -60,7 +60,7 @@ class NewTopic(NamedTuple):
 
 
 def check_name(name: str) -> None:
-    """Raise Refused unless `name` may be a topic's."""
+    """Raise Refused unless `name` is valid for a topic."""
     if not name:
         why = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -75,7 +75,7 @@ def check_name(name: str) -> None:
 
 
 def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
-    """Raise Refused unless a partition may have these replicas, given by hand."""
+    """Raise Refused unless a partition may have these manually assigned replicas."""
     if not replicas:
         text = "The manual partition assignment includes an empty replica list."
         raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
@@ -96,10 +96,10 @@ def _run_at_once(steps: Steps, done: Callable[[], None]) -> None:
 
 
 class Controller:
-    """Plans and makes changes of the metadata.
+    """Plans and applies changes of the metadata.
 
     default_partitions, default_replicas  num.partitions and default.replication.factor, read when they are needed
-    run_steps                             runs work in pieces, then calls back; at once unless the broker says otherwise
+    run_steps                             runs work in pieces, then calls back; at once by default
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Controller:
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener` with every delta from now on. The steps that it returns are run in pieces; a change is answered when
-        all listeners are through with it.
+        all listeners have finished.
         """
         self._listeners.append(listener)
 
@@ -170,9 +170,9 @@ class Controller:
         return self._turns.take(decided)
 
     def plan(self, wanted: NewTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
-        """The topic that CreateTopics would make. Raises Refused.
+        """Return the topic that CreateTopics would create. Raises Refused.
 
-        taken  topics that the same request makes, beside those that exist
+        taken  topics that the same request creates, besides those that exist
         """
         check_name(wanted.name)
         for names in (self.image.topics, taken):
@@ -185,7 +185,7 @@ class Controller:
 
     @staticmethod
     def _check_collision(name: str, names: Mapping[str, TopicImage]) -> None:
-        """Names that differ only in '.' and '_' would share their metrics' names."""
+        """Raise Refused for a name that differs from another in '.' and '_' only: they would share their metrics' names."""
         if "." in name or "_" in name:
             plain = name.replace(".", "_")
             for other in names:
@@ -241,7 +241,7 @@ class Controller:
 
     @staticmethod
     def _checked_configs(wanted: Mapping[str, str | None]) -> dict[str, str]:
-        """Overrides that a topic takes. Raises Refused."""
+        """Return the overrides of a topic, checked. Raises Refused."""
         nulls = [name for name, text in wanted.items() if text is None]
         if nulls:
             raise Refused(INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -262,7 +262,7 @@ class Controller:
                 return bytes(raw)
 
     def create(self, topics: Sequence[TopicImage]) -> Answer[ChangeResult]:
-        """Make planned topics, all or none; TOPIC_ALREADY_EXISTS when another broker was faster."""
+        """Create planned topics, all or none; TOPIC_ALREADY_EXISTS when another broker was faster."""
         put = {keys.TOPICS + topic.name: topic.encoded() for topic in topics}
         changed = {topic.name: topic for topic in topics}
 
@@ -273,7 +273,7 @@ class Controller:
         return self._commit(put, [], lambda revision: self._with_topics(revision, changed, ()), taken)
 
     def grow(self, topic: TopicImage, count: int, assignments: Sequence[Sequence[int]] | None) -> TopicImage:
-        """`topic` with `count` partitions in all; `assignments` are the replicas of each new one, None leaves it to us.
+        """Return `topic` with `count` partitions in all; `assignments` are the replicas of each new one, None to place them.
 
         Only a plan, as `plan` makes one: `change` carries it out. Raises Refused.
         """
@@ -302,7 +302,7 @@ class Controller:
         return topic._replace(partitions=(*topic.partitions, *placed))
 
     def change(self, *topics: TopicImage) -> Answer[ChangeResult]:
-        """Put `topics` in the place of those with their names; UNKNOWN_TOPIC_OR_PARTITION when one is gone."""
+        """Replace the topics with the names of `topics`; UNKNOWN_TOPIC_OR_PARTITION when one is gone."""
         for topic in topics:
             if topic.name not in self.image.topics:
                 return _unknown_topic()
@@ -328,7 +328,7 @@ class Controller:
         return self.change(topic._replace(partitions=tuple(partitions)))
 
     def configure(self, kind: int, name: str, texts: Mapping[str, str]) -> Answer[ChangeResult]:
-        """Give a broker ("" for all of them), group or client-metrics subscription the configs `texts` and no others."""
+        """Replace the configs of a broker ("" for all of them), group or client-metrics subscription by `texts`."""
         key = keys.config_key(kind, name)
         put = {key: keys.compact(dict(texts))} if texts else {}
 
@@ -342,7 +342,7 @@ class Controller:
         return self._commit(put, [] if texts else [key], configured)
 
     def set_quotas(self, changed: Mapping[Entity, Mapping[str, float]]) -> Answer[ChangeResult]:
-        """Give each entity these quotas and no others; an empty mapping takes all of them away."""
+        """Replace the quotas of each entity; an empty mapping removes all of them."""
         kept = {entity: dict(values) for entity, values in changed.items() if values}
         put = {keys.quota_key(entity): keys.compact(values) for entity, values in kept.items()}
         quotas = {entity: values for entity, values in self.image.quotas.items() if entity not in changed}
@@ -355,7 +355,7 @@ class Controller:
         return self._set(put, [], features={**self.image.features, **levels})
 
     def set_credentials(self, changed: Mapping[tuple[str, int], ScramCredential | None]) -> Answer[ChangeResult]:
-        """Give users these credentials, by user and mechanism; None takes one away."""
+        """Set credentials by user and mechanism; None removes one."""
         kept = {user: credential for user, credential in changed.items() if credential is not None}
         put = {keys.scram_key(*user): credential.encoded() for user, credential in kept.items()}
         gone = [keys.scram_key(*user) for user in changed if user not in kept]
@@ -388,9 +388,9 @@ class Controller:
         delta: Callable[[int], Delta],
         refuse: Callable[[Mapping[str, Entry | None]], ChangeResult] = lambda conflicts: _conflict(conflicts),
     ) -> Answer[ChangeResult]:
-        """Write to the store what a plan on the present image comes to, then publish `delta(revision)`.
+        """Write a plan based on the present image to the store, then publish `delta(revision)`.
 
-        refuse  makes the result when other writers have changed one of the keys since
+        refuse  returns the result when other writers have changed one of the keys since
         """
         if not put and not delete:
             return CHANGED
@@ -410,7 +410,7 @@ class Controller:
         return after(self._store.change(expect=expect, put=put, delete=delete), written)
 
     def _publish(self, delta: Delta) -> Answer[ChangeResult]:
-        """Make the new image known; answered when all listeners have acted on it."""
+        """Publish the new image; answered when all listeners have acted on it."""
         self.image = delta.image
         answer = Pending[ChangeResult]()
         self._run_steps(self._act_on(delta), lambda: answer.complete(CHANGED))

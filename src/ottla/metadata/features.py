@@ -1,7 +1,7 @@
-"""The features of the cluster (KIP-584): which levels this release knows, and which one is finalized.
+"""The features of the cluster (KIP-584): the levels that this release supports, and the finalized ones.
 
-A feature stands here once what it means works, so that clients which look at levels before they use something (transactions
-by `transaction.version`, groups by `group.version`) are never led into what is not there.
+A feature is listed here once it is implemented, so that clients which check levels before they use something (transactions
+by `transaction.version`, groups by `group.version`) never use something that is missing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ FEATURES: Final = (
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
-"""What an update may be, as the protocol numbers it."""
+"""Types of an update, as the protocol numbers them."""
 
 _METADATA_VERSION: Final = "metadata.version"
 _NO_DOWNGRADE: Final = (
@@ -58,8 +58,9 @@ class Update(NamedTuple):
 
 
 def finalized(stored: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """Every feature that is on, with its level; `stored` are levels that somebody has set, here or in an Apache Kafka whose
-    directory was adopted, and which may be newer than this release."""
+    """Every feature that is on, with its level; `stored` are levels that were set, here or in an Apache Kafka whose directory
+    was adopted, and which may be newer than this release.
+    """
     for each in FEATURES:
         level = min(stored.get(each.name, each.level), each.highest)
         if level > 0:
@@ -72,8 +73,9 @@ def feature_level(stored: Mapping[str, int], name: str) -> int:
 
 
 def initial(levels: Mapping[str, int]) -> dict[str, int]:
-    """What a new cluster stores so that its features begin at `levels`: all of them, so that a newer release raises none.
-    A feature that `levels` lacks begins where this release has it. Raises UnsupportedLevel."""
+    """Return the levels that a new cluster stores for features at `levels`: all of them, so that a newer release raises none.
+    A feature that `levels` lacks starts at this release's level. Raises UnsupportedLevel.
+    """
     known = {each.name: each for each in FEATURES}
     for name, level in levels.items():
         feature = known.get(name)
@@ -87,7 +89,7 @@ def initial(levels: Mapping[str, int]) -> dict[str, int]:
 
 
 def updated(stored: Mapping[str, int], updates: Sequence[Update], node_id: int) -> dict[str, int]:
-    """The levels that `updates` lead to, all or none. Raises Refused, in Kafka's words, for the first that cannot be."""
+    """Return the levels after `updates`, all or none. Raises Refused, with Kafka's message, for the first invalid one."""
     levels = {}
     before = dict(finalized(stored))
     known = {each.name: each for each in FEATURES}
@@ -103,7 +105,7 @@ def updated(stored: Mapping[str, int], updates: Sequence[Update], node_id: int) 
 
 
 def _refusal(feature: Feature | None, level: int, kind: int, before: int, node_id: int) -> str | None:
-    """Why a feature cannot go from `before` to `level`; None when it can."""
+    """Return the error message if a feature cannot go from `before` to `level`; None when it can."""
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."
     if level < 0:

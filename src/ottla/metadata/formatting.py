@@ -1,7 +1,8 @@
-"""Makes data directories those of a node and a cluster before a broker starts on them, and says whose they are.
+"""Formats data directories for a node of a cluster before a broker starts on them, and reads their identity.
 
 What is written is what a broker writes into new directories itself: the cluster's id and levels of features into metadata.db,
-then a meta.properties into each log directory. In this order, so that formatting again, or a start, finishes what was cut off.
+then a meta.properties into each log directory. In this order, so that formatting again, or a start, completes an
+interrupted one.
 Everything is read, checked and locked before the first write.
 """
 
@@ -25,15 +26,15 @@ from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 
 
 class CannotFormat(Exception):
-    """Why directories cannot be formatted, in one line."""
+    """Reason for which directories cannot be formatted, in one line."""
 
 
 class Formatted(NamedTuple):
-    """What was done, each in the order of names.
+    """Outcome of formatting; each list is sorted by name.
 
-    new         directories that are the node's now
-    before      directories that were so already
-    unreadable  directories that the disk does not give, and that were left out
+    new         directories that were formatted
+    before      directories that the node had already
+    unreadable  directories with a failed disk, which were left out
     """
 
     new: Sequence[Path]
@@ -42,7 +43,7 @@ class Formatted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What directories say of themselves; problems are one sentence each."""
+    """Identity of directories, and their problems, one sentence each."""
 
     directories: Sequence[Path]
     identity: Identity | None
@@ -50,9 +51,9 @@ class Found(NamedTuple):
 
 
 def look_at(home: Path, log_dirs: Sequence[Path]) -> Found:
-    """Whose directories these are, and what keeps a broker from starting on them. Nothing is written, nothing locked.
+    """Read the identity of directories and the problems that keep a broker from starting. Nothing is written or locked.
 
-    home  where metadata.db lies: metadata.log.dir, or the first of the log directories
+    home  directory of metadata.db: metadata.log.dir, or the first of the log directories
     """
     store = DiskStore()
     found: list[Path] = []
@@ -91,12 +92,12 @@ def format_directories(
     *,
     ignore_formatted: bool = False,
 ) -> Formatted:
-    """Give directories to a node of a cluster.
+    """Format directories for a node of a cluster.
 
-    home              where metadata.db lies: metadata.log.dir, or the first of the log directories
+    home              directory of metadata.db: metadata.log.dir, or the first of the log directories
     owner             the node's id and the cluster's
     features          the levels that are stored, if metadata.db is new
-    ignore_formatted  leave out directories that are the node's already, rather than refuse
+    ignore_formatted  skip directories that the node has already, instead of raising
 
     Raises CannotFormat.
     """
@@ -160,7 +161,7 @@ def _check_owner(path: Path, found: Identity, owner: tuple[int, str]) -> None:
 
 
 def _opened(paths: Sequence[Path], held: ExitStack) -> list[LogDirectory]:
-    """Directories that are there now, are locked, and belong to nobody. Raises CannotFormat."""
+    """Create, open and lock directories that have no identity. Raises CannotFormat."""
     opened = []
     for path in paths:
         try:
@@ -175,7 +176,7 @@ def _opened(paths: Sequence[Path], held: ExitStack) -> list[LogDirectory]:
 
 
 def _write_metadata(home: Path, cluster_id: str, features: Mapping[str, int]) -> None:
-    """The cluster's id and its features, unless metadata.db has them. Raises CannotFormat."""
+    """Write the cluster's id and its features, unless metadata.db has them. Raises CannotFormat."""
     path = home / DATABASE
     try:
         home.mkdir(parents=True, exist_ok=True)

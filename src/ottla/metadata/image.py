@@ -1,6 +1,6 @@
-"""What the cluster agrees on, at one revision: an immutable image, and the deltas that lead from one to the next.
+"""The cluster's metadata at one revision: an immutable image, and the deltas that lead from one to the next.
 
-Who needs metadata holds an image and never sees it change under its hands; who must act on changes subscribes to deltas.
+Readers hold an image, which never changes; code that must act on changes subscribes to deltas.
 """
 
 import json
@@ -24,7 +24,7 @@ class PartitionImage(NamedTuple):
     """The replicas of a partition.
 
     replicas, isr  node ids; the preferred leader comes first
-    leader         node id, -1 while there is none
+    leader         node id, -1 without a leader
     directories    directory id (16 bytes) of each replica's log directory (KIP-858), UNASSIGNED for a replica that was never
                    moved; empty when no replica was
     """
@@ -68,7 +68,7 @@ class TopicImage(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """Whether it belongs to the brokers themselves."""
+        """True for a topic of the brokers themselves."""
         return self.name in INTERNAL_TOPICS
 
     def encoded(self) -> bytes:
@@ -86,7 +86,7 @@ class TopicImage(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """A live broker; host and port are its advertised ones, ("", -1) for "whatever the client dialled"."""
+    """A live broker; host and port are its advertised ones, ("", -1) for "the address that the client connected to"."""
 
     node_id: int
     host: str
@@ -95,7 +95,7 @@ class BrokerImage(NamedTuple):
 
 
 class Image(NamedTuple):
-    """Everything, at `revision`. `configs` are those of brokers, groups and client-metrics subscriptions, as texts by
+    """All metadata, at `revision`. `configs` are those of brokers, groups and client-metrics subscriptions, as texts by
     (resource type, name); a topic has its own. `features` are finalized levels other than the release's own, `credentials`
     are those of SCRAM by user and mechanism.
     """
@@ -116,7 +116,7 @@ class Image(NamedTuple):
         return self.configs.get((kind, name), _NOTHING)
 
     def with_topics(self, revision: int, changed: Mapping[str, TopicImage | None]) -> "Image":
-        """The next image: `changed` topics replace the old ones, None takes one away."""
+        """Return the next image: `changed` topics replace the old ones, None removes one."""
         topics, by_id = dict(self.topics), dict(self.topics_by_id)
         for name, topic in changed.items():
             old = topics.pop(name, None)
@@ -129,8 +129,9 @@ class Image(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """What changed on the way to `image`: topics that came or changed, those that went, and the resource whose configs did;
-    `settings` is true when it was features, quotas or credentials."""
+    """Changes that led to `image`: changed or new topics, deleted ones, and the resource whose configs changed; `settings` is
+    true when it was features, quotas or credentials.
+    """
 
     image: Image
     changed: tuple[TopicImage, ...]

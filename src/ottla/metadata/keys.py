@@ -1,13 +1,13 @@
-"""What stands in the metadata store, under which keys.
+"""Contents of the metadata store, by key.
 
 /cluster/id                     the cluster's id, as text
-/cluster/adopted                where the metadata came from, when Apache Kafka had it before: JSON of `Adopted`
+/cluster/adopted                origin of the metadata, if adopted from Apache Kafka: JSON of `Adopted`
 /topics/<name>                  JSON of a TopicImage
 /configs/<resource type>/<name> JSON of name -> text; the empty name is for all brokers
-/features/<name>                a finalized level, where it is another than the release's own
+/features/<name>                a finalized level, if it differs from the release's own
 /quotas/<entity>                JSON of quota -> value; the entity is JSON too: [["client-id",null],["user","u1"]]
 /scram/<mechanism>/<user>       JSON of a ScramCredential (KIP-554)
-/producer_ids/next              the first producer id that nobody was given
+/producer_ids/next              the first producer id that is not assigned
 """
 
 import json
@@ -30,7 +30,7 @@ PRODUCER_IDS: Final = "/producer_ids/next"
 
 
 class Adopted(NamedTuple):
-    """Up to where the metadata log of Apache Kafka was read when its directory was adopted; `offset` is exclusive."""
+    """Position up to which Apache Kafka's metadata log was read at adoption; `offset` is exclusive."""
 
     offset: int
 

@@ -1,14 +1,14 @@
-"""Apache Kafka's metadata: the records of `__cluster_metadata-0` (KRaft, KIP-631) replayed into what they come to.
+"""Apache Kafka's metadata: the records of `__cluster_metadata-0` (KRaft, KIP-631) replayed into the state they describe.
 
-The log is batches of records; a snapshot, `<end offset>-<epoch>.checkpoint`, is the same with everything that still counts, and
-stands for all offsets below its end. A record's value:
+The log is batches of records; a snapshot, `<end offset>-<epoch>.checkpoint`, is the same with the current records only, and
+replaces all offsets below its end. A record's value:
 
     +---------------+-------------------+-----------------+--------+
     | frame version | record type       | version         | body   |   three uvarints, then a flexible message
     +---------------+-------------------+-----------------+--------+
 
-Records between a begin and an end of a metadata transaction (KIP-866) count only once the end is there. A clean stop is taken
-for granted: what a single controller has written is committed.
+Records between a begin and an end of a metadata transaction (KIP-866) apply only once the end is read. A clean stop is
+assumed: all records of a single controller are committed.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ _OF_NO_CONCERN: Final = frozenset(
         20,  # NoOp
         21,  # ZkMigrationState
         27,  # RegisterController
-        28,  # ClearElr: who may lead is only asked where there are several brokers
+        28,  # ClearElr: eligible leaders matter only with several brokers
         29,  # UnregisterController
     )
 )
@@ -64,7 +64,7 @@ _NO_LEADER_CHANGE: Final = -2
 
 
 class UnreadableMetadata(Exception):
-    """A metadata log that this release cannot read; the message says at which offset and why."""
+    """A metadata log that this release cannot read; the message names the offset and the reason."""
 
 
 class KraftPartition(NamedTuple):
@@ -84,11 +84,11 @@ class KraftTopic:
 
 
 class KraftMetadata:
-    """What a metadata log comes to; filled by `replay`.
+    """State of a metadata log; filled by `replay`.
 
     offset   of the next record, behind everything that was replayed
     configs  by (resource type, name), a topic's too
-    unknown  how many records there were of each type that this release does not know
+    unknown  number of records of each type that this release does not know
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class KraftMetadata:
         self._open: list[Message] | None = None  # records of a transaction that has no end yet
 
     def replay(self, log: Iterable[Record]) -> None:
-        """Take data records in the order of the log. Raises UnreadableMetadata."""
+        """Replay data records in the order of the log. Raises UnreadableMetadata."""
         for record in log:
             message = self._read(record)
             self.offset = record.offset + 1
@@ -163,7 +163,7 @@ class KraftMetadata:
 
     def _remove_topic(self, record: records.RemoveTopicRecord) -> None:
         topic = self.topics.pop(record.topic_id)
-        self.configs.pop((_TOPIC, topic.name), None)  # Kafka writes no records for the configs of a topic that goes
+        self.configs.pop((_TOPIC, topic.name), None)  # Kafka writes no records for the configs of a deleted topic
 
     def _partition(self, record: records.PartitionRecord) -> None:
         partition = KraftPartition(tuple(record.replicas), record.leader_epoch)

@@ -1,4 +1,4 @@
-"""Which brokers get which replicas of a new topic.
+"""Placement of the replicas of a new topic.
 
 Leaders go round robin over the brokers from a random start, followers to the brokers after them, so that leaders and
 replicas are spread evenly.

@@ -1,4 +1,4 @@
-"""Requests about metadata that cannot be granted."""
+"""Errors of requests about metadata."""
 
 from typing import Final, NamedTuple
 
@@ -6,7 +6,7 @@ from ottla.protocol.errors import NONE
 
 
 class Refused(Exception):
-    """A refused request: the error code, and Kafka's sentence; None where it has none."""
+    """A failed request: the error code, and Kafka's message; None where it has none."""
 
     def __init__(self, code: int, message: str | None) -> None:
         super().__init__(message)

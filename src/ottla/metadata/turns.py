@@ -1,4 +1,4 @@
-"""Work that is done one piece at a time, in the order in which it came."""
+"""Serial execution of asynchronous work, in the order of submission."""
 
 import logging
 from collections import deque
@@ -12,10 +12,10 @@ _logger = logging.getLogger("ottla.metadata")
 
 
 class Turns:
-    """Begins a piece of work when the one before it has been answered: what it reads then is what all earlier ones left.
+    """Queue that begins a piece of work when the one before it is answered, so that it reads the effects of all earlier ones.
 
-    A piece of work that raises, or whose answer is abandoned, ends its turn. If it had to wait for its turn there is no caller
-    left to catch the exception: it is logged, and the answer abandoned.
+    A piece of work that raises, or whose answer is abandoned, ends its turn. If it had to wait for its turn no caller is left
+    to catch the exception: it is logged, and the answer abandoned.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Turns:
         self._queue: deque[tuple[Callable[[], Answer[Any]], Pending[Any]]] = deque()
 
     def take(self, work: Callable[[], Answer[R]]) -> Answer[R]:
-        """Return what `work` answers: at once when nothing is under way and it does not wait itself."""
+        """Return the answer of `work`: at once if no other work is running and it does not wait itself."""
         if self._busy:
             answer = Pending[R]()
             self._queue.append((work, answer))

@@ -1,1 +1,1 @@
-"""What a broker knows about itself and its clients: numbers to be looked at, and nothing that decides."""
+"""Metrics of a broker and its clients: for display only, without effect on decisions."""

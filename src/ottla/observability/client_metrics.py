@@ -1,7 +1,7 @@
 """The metrics that clients have pushed (KIP-714).
 
-A push is an OTLP `MetricsData` message, unpacked and otherwise as it came: what reads OTLP reads it. Of each client instance
-the newest push is kept, together with how many there were.
+A push is an OTLP `MetricsData` message, decompressed and otherwise as received: any reader of OTLP reads it. The newest push of
+each client instance is stored, with the number of its pushes.
 """
 
 from collections import OrderedDict
@@ -11,13 +11,13 @@ _MOST_INSTANCES: Final = 1024
 
 
 class ClientMetrics(NamedTuple):
-    """What one client instance has pushed.
+    """Pushed metrics of one client instance.
 
-    client_id      as the client calls itself, "" for none
-    pushes, size   how many, and how many bytes they were unpacked
-    received_ms    when the newest came, in ms since the epoch
+    client_id      client id in the request, "" without one
+    pushes, size   number of pushes, and their decompressed bytes
+    received_ms    time of the newest push, in ms since the epoch
     otlp           the newest, as OTLP `MetricsData`
-    terminated     whether it was the client's last
+    terminated     True if it was the client's last
     """
 
     client_id: str
@@ -29,7 +29,7 @@ class ClientMetrics(NamedTuple):
 
 
 class ReceivedMetrics:
-    """The newest metrics of clients, those that pushed last at the end; the oldest go when there are too many.
+    """The newest metrics of clients, those that pushed last at the end; the oldest are dropped when there are too many.
 
     pushes, size, refused  of all clients since the broker was started
     """
@@ -41,7 +41,7 @@ class ReceivedMetrics:
         self._instances: OrderedDict[bytes, ClientMetrics] = OrderedDict()
 
     def receive(self, instance: bytes, client_id: str, otlp: bytes, now_ms: int, *, terminated: bool) -> None:
-        """A push has come from the client instance of this id."""
+        """Store a push of the client instance with this id."""
         before = self._instances.pop(instance, None)
         pushes, size = (before.pushes, before.size) if before is not None else (0, 0)
         kept = otlp or (before.otlp if before is not None else b"")

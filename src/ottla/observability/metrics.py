@@ -1,8 +1,8 @@
-"""Metrics for whoever collects them: Prometheus' text format over HTTP.
+"""Metrics over HTTP in Prometheus' text format.
 
-What is shown is what clients have pushed (KIP-714). Their names become Prometheus' ("org.apache.kafka.producer.request.rate"
+They are those that clients have pushed (KIP-714). Their names become Prometheus' ("org.apache.kafka.producer.request.rate"
 is `org_apache_kafka_producer_request_rate`), their attributes labels, beside `client_id` and `client_instance_id`. Clients
-push how much a sum has grown since their last push, unless asked otherwise; such a sum is shown as it came, as a gauge.
+push how much a sum has grown since their last push, unless asked otherwise; such a sum is shown as pushed, as a gauge.
 
 The libraries (prometheus-client, opentelemetry-proto) come with the extra `metrics`; nothing else imports this file.
 """
@@ -26,7 +26,7 @@ _Family = GaugeMetricFamily | CounterMetricFamily
 
 
 class ClientMetricsCollector(Collector):
-    """The newest push of every client instance, read when somebody asks; `instances` is called in the asker's thread."""
+    """Collector of the newest push of every client instance; `instances` is called in the thread of the HTTP request."""
 
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
@@ -51,7 +51,7 @@ _OWN_LABELS: Final = ("client_id", "client_instance_id")
 
 
 def _metrics(otlp: bytes) -> Iterator[Metric]:
-    """The metrics of a push; none of one that is not OTLP, which clients answer for."""
+    """The metrics of a push; empty if it is not OTLP, which is an error of the client."""
     data = MetricsData()
     try:
         data.ParseFromString(otlp)
@@ -91,12 +91,12 @@ def _name(text: str) -> str:
 
 
 def serve_metrics(host: str, port: int, instances: Instances) -> tuple[int, Callable[[], None]]:
-    """Serve what clients have pushed, as `serve_collector` does."""
+    """Serve the metrics of clients, as `serve_collector` does."""
     return serve_collector(host, port, ClientMetricsCollector(instances))
 
 
 def serve_collector(host: str, port: int, collector: Collector) -> tuple[int, Callable[[], None]]:
-    """Serve GET /metrics in a thread; returns the port (a free one for 0) and what stops it. Raises OSError."""
+    """Serve GET /metrics in a thread; returns the port (a free one for 0) and a function that stops it. Raises OSError."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     server, thread = start_http_server(port, host, registry)

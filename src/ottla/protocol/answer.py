@@ -1,8 +1,8 @@
-"""An answer that is there at once, or comes later.
+"""Answers that are available at once, or come later.
 
-A handler returns a response, or a `Pending` that something else completes: an append that reached the replicas, data that
-arrived, coordinator records that were committed. Nothing is a task or a future unless it has to wait, and waiting is one
-object and one call back.
+A handler returns a response, or a `Pending` that is completed later: by an append that reached the replicas, by data that
+arrived, by coordinator records that were committed. Nothing is a task or a future unless it has to wait, and waiting is one
+object and one callback.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,14 +13,14 @@ R = TypeVar("R")
 
 
 class NotReady(Exception):
-    """Something that a decision needs at once is not there yet, and will be soon: the request may be repeated."""
+    """A resource that a decision needs at once is not available yet, but will be soon: the request may be repeated."""
 
 
 class Pending(Generic[R]):
     """A response that comes later, once. The listener is called at once when the response is there already.
 
-    Or it never comes: the code that should have made it raised an exception that it was not made for. The answer is abandoned
-    then, and so is each answer that follows it, up to the connection and the turn (`Turns`) that wait for the last one.
+    Or it never comes: the code that should have produced it raised an unexpected exception. The answer is abandoned then, and
+    so is each answer that follows it, up to the connection and the turn (`Turns`) that wait for the last one.
     """
 
     __slots__ = ("_abandoned", "_listener", "_response", "done")
@@ -30,10 +30,10 @@ class Pending(Generic[R]):
         self._response: R | None = None
         self._listener: Callable[[R], object] | None = None
         self._abandoned: Callable[[], object] | bool = False
-        """Called when there will be no response; True when that is known before anybody listens."""
+        """Called when there will be no response; True when that is known before a listener is added."""
 
     def complete(self, response: R) -> None:
-        """Answer. A second answer is a bug of the caller and raises RuntimeError."""
+        """Complete the answer. A second call is a bug of the caller and raises RuntimeError."""
         if self.done:
             raise RuntimeError("this answer was given already")
         self.done = True
@@ -43,7 +43,7 @@ class Pending(Generic[R]):
             self._listener(response)
 
     def abandon(self) -> None:
-        """Say that there will be no response: the caller re-raises, or has logged, the exception. Nothing when there is one."""
+        """Mark the answer as never coming: the caller re-raises, or has logged, the exception. Nothing if it is complete."""
         if self.done:
             return
         self.done = True
@@ -60,7 +60,7 @@ class Pending(Generic[R]):
             self.complete(answer)
 
     def listen(self, listener: Callable[[R], object], abandoned: Callable[[], object] | None = None) -> None:
-        """Call `listener(response)` when the response is there, or `abandoned()` when it is known that there will be none."""
+        """Call `listener(response)` when the response is there, or `abandoned()` when it is known that none will come."""
         if not self.done:
             self._listener = listener
             self._abandoned = abandoned or False
@@ -78,7 +78,7 @@ U = TypeVar("U")
 
 
 def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]":
-    """What `follow` makes of `answer`, now or later: one question after the other."""
+    """Pass `answer` to `follow`, now or later, and return the answer of `follow`."""
     if not isinstance(answer, Pending):
         return follow(answer)
     whole = Pending[U]()
@@ -96,7 +96,7 @@ def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]
 
 
 def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> "Answer[list[T]]":
-    """Ask one question after the other, each when the one before it is answered; the answers in that order."""
+    """Run several questions one after the other, each when the one before it is answered; returns the answers in that order."""
     remaining = iter(questions)
     answers: list[T] = []
     whole = Pending[list[T]]()
@@ -117,7 +117,7 @@ def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> "Answer[list[T]
 
 
 def gather(answers: Sequence[Answer[T]], combine: Callable[[list[T]], U]) -> Answer[U]:
-    """One answer made of several, when a request asks about several keys."""
+    """Combine several answers into one, for a request about several keys."""
     found: list[Any] = [None] * len(answers)
     missing = 0
     whole: Pending[U] | None = None

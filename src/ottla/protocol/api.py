@@ -1,7 +1,7 @@
 """The table of Kafka's APIs: key, name, the newest version ever declared, and from which version on it is flexible.
 
 Header versions follow from it, so that a header can be read before the message that it announces is even imported.
-Which versions a broker serves is not said here: that is what its handlers register.
+The versions that a broker serves are registered by its handlers.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from ottla.protocol.schema import NEWEST, Request, Response
 
 
 class Api(NamedTuple):
-    """One row: `flexible` is the first version with compact lengths and tagged fields, NEWEST + 1 when there is none."""
+    """One row: `flexible` is the first version with compact lengths and tagged fields, NEWEST + 1 without flexible versions."""
 
     key: int
     name: str
@@ -26,7 +26,7 @@ class Api(NamedTuple):
         return 2 if version >= self.flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """1 for flexible versions, else 0; always 0 for ApiVersions, whose answer any client must be able to read."""
+        """1 for flexible versions, else 0; always 0 for ApiVersions, whose response must be readable for any client."""
         return 1 if version >= self.flexible and self.key != API_VERSIONS else 0
 
     def request_class(self) -> type[Request]:

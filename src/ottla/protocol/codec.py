@@ -1,4 +1,4 @@
-"""A declaration and a version become functions: the only place where messages turn into bytes and back.
+"""Compiler of message declarations: the only place where messages turn into bytes and back.
 
 Strategy. For each (class, version) the text of a straight-line Python function is written, nested structs inlined, and
 compiled on first use; runs of fixed-size fields become one precompiled struct call. Four functions can be made:
@@ -7,16 +7,16 @@ compiled on first use; runs of fixed-size fields become one precompiled struct c
     positions(cls, version)   (data: bytes, position) -> (tuple, position after it): the same walk without objects; a struct
                               is a tuple of all its declared fields in order, records are a (start, end) pair into `data`
     encoder(cls, version)     (object, write): calls write(bytes) piece by piece; a records field is handed over as it is,
-                              so that a region of a file can travel to the socket without being read
+                              so that a region of a file can be sent to the socket without being read
     (encode and decode below are the plain forms over whole messages)
 
-Bad input. Decoders let the slice and struct errors of Python find truncation, check lengths for being negative, and check
+Bad input. Decoders rely on the slice and struct errors of Python for truncation, check lengths for being negative, and check
 once, at the end, that the walk did not run past the data; all of that comes out as PeerError. No list is allocated ahead of
-its elements, so a lying count costs nothing. Encoders refuse a value in a version that lacks its field unless the field is
+its elements, so a wrong count costs nothing. Encoders refuse a value in a version that lacks its field unless the field is
 ignorable, as Kafka does.
 
-Reading and writing stand in one file because they are each other's mirror: every rule of the format (lengths, nulls, tagged
-fields) is written down twice, and each is read against its twin.
+Reading and writing are in one file because they mirror each other: every rule of the format (lengths, nulls, tagged fields)
+is written twice, and each is reviewed against the other.
 """
 
 import struct
@@ -55,11 +55,11 @@ def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[
 
 
 def reader(cls: type[S], version: int) -> Callable[[bytes, int], S]:
-    """`decode` as one function, for those who read many messages of a kind: (data, position) -> message, which raises
-    PeerError. Made anew at each call: keep it.
+    """Return `decode` as one function, to read many messages of a kind: (data, position) -> message, which raises PeerError.
+    Created again at each call: keep it.
 
     A message of texts and one number at its end (the key of a committed offset) mostly has the texts of one read before: they
-    are remembered by their bytes.
+    are cached by their bytes.
     """
     made: Callable[[bytes, int], S] = _Reading(_checked(cls, version), version, objects=True).whole(cls)
     return made
@@ -113,7 +113,7 @@ _CARRIERS: dict[type[Struct], bool] = {}
 
 
 def carries_records(cls: type[Struct]) -> bool:
-    """Whether a records field stands anywhere in `cls`: only then can an encoded message hold anything but bytes."""
+    """Return whether `cls` has a records field at any depth: only then can an encoded message hold anything but bytes."""
     known = _CARRIERS.get(cls)
     if known is None:
         kinds = [field.type.element if isinstance(field.type, Array) else field.type for field in cls.FIELDS]
@@ -145,7 +145,7 @@ def positions(cls: type[Struct], version: int) -> Decoder:
 
 
 def _lenient(cls: type[Struct], version: int, *, objects: bool) -> Decoder:
-    """The reader for a message with text that is no UTF-8: like Java, it reads U+FFFD for it. Made when one comes."""
+    """The reader for a message with invalid UTF-8: like Java, it decodes that as U+FFFD. Created at the first such message."""
     made = _LENIENT.get((cls, version, objects))
     if made is None:
         reading = _Reading(_checked(cls, version), version, objects=objects, lenient=True)
@@ -162,7 +162,7 @@ def encoder(cls: type[Struct], version: int) -> Encoder:
 
 
 def _checked(cls: type[Struct], version: int) -> bool:
-    """Whether `version` of `cls` is flexible. Raises UnsupportedField for a version that was never declared."""
+    """Return whether `version` of `cls` is flexible. Raises UnsupportedField for a version that was never declared."""
     if not issubclass(cls, Message):
         return False
     if version not in cls.VERSIONS:
@@ -171,7 +171,7 @@ def _checked(cls: type[Struct], version: int) -> bool:
 
 
 class _Source:
-    """The text of a function in the making, and the objects that it names."""
+    """The text of a function under construction, and the objects that it names."""
 
     def __init__(self, flexible: bool, version: int) -> None:
         self.flexible = flexible
@@ -236,7 +236,7 @@ def _few(letter: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
 
 
 def _has_length(declared: Field) -> bool:
-    """Whether the field begins with a length or count."""
+    """Return whether the field begins with a length or count."""
     return isinstance(declared.type, Array) or (isinstance(declared.type, Primitive) and not declared.type.format)
 
 
@@ -367,7 +367,7 @@ class _Reading(_Source):
         return n
 
     def long_length(self, depth: int, n: str) -> None:
-        """Code that makes a compact length of its first byte, which is read."""
+        """Code that completes a compact length whose first byte is read."""
         self.line(depth, f"if {n} > 127: {n}, p = uvarint_at(data, p - 1)")
         self.line(depth, f"{n} -= 1")
 

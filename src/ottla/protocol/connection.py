@@ -1,6 +1,6 @@
 """One connection without a socket: bytes in, requests or responses out, and the other way round.
 
-A broker's side hands out `Envelope`s: the header is parsed, the body still bytes, because who serves it decides how it is
+A broker's side hands out `Envelope`s: the header is parsed, the body still bytes, because its handler determines how it is
 read (as objects, or as positions). A client's side keeps what it sent in order, since Kafka answers one connection in the
 order of its requests. A test is two connections wired back to back in memory.
 """
@@ -47,7 +47,7 @@ class Envelope:
 
 
 def open_envelope(frame: bytes) -> Envelope:
-    """Read the header of a request. Raises PeerError for a header that makes no sense or an API that no release knows."""
+    """Read the header of a request. Raises PeerError for an invalid header or an unknown API."""
     if len(frame) < 8:
         raise PeerError(f"a frame of {len(frame)} bytes is too short for a request header")
     key, asked = _START.unpack_from(frame)
@@ -103,7 +103,7 @@ class ClientConnection:
 
     @property
     def waiting(self) -> int:
-        """How many answers are still to come."""
+        """Number of responses still to come."""
         return len(self._sent)
 
     def feed(self, data: bytes | bytearray) -> Sequence[Response]:

@@ -1,6 +1,6 @@
 """The table of Kafka's error codes: code, name, whether the same request may succeed later, and Kafka's own sentence.
 
-Each line below makes the constant and fills the table; nothing else in the tree repeats a code. The sentences are those that
+Each line below defines the constant and fills the table; nothing else in the tree repeats a code. The sentences are those that
 a broker sends where a response carries an error message without a more exact one, and so belong to the protocol.
 """
 

@@ -9,9 +9,9 @@ Strategy. All connections of a broker receive into one shared buffer, so an idle
 frame in it is copied out once, into `bytes` (the readers behind are sixty times faster on bytes). Only a frame that has not
 arrived whole has memory of its own: it is collected in `partial`, into which the rest is received directly, and copied
 out once when it is complete. A frame announces its size before it is there, so the buffer grows with what really arrives,
-to a small multiple of it: a peer that lies about a size costs what it sends, not what it says. What frames have left is kept
-for the next ones (`Rooms`): new memory is cleared by Python and brought in page by page by the kernel, which costs more than
-receiving.
+to a small multiple of it: a peer with a wrong size costs what it sends, not what it announces. Buffers of finished frames
+are kept for the next ones (`Rooms`): new memory is cleared by Python and brought in page by page by the kernel,
+which costs more than receiving.
 
 Compiled with mypyc where there is a compiler.
 """
@@ -31,14 +31,14 @@ _SMALLEST_KEPT: Final = 1 << 16
 
 @final
 class Rooms:
-    """What finished frames have left, at most `_KEPT_ROOM` bytes, for all connections of a loop."""
+    """Buffers of finished frames for reuse, at most `_KEPT_ROOM` bytes, for all connections of a loop."""
 
     def __init__(self) -> None:
         self.free: list[bytearray] = []
         self.size: int = 0
 
     def take(self, size: int) -> bytearray:
-        """Memory of at least so many bytes."""
+        """Return memory of at least this size."""
         free = self.free
         if free and len(free[-1]) >= size:
             room = free.pop()
@@ -47,7 +47,7 @@ class Rooms:
         return bytearray(size)
 
     def give(self, room: bytearray) -> None:
-        """Take memory back; the largest one is taken first."""
+        """Store memory for reuse; the largest one is taken first."""
         free = self.free
         if len(room) < _SMALLEST_KEPT or self.size + len(room) > _KEPT_ROOM:
             return
@@ -72,7 +72,7 @@ class FrameReader:
         self.need: int = 0  # size of the unfinished frame with its four bytes; 4 while even the size is not there
 
     def room(self) -> memoryview | None:
-        """Where the rest of an unfinished frame should be received, before anything goes to the shared buffer."""
+        """Memory for the rest of an unfinished frame, to be filled before anything goes to the shared buffer."""
         partial = self.partial
         if partial is None:
             return None

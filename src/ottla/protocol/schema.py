@@ -1,6 +1,6 @@
-"""How a Kafka message is declared: one typed class over all the versions it ever had.
+"""Declaration of a Kafka message: one typed class over all the versions it ever had.
 
-A declaration is an ordinary class whose attributes say, field by field, what the wire holds:
+A declaration is an ordinary class whose attributes describe the wire format, field by field:
 
     @message(api=12, versions="0-4", flexible="4+")
     class HeartbeatRequest(Request):
@@ -75,7 +75,7 @@ Records: Final = Primitive("records", "", 0, b"")
 
 
 class Piece(Protocol):
-    """What may stand where records belong: bytes, or a region of a file that knows its length in bytes."""
+    """Content of a records field: bytes, or a region of a file that has a length in bytes."""
 
     def __len__(self) -> int: ...
 
@@ -211,7 +211,7 @@ def _make_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 class Peer:
-    """The other end of a connection: its port, and the software that it says it is (KIP-511). `gone` is called with it when the
+    """The other end of a connection: its port, and its software name and version (KIP-511). `gone` is called with it when the
     connection is closed.
     """
 
@@ -224,13 +224,13 @@ class Peer:
 
 
 class RequestContext(NamedTuple):
-    """What a request arrived with, beside its body.
+    """Metadata of a request, besides its body.
 
     version      the version it was encoded in
     client_id    the client.id of its header, null allowed
     client_host  the peer's address as Kafka prints it, "/127.0.0.1"
-    principal    who sent it, "User:ANONYMOUS" unless authenticated
-    address      (host, port) the client dialled: what Metadata advertises unless told otherwise
+    principal    sender, "User:ANONYMOUS" unless authenticated
+    address      (host, port) that the client connected to: advertised by Metadata by default
     peer         the other end, the same object for all requests of a connection
     """
 
@@ -251,7 +251,7 @@ NO_CONTEXT: Final = RequestContext()
 
 
 class Message(Struct):
-    """A whole message: what has an encoding of its own."""
+    """A whole message, with an encoding of its own."""
 
     __slots__ = ()
     API: ClassVar[int] = -1
@@ -267,13 +267,13 @@ class _Received:
 
 
 class Request(Message, _Received):
-    """A request; `context` is set by whoever received it."""
+    """A request; `context` is set by its receiver."""
 
     __slots__ = ("context",)
 
 
 class Response(Message):
-    """The answer to a request."""
+    """The response to a request."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Uuids as people see them: ids of topics, clusters, directories, clients."""
+"""Text form of uuids: ids of topics, clusters, directories, clients."""
 
 import base64
 

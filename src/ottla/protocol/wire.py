@@ -1,4 +1,4 @@
-"""Primitive encodings that straight-line struct calls cannot express: varints, and the error of bad input.
+"""Primitive encodings that straight-line struct calls cannot express: varints, and the error for invalid input.
 
 Compiled with mypyc where there is a compiler. Readers take `bytes` (mypyc.md: walking bytes is sixty times faster than
 walking a memoryview) and return the value with the position after it.
@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 
 class PeerError(Exception):
-    """The other side sent bytes that are not a Kafka message: log it, close the connection."""
+    """Malformed bytes from the other side: log the error, close the connection."""
 
 
 def read_uvarint(data: bytes, position: i64) -> tuple[int, int]:

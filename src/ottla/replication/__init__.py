@@ -1,1 +1,1 @@
-"""Copies of a log on many brokers: who leads, who follows, up to where all agree."""
+"""Replication: copies of a log on several brokers, their leader and followers, and the high watermark."""

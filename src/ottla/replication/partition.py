@@ -41,7 +41,7 @@ class _Waiter:
         self.callback = callback
 
     def cancel(self) -> None:
-        """Forget the callback; nothing when it was called."""
+        """Remove the callback; nothing if it was called."""
         self.partition.forget(self)
 
 
@@ -49,7 +49,7 @@ class Partition:
     """A replica on this broker.
 
     watchers  called whenever the high watermark has moved or the leader has changed; each removes itself
-    flush     called when the log demands a flush; whoever has flushed calls `advance`
+    flush     called when the log demands a flush; after it the callee calls `advance`
     """
 
     __slots__ = ("_waiters", "flush", "index", "leader_epoch", "leader_id", "log", "topic", "topic_id", "watchers")
@@ -73,19 +73,19 @@ class Partition:
         self.watchers = Watchers()
         self.flush = flush
         self._waiters: dict[_Waiter, None] = {}
-        """In the order of their offsets: each asked for the end of the log of its time."""
+        """In the order of their offsets, which are log end offsets at the time of registration."""
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Take over leader and epoch from the metadata. What waits in another epoch fails with NOT_LEADER_OR_FOLLOWER."""
+        """Take over leader and epoch from the metadata. Waiters of another epoch fail with NOT_LEADER_OR_FOLLOWER."""
         if (leader_id, leader_epoch) == (self.leader_id, self.leader_epoch):
             return
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.fail(NOT_LEADER_OR_FOLLOWER)
 
     def lead(self) -> None:
-        """Begin to lead in the present epoch, or go on: its first offset is the log end (KIP-101).
+        """Begin or continue to lead in the present epoch: its first offset is the log end (KIP-101).
 
-        With no other replica in sync, all that is in the log is committed.
+        With no other replica in sync, the whole log is committed.
         """
         self.log.epochs.begin(self.leader_epoch, self.log.end_offset)
         self.advance()
@@ -138,7 +138,7 @@ class Partition:
         return self._advanced(appended)
 
     def _advanced(self, appended: Appended) -> Appended:
-        """`appended`, with the high watermark moved: now, or when an append that takes long is through."""
+        """Return `appended`, and move the high watermark: now, or when an append that takes long is complete."""
         unfinished = appended.unfinished
         if unfinished is None:
             self.advance()
@@ -187,7 +187,7 @@ class Partition:
         return appended
 
     def advance(self) -> None:
-        """The log has grown, or more of it counts: move the high watermark as far as it may go."""
+        """Move the high watermark as far as allowed, after an append or a flush."""
         log = self.log
         if log.wants_flush:
             self.flush(self)
@@ -211,7 +211,7 @@ class Partition:
             waiter.callback(NONE)
 
     def fail(self, error_code: int) -> None:
-        """Answer all that wait for an offset with `error_code`, and have the watchers look again."""
+        """Answer all waiters for an offset with `error_code`, and have the watchers look again."""
         failed, self._waiters = self._waiters, {}
         for waiter in failed:
             waiter.callback(error_code)

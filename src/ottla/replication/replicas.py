@@ -1,4 +1,4 @@
-"""The partitions that live on this broker: opened when the metadata says so, discarded when it no longer does."""
+"""The partitions of this broker: opened when the metadata assigns them, discarded when it no longer does."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -24,12 +24,12 @@ from ottla.replication.partition import Partition
 _logger = logging.getLogger("ottla.replication")
 NEVER_MS: Final = (1 << 63) - 1
 _PARTITIONS_A_STEP: Final = 16
-"""Logs opened or discarded at once: some milliseconds."""
+"""Number of logs opened or discarded at once: some milliseconds."""
 _TOPICS_A_STEP: Final = 50
 
 
 class Seen(NamedTuple):
-    """Who serves a partition, as clients are told; `leader` is -1 when its log is offline."""
+    """Leader, ISR and offline replicas of a partition, as reported to clients; `leader` is -1 when its log is offline."""
 
     error_code: int
     leader: int
@@ -40,12 +40,12 @@ class Seen(NamedTuple):
 class Replicas:
     """Partitions by topic name or id and index.
 
-    directories  where partitions lie
-    configs  the log config of a topic, worked out from its overrides and the broker's values
+    directories  log directories of the partitions
+    configs  the log config of a topic, computed from its overrides and the broker's values
     discard  called with the directory of a deleted partition, to be removed after file.delete.delay.ms
-    flush    called with a partition whose log wants something on the medium
+    flush    called with a partition whose log demands a flush
     checkpoint  writes the checkpoints of all directories
-    missing  log directories of the configuration that the disk did not give us at the start
+    missing  configured log directories that could not be opened at the start
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class Replicas:
         self._topics_by_id: Mapping[bytes, TopicImage] = {}
         self._failed: set[tuple[str, int]] = set()
         self._postponed: dict[tuple[str, int], None] = {}
-        """Those of `_failed` that a shortage kept from being opened."""
+        """Those of `_failed` that could not be opened for a lack of resources."""
         self.shortest_flush_ms = NEVER_MS
         self.went_offline: Callable[[str, int], None] = lambda topic, index: None  # noqa: ARG005
-        """Called with the topic and index of each partition whose log is not to be had any more."""
+        """Called with the topic and index of each partition whose log goes offline."""
         self.came_online: Callable[[TopicImage], None] = lambda topic: None  # noqa: ARG005
         """Called with the topic of partitions that were opened late."""
         for directory in directories:
             directory.on_failure = self._take_offline
 
     def load(self, image: Image) -> None:
-        """Open everything that lies here, and discard what is left of deleted topics. Directories are matched by topic id, then
-        by the name. What may lie in a directory that the disk did not give us is offline, rather than begun again in another
-        one.
+        """Open all partitions in the directories, and discard those of deleted topics. Directories are matched by topic id,
+        then by the name. Partitions that may be in a directory that failed are offline, rather than
+        created again in another one.
         """
         known = {
             (topic.name, index): topic.id
@@ -123,8 +123,8 @@ class Replicas:
         return not self.missing and all(directory.offline is None for directory in self.directories)
 
     def _awaits_directory(self, key: tuple[str, int], copies: list[LogDirectory]) -> bool:
-        """Return whether a partition was moved to a log directory that may come back: the copies that it left behind, because
-        their disk had failed, lack what was appended since.
+        """Return True if a partition was moved to a log directory that may come back: the copies left in other directories,
+        because their disk had failed, lack later batches.
         """
         assigned = self._assigned(key)
         if not copies or assigned in (UNASSIGNED, *(each.id for each in self.directories if each.offline is None)):
@@ -146,12 +146,12 @@ class Replicas:
         return True
 
     def _assigned(self, key: tuple[str, int]) -> bytes:
-        """Return the id of the log directory that the metadata has for a partition here (KIP-858), or UNASSIGNED."""
+        """Return the id of the log directory that the metadata assigns to a partition here (KIP-858), or UNASSIGNED."""
         return self._topics[key[0]].partitions[key[1]].directory_of(self._node_id)
 
     def misassigned(self) -> list[Partition]:
-        """Return the partitions that are in another log directory than the metadata says: moved by hand while the broker was
-        down, or on their way when it crashed.
+        """Return the partitions that are in another log directory than the metadata assigns: moved by hand while the broker was
+        down, or being moved when it crashed.
         """
         return [
             self._by_name[topic][index]
@@ -160,10 +160,10 @@ class Replicas:
         ]
 
     def _settle_home(self, key: tuple[str, int], certain: list[LogDirectory], uncertain: list[LogDirectory]) -> None:
-        """Decide which of the directories that have a partition under its name is the one to open.
+        """Choose the directory to open, of those that have a partition under its name.
 
-        Two have it with the right topic id when a move did not get as far as discarding the old log, because of a crash or of a
-        disk that failed. From then on batches were added to the new one only: the longer log is the current one.
+        Two have it with the right topic id when a crash or a failed disk kept a move from discarding the old log. From then on
+        batches were added to the new one only: the longer log is the current one.
         """
         candidates = certain or uncertain
         if not candidates:
@@ -181,7 +181,7 @@ class Replicas:
                     directory.fail(cause)
 
     def apply(self, delta: Delta) -> Steps:
-        """Follow a change of the metadata, in steps."""
+        """Apply a change of the metadata, in steps."""
         self._topics, self._topics_by_id = delta.image.topics, delta.image.topics_by_id
         for topic in delta.deleted:
             yield from self._close(topic)
@@ -194,14 +194,14 @@ class Replicas:
             yield from self._open(topic)
 
     def reconfigure(self, image: Image) -> Steps:
-        """Work out every log's config again after a change of the broker's own, in steps."""
+        """Compute every log's config again after a change of the broker's own, in steps."""
         for number, topic in enumerate(image.topics.values(), 1):
             yield from self._open(topic)
             if number % _TOPICS_A_STEP == 0:
                 yield None
 
     def _open(self, topic: TopicImage) -> Steps:
-        """Open the partitions of a topic that are not open yet, and hand its config to those that are; in steps."""
+        """Open the partitions of a topic that are not open yet, and set the config of those that are; in steps."""
         config = self._configs(topic)
         self.shortest_flush_ms = min(self.shortest_flush_ms, config.flush_ms)
         partitions = self._by_name.setdefault(topic.name, {})
@@ -231,8 +231,8 @@ class Replicas:
                     partition.lead()
 
     def _opened(self, topic: TopicImage, index: int, config: LogConfig) -> Log | None:
-        """Open a partition's log; None when it cannot be, and then the partition is offline. One that failed for a shortage, as
-        of file descriptors, is tried again (`open_postponed`).
+        """Open a partition's log; None when that fails, and then the partition is offline. After a lack of resources, such as
+        file descriptors, it is retried (`open_postponed`).
         """
         key = topic.name, index
         home = self._homes.get(key) or self._emptiest()
@@ -259,7 +259,7 @@ class Replicas:
         return log
 
     def open_postponed(self) -> None:
-        """Try again to open the partitions that failed for a shortage."""
+        """Retry to open the partitions that failed for a lack of resources."""
         for name in dict.fromkeys(name for name, _ in self._postponed):
             topic = self._topics.get(name)
             if topic is None:  # it is being deleted
@@ -317,12 +317,12 @@ class Replicas:
             self._discard(home, discarded)
 
     def home_of(self, partition: Partition) -> LogDirectory:
-        """The directory in which a partition lies."""
+        """The directory of a partition."""
         return self._homes[partition.topic, partition.index]
 
     def move(self, partition: Partition, target: LogDirectory) -> None:
-        """Make the copy of a partition in `target`, which is complete, the partition from now on. Raises OSError and
-        StorageError for an error in `target`, and then nothing has changed; one in the old directory is not raised.
+        """Replace a partition by its complete copy in `target`. Raises OSError and StorageError for an error in `target`, and
+        then nothing has changed; one in the old directory is not raised.
         """
         key = partition.topic, partition.index
         home = self._homes[key]
@@ -333,7 +333,7 @@ class Replicas:
         partition.advance()  # a batch that waits for its flush waits for that of the new log now
 
     def _take_offline(self, home: LogDirectory) -> None:
-        """A directory failed: its partitions are not here any more, and who waits for them learns it."""
+        """Take the partitions of a failed directory offline, and fail all their waiters."""
         for topic, index in home.logs():
             self._failed.add((topic, index))
             partition = self._by_name.get(topic, {}).pop(index, None)
@@ -375,18 +375,18 @@ class Replicas:
         return UNKNOWN_TOPIC_ID if topic is None else self.leader(topic.name, index)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether the partition lives here, in a directory that failed or with a log that could not be opened."""
+        """Return whether the partition is of this broker, in a directory that failed or with a log that could not be opened."""
         return (topic, index) in self._failed
 
     def seen(self, topic: TopicImage, index: int) -> Seen:
-        """Who serves a partition now."""
+        """Return the state of a partition as reported to clients."""
         placed = topic.partitions[index]
         if (topic.name, index) in self._failed:
             return Seen(LEADER_NOT_AVAILABLE, -1, [], [self._node_id])
         return Seen(NONE, placed.leader, list(placed.isr), [])
 
     def all(self) -> list[Partition]:
-        """Every partition that lives here now; a directory that fails while the list is gone through does not change it."""
+        """All open partitions of this broker; a directory that fails during the iteration does not change the list."""
         return [partition for partitions in self._by_name.values() for partition in partitions.values()]
 
     def by_topic(self) -> Mapping[str, Mapping[int, Partition]]:

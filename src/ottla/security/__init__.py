@@ -1,1 +1,1 @@
-"""Who may do what, and how much of it: decisions without sockets, disks or clocks."""
+"""Quotas and credentials: decisions without sockets, disks or clocks."""

@@ -1,4 +1,4 @@
-"""Client quotas: whom they are for, what they may say, and how long who has had too much must wait.
+"""Client quotas: their entities, their valid values, and the throttle time after too much usage.
 
 KIP-13 (bytes), KIP-124 (time of requests), KIP-546 (entities), KIP-599 (mutations), KIP-612 (connections).
 
@@ -8,8 +8,8 @@ A rate is measured over the last `samples` windows, of which the newest is still
       ^ oldest        ^ newest
 
 The throttle time is what it takes, at no traffic, until the rate has fallen to the quota. Mutations of the controller come
-in bursts, so they are paid from a bucket of tokens instead, which may be overdrawn once. Nothing here knows a clock: times
-are in ms.
+in bursts, so they are paid from a bucket of tokens instead, which may be overdrawn once. This module reads no clock: times
+are arguments, in ms.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from math import isfinite
 from typing import Final, NamedTuple
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: (type, name) by type, the name None for whoever has no quota of its own."""
+"""Entity of a quota: (type, name) by type; the name None is the default, for entities without a quota of their own."""
 Quotas = Mapping[Entity, Mapping[str, float]]
 
 USER: Final = "user"
@@ -33,7 +33,7 @@ CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 EXACT: Final = 0
 DEFAULT: Final = 1
 ANY: Final = 2
-"""How a component of a filter matches an entity's name, as the protocol numbers it."""
+"""Match types of a filter's component, as the protocol numbers them."""
 
 _WHOLE_NUMBERS: Final = {
     PRODUCER_BYTE_RATE: ("LONG", 2**63 - 1),
@@ -47,7 +47,7 @@ _MOST_IDLE_RATES: Final = 1000
 
 
 class InvalidQuota(ValueError):
-    """Not a quota, not somebody to have one, or not a filter; the message is Kafka's."""
+    """Invalid quota, entity or filter; the message is Kafka's."""
 
 
 class UnknownEntityType(InvalidQuota):
@@ -55,7 +55,7 @@ class UnknownEntityType(InvalidQuota):
 
 
 class Change(NamedTuple):
-    """A quota to be set, or taken away with `remove`."""
+    """A quota to be set, or removed with `remove`."""
 
     key: str
     value: float
@@ -71,7 +71,7 @@ class Component(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """The parts in the order in which entities are compared; of two of one type the later one."""
+    """The parts in the order in which entities are compared; of two parts of one type the later one wins."""
     return tuple(sorted(dict(parts).items()))
 
 
@@ -124,7 +124,7 @@ def _check_value(key: str, value: float) -> None:
 
 
 def check_filter(components: Sequence[Component]) -> None:
-    """Raise InvalidQuota, or UnknownEntityType, unless entities can be asked for so."""
+    """Raise InvalidQuota, or UnknownEntityType, for an invalid filter."""
     types: list[str] = []
     for kind, match, name in components:
         if not kind:
@@ -159,14 +159,14 @@ def matching(quotas: Quotas, components: Sequence[Component], *, strict: bool) -
 
 
 class Window(NamedTuple):
-    """How rates are measured: quota.window.num samples of quota.window.size.seconds."""
+    """Windows of a rate: quota.window.num samples of quota.window.size.seconds."""
 
     samples: int
     size_ms: int
 
 
 class Rate:
-    """How much a second: totals of windows that begin with the first event after the last one's end."""
+    """Rate per second: totals of windows, each of which begins with the first event after the end of the one before."""
 
     __slots__ = ("_samples", "_window")
 
@@ -175,7 +175,7 @@ class Rate:
         self._samples: list[list[float]] = []  # [begun, newest event, total], oldest first
 
     def record(self, value: float, now: int) -> None:
-        """`value` happened; below zero it did not happen after all."""
+        """Add `value`; a negative one cancels what was recorded."""
         samples = self._samples
         if not samples or now - samples[-1][0] >= self._window.size_ms:
             self._forget(now)
@@ -188,7 +188,7 @@ class Rate:
         self._samples[:] = [sample for sample in self._samples if now - sample[1] < oldest]
 
     def span(self, now: int) -> int:
-        """The ms that are looked back on: to the oldest sample, and never less than all windows but the open one."""
+        """Measured time in ms: to the oldest sample, and never less than all windows but the open one."""
         self._forget(now)
         least, size = self._window.samples - 1, self._window.size_ms
         elapsed = int(now - self._samples[0][0]) if self._samples else 0
@@ -201,18 +201,18 @@ class Rate:
         return sum(sample[2] for sample in self._samples) / (span / 1000)
 
     def throttle_ms(self, quota: float, now: int) -> int:
-        """How long nothing must come until the rate is back at `quota`; 0 when it is not above."""
+        """Time without traffic, in ms, until the rate is back at `quota`; 0 when it is not above."""
         rate = self.per_second(now)
         return 0 if rate <= quota else round((rate - quota) / quota * self.span(now))
 
     def is_idle(self, now: int) -> bool:
-        """Whether nothing is left to be remembered."""
+        """Return whether all samples have expired."""
         self._forget(now)
         return not self._samples
 
 
 class TokenBucket:
-    """Tokens that come at `quota` a second, at most as many as come within all windows; overdrawn it is below zero."""
+    """Tokens that are added at `quota` a second, at most as many as fit into all windows; below zero when overdrawn."""
 
     __slots__ = ("_filled_at", "_tokens", "_window")
 
@@ -225,26 +225,26 @@ class TokenBucket:
         return self._window.samples * self._window.size_ms / 1000 * quota
 
     def tokens(self, quota: float, now: int) -> float:
-        """What is in it as of now."""
+        """Return the tokens as of now."""
         self._tokens = min(self._room(quota), self._tokens + (now - self._filled_at) / 1000 * quota)
         self._filled_at = now
         return self._tokens
 
     def take(self, count: float, quota: float, now: int) -> None:
-        """Take tokens, whether there are as many or not."""
+        """Take tokens, even if the bucket becomes overdrawn."""
         self._tokens = self.tokens(quota, now) - count
 
     def throttle_ms(self, quota: float, now: int) -> int:
-        """Until it is no longer overdrawn."""
+        """Time in ms until the bucket is no longer overdrawn."""
         return max(0, round(-self.tokens(quota, now) / quota * 1000))
 
 
 Sharer = tuple[str, str]
-"""Who shares a rate: (user, client id), "" for all users or all clients of one."""
+"""Key of a shared rate: (user, client id), "" for all users or all clients of one."""
 
 
 class Limits:
-    """Which limit of one kind holds for whom. The most specific quota wins, as in Kafka:
+    """Limits of one kind by user and client. The most specific quota wins, as in Kafka:
 
     user and client id, user and any client, user,
     any user and client id, any user and any client, any user,
@@ -262,7 +262,7 @@ class Limits:
         return bool(self._quotas)
 
     def of(self, user: str, client_id: str) -> tuple[Sharer, float] | None:
-        """With whom a client shares its rate, and the limit; None when it has none."""
+        """Return the key of the rate that a client shares, and its limit; None without a limit."""
         asked = user, client_id
         if asked not in self._found:
             if len(self._found) > _MOST_IDLE_RATES:
@@ -290,9 +290,9 @@ class Limits:
 
 
 class RateQuota:
-    """A quota on a rate, and the rates of those it holds for.
+    """A quota on a rate, and the measured rates by sharer.
 
-    most_ms  no throttle time is longer; below zero there is no bound
+    most_ms  maximum throttle time; below zero without a maximum
     """
 
     __slots__ = ("_most_ms", "_rates", "_window", "limits")
@@ -304,7 +304,7 @@ class RateQuota:
         self._rates: dict[Sharer, Rate] = {}
 
     def record(self, user: str, client_id: str, value: float, now: int) -> int:
-        """`value` was used; returns for how long, in ms, the client is to be throttled."""
+        """Record usage of `value`; returns the throttle time of the client, in ms."""
         found = self.limits.of(user, client_id)
         if found is None:
             return 0
@@ -319,14 +319,14 @@ class RateQuota:
         return throttle_ms if self._most_ms < 0 else min(throttle_ms, self._most_ms)
 
     def take_back(self, user: str, client_id: str, value: float, now: int) -> None:
-        """What was recorded was not used after all."""
+        """Cancel recorded usage."""
         found = self.limits.of(user, client_id)
         if found is not None and found[0] in self._rates:
             self._rates[found[0]].record(-value, now)
 
 
 class MutationQuota:
-    """The quota on partitions that are made and deleted."""
+    """The quota on partitions that are created and deleted."""
 
     __slots__ = ("_buckets", "_window", "limits")
 
@@ -336,9 +336,9 @@ class MutationQuota:
         self._buckets: dict[Sharer, TokenBucket] = {}
 
     def take(self, user: str, client_id: str, count: int, now: int, *, strict: bool) -> tuple[bool, int]:
-        """Whether `count` mutations are let through, and for how long the client is throttled.
+        """Return whether `count` mutations are allowed, and the throttle time of the client in ms.
 
-        strict  refuse as long as the bucket is overdrawn; else it is only throttled, as old clients know no refusal
+        strict  refuse while the bucket is overdrawn; otherwise only throttle, as old clients do not know the error
         """
         found = self.limits.of(user, client_id)
         if found is None:
@@ -354,9 +354,9 @@ class MutationQuota:
 
 
 class ConnectionQuota:
-    """How many connections an address may make in a second.
+    """Rate limit of new connections by address.
 
-    limits  by address; None is everybody without one of his own
+    limits  by address; None is the limit of all other addresses
     """
 
     __slots__ = ("_rates", "_window", "limits")
@@ -367,7 +367,7 @@ class ConnectionQuota:
         self._rates: dict[str, Rate] = {}
 
     def record(self, address: str, now: int) -> int:
-        """A connection was made; returns for how long, in ms, it is kept waiting before it is closed. 0 lets it in."""
+        """Record a connection; returns the time in ms that it is kept waiting before it is closed. 0 accepts it."""
         limit = self.limits.get(address, self.limits.get(None))
         if limit is None:
             return 0

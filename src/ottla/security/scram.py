@@ -1,4 +1,4 @@
-"""SCRAM credentials (RFC 5802, KIP-84, KIP-554): what a broker keeps of a password, and which ones it takes."""
+"""SCRAM credentials (RFC 5802, KIP-84, KIP-554): the stored form of a password, and the supported mechanisms."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ MOST_ITERATIONS: Final = 16384
 
 
 class ScramCredential(NamedTuple):
-    """What is kept; the password is not in it, and cannot be found from it but by guessing."""
+    """Stored credential; it does not hold the password, which can only be guessed from it."""
 
     salt: bytes
     stored_key: bytes
@@ -33,12 +33,12 @@ class ScramCredential(NamedTuple):
 
 
 def is_mechanism(mechanism: int) -> bool:
-    """Whether the number stands for one of SCRAM's mechanisms."""
+    """Return whether the number is one of SCRAM's mechanisms."""
     return mechanism in _HASHES
 
 
 def credential(mechanism: int, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
-    """What is kept of a password that the client has salted already."""
+    """Return the credential of a password that the client has salted."""
     name = _HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     server_key = hmac.digest(salted_password, b"Server Key", name)

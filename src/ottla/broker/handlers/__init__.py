@@ -1,7 +1,7 @@
-"""One file per API; this table says which versions each of them serves.
+"""One file per API; this table lists the versions that each of them serves.
 
-ApiVersions answers from this table, and a handler is imported when its API is first asked for, so that a broker that has
-a hundred APIs starts as fast as one that has two. A test imports them all and holds the table against the files.
+ApiVersions answers from this table, and a handler is imported at the first request of its API, so that a broker with a
+hundred APIs starts as fast as one with two. A test imports them all and compares the table with the files.
 """
 
 from typing import Final, NamedTuple
@@ -11,8 +11,8 @@ from ottla.protocol.schema import NO_VERSIONS, VersionRange, version_range
 
 
 class Served(NamedTuple):
-    """The module under broker/handlers and the versions that it serves; `unstable` ones, which may still change, are served
-    after those with unstable.api.versions.enable alone.
+    """The module under broker/handlers and the versions that it serves; `unstable` ones, which may still change, only with
+    unstable.api.versions.enable.
     """
 
     module: str

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: which partitions a transaction writes to; begins it.
+"""AddPartitionsToTxn: add partitions to a transaction; begins it.
 
 Behaviour
     an unknown topic or partition   UNKNOWN_TOPIC_OR_PARTITION; the others of the transaction OPERATION_NOT_ATTEMPTED

@@ -1,7 +1,7 @@
 """AlterClientQuotas: set and take away quotas of users, client ids and addresses (KIP-546, KIP-612).
 
 Behaviour
-    one entity's error              INVALID_REQUEST with Kafka's words; others are altered all the same
+    one entity's error              INVALID_REQUEST with Kafka's message; others are altered
     an entity or a quota twice      INVALID_REQUEST, answered once
     an address                      an IP address, or a host name that can be resolved
     validate only                   everything is checked, nothing is changed
@@ -65,7 +65,7 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: "Broker") -> 
 
 
 def _check_address(entity: Entity) -> None:
-    """Raise InvalidQuota for an address that is none."""
+    """Raise InvalidQuota for an invalid address."""
     for kind, name in entity:
         if kind == IP and name is not None and address_of(name) is None:
             raise InvalidQuota(f"{name} is not a valid IP or resolvable host.")

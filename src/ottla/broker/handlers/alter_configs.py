@@ -1,4 +1,4 @@
-"""AlterConfigs: replace all configs of a topic, broker, group or client-metrics subscription; what is not named is gone.
+"""AlterConfigs: replace all configs of a topic, broker, group or client-metrics subscription; the others are removed.
 
 Behaviour
     as IncrementalAlterConfigs, which came after it (KIP-339), with every config set

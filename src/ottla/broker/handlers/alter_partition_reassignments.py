@@ -2,7 +2,7 @@
 
 Behaviour
     the replicas it has           done at once
-    replicas null                 NO_REASSIGNMENT_IN_PROGRESS: nothing to take back
+    replicas null                 NO_REASSIGNMENT_IN_PROGRESS: nothing to cancel
     others                        INVALID_REPLICA_ASSIGNMENT, with the reason
     unknown topic, partition      UNKNOWN_TOPIC_OR_PARTITION
 

@@ -6,7 +6,7 @@ Behaviour
     a directory that is offline       KAFKA_STORAGE_ERROR, also when the partition lies in one
     a topic name over 249 characters  INVALID_TOPIC_EXCEPTION: its directory would have too long a name
     unknown topic or partition        UNKNOWN_TOPIC_OR_PARTITION
-    where the partition lies already  success; a move that is under way is taken back
+    where the partition lies already  success; a move that is under way is cancelled
     a partition twice                 the last one counts
 
 Versions

@@ -1,17 +1,17 @@
-"""AlterShareGroupOffsets (KIP-932): put a share group without members elsewhere in partitions.
+"""AlterShareGroupOffsets (KIP-932): set the offsets of a share group without members.
 
 Behaviour
     feature share.version at 0           UNSUPPORTED_VERSION
     an empty group id                    INVALID_GROUP_ID
     a group of another type              GROUP_ID_NOT_FOUND
     a group with members                 NON_EMPTY_GROUP, whatever the topics
-    a group that there is not            made, as soon as one of the partitions exists
+    a group that does not exist          created, if one of the partitions exists
     an unknown topic or partition        UNKNOWN_TOPIC_OR_PARTITION, and the zero topic id for the topic; the others are altered
     a negative partition                 the same (Kafka 4.4 fails as a whole, and can never delete the group again)
     an offset outside of the log         taken as it is
     a partition twice                    the last offset counts
 
-    What was known of the partitions, acquisitions and acknowledgements, is gone. The group epoch stays.
+    The previous state of the partitions, acquisitions and acknowledgements, is dropped. The group epoch stays.
 """
 
 from typing import TYPE_CHECKING

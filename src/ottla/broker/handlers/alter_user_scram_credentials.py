@@ -1,7 +1,7 @@
 """AlterUserScramCredentials: set and take away SCRAM credentials (KIP-554).
 
 Behaviour
-    the password                    comes salted; what is kept of it is worked out here
+    the password                    comes salted; the stored keys are computed here
     no such credential to delete    RESOURCE_NOT_FOUND
     a user twice                    DUPLICATE_RESOURCE, and neither alteration is made
     unknown mechanism               UNSUPPORTED_SASL_MECHANISM
@@ -75,7 +75,7 @@ def alter_user_scram_credentials(
 
 
 def _change(wanted: ScramCredentialDeletion | ScramCredentialUpsertion, broker: "Broker") -> ScramCredential | None:
-    """What takes the place of the credential. Raises Refused."""
+    """Return the credential that replaces the present one; None deletes it. Raises Refused."""
     if not wanted.name:
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if not is_mechanism(wanted.mechanism):

@@ -1,11 +1,11 @@
-"""ApiVersions: which APIs this broker serves, in which versions, and which features the cluster has.
+"""ApiVersions: the APIs that this broker serves, their versions, and the features of the cluster.
 
 Behaviour
     a version that is not known here   the answer of version 0, UNSUPPORTED_VERSION and the range of ApiVersions alone
     unstable versions                  with unstable.api.versions.enable
     a client software name or version  that is no identifier: INVALID_REQUEST (from version 3)
-    telemetry                          is named once there is a client-metrics subscription, as Kafka names it once there is
-                                       a reporter: clients that see it keep asking what they are subscribed to
+    telemetry                          is listed once there is a client-metrics subscription, as Kafka lists it once there is
+                                       a reporter: clients that see it keep requesting their subscription
 
 Versions
     3  the client names its software; features (KIP-584)
@@ -83,7 +83,7 @@ def _range(key: int, broker: "Broker") -> ApiVersion:
 
 
 def _wrong_broker(request: ApiVersionsRequest, broker: "Broker") -> int:
-    """Whether the client meant another broker; it must name the cluster and the node together."""
+    """Return the error if the client meant another broker; it must name the cluster and the node together."""
     if (request.cluster_id is None) != (request.node_id == -1):
         return INVALID_REQUEST
     if request.cluster_id is None:

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (KIP-848): a consumer group's epochs and members, what they have and what they should have.
+"""ConsumerGroupDescribe (KIP-848): a consumer group's epochs and members, with their assignments and targets.
 
 Behaviour
     unknown group, or a classic one    GROUP_ID_NOT_FOUND, with a message

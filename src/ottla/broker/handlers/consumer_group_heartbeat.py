@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat (KIP-848): join, live in, change and leave a consumer group; the answer is what to read.
+"""ConsumerGroupHeartbeat (KIP-848): join, stay in, change and leave a consumer group; the response is the assignment.
 
 Behaviour
-    empty ids, a join that does not say all, an epoch that is none   INVALID_REQUEST
+    empty ids, an incomplete join, an invalid epoch                  INVALID_REQUEST
     an assignor that is not among group.consumer.assignors           UNSUPPORTED_ASSIGNOR
     unknown group (but to join), or a classic one that cannot become a consumer group   GROUP_ID_NOT_FOUND
     unknown member or instance                                       UNKNOWN_MEMBER_ID
@@ -9,14 +9,14 @@ Behaviour
     the instance's member has not left                               UNRELEASED_INSTANCE_ID
     the instance is another member's by now                          FENCED_INSTANCE_ID
     the group has group.consumer.max.size members                    GROUP_MAX_SIZE_REACHED
-    a regular expression that RE2 does not know                      INVALID_REGULAR_EXPRESSION
+    a regular expression that RE2 rejects                            INVALID_REGULAR_EXPRESSION
     group.coordinator.rebalance.protocols without "consumer", or feature group.version at 0   UNSUPPORTED_VERSION
 
-    The assignment is in the answer to a join, to a heartbeat that says all, and when it changed.
+    The assignment is in the answer to a join, to a heartbeat with all fields, and when it changed.
 
 Versions
-    0  a member without an id is given one
-    1  regular expressions resolved by the broker; members make their ids (KIP-1082)
+    0  a member without an id gets one
+    1  regular expressions resolved by the broker; members generate their ids (KIP-1082)
 """
 
 from typing import TYPE_CHECKING
@@ -52,7 +52,7 @@ def consumer_group_heartbeat(
 
 
 def serves_consumer_groups(broker: "Broker") -> bool:
-    """Whether group.coordinator.rebalance.protocols has the consumer protocol among them, and group.version is not 0."""
+    """Return whether group.coordinator.rebalance.protocols has the consumer protocol among them, and group.version is not 0."""
     return (
         "consumer" in broker.config["group.coordinator.rebalance.protocols"]
         and broker.image.features.get("group.version", 1) > 0

@@ -5,7 +5,7 @@ Behaviour
     unknown topic               UNKNOWN_TOPIC_OR_PARTITION, without a text
     as many as there are, fewer INVALID_PARTITIONS
     assignments                 one for each new partition, else INVALID_REPLICA_ASSIGNMENT
-    validate only               everything is checked, nothing is made
+    validate only               everything is checked, nothing is created
     mutation quota used up      THROTTLING_QUOTA_EXCEEDED; before version 3 the client is throttled only (KIP-599)
 
 Versions

@@ -1,10 +1,10 @@
-"""CreateTopics: make topics, each on its own: one that cannot be made does not hold up the others.
+"""CreateTopics: create topics, each on its own: an error of one does not affect the others.
 
 Behaviour
     a name twice                INVALID_REQUEST "Duplicate topic name.", for both
     exists, or differs from an existing one in '.' and '_' only   TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION
-    __cluster_metadata          INVALID_REQUEST; other internal topics may be made by hand
-    validate only               everything is checked, nothing is made
+    __cluster_metadata          INVALID_REQUEST; other internal topics may be created manually
+    validate only               everything is checked, nothing is created
     mutation quota used up      THROTTLING_QUOTA_EXCEEDED; before version 6 the client is throttled only (KIP-599)
 
 Versions

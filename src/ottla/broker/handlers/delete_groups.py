@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups without members, and everything they committed.
+"""DeleteGroups: delete groups without members, and all their offsets.
 
 Behaviour
     a group with members     NON_EMPTY_GROUP

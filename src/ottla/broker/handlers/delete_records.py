@@ -1,4 +1,4 @@
-"""DeleteRecords: nothing below an offset may be read any more (KIP-107).
+"""DeleteRecords: delete all records below an offset (KIP-107).
 
 Behaviour
     offset -1                     the high watermark: everything that is committed

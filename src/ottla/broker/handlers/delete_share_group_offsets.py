@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (KIP-932): a share group without members stands nowhere in topics any more.
+"""DeleteShareGroupOffsets (KIP-932): delete offsets of a share group without members.
 
 Behaviour
     feature share.version at 0            UNSUPPORTED_VERSION
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class DeletedState(NamedTuple):
-    """How a deletion ended: as a whole, or topic by topic (id -> outcome)."""
+    """Outcome of a deletion: as a whole, or topic by topic (id -> outcome)."""
 
     error_code: int
     error_message: str | None = None

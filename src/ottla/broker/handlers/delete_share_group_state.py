@@ -1,10 +1,10 @@
-"""DeleteShareGroupState (KIP-932): forget where a share group stands in partitions. The group coordinator asks it of the
+"""DeleteShareGroupState (KIP-932): delete a share group's state of partitions. The group coordinator sends it to the
 share coordinator.
 
 Behaviour
     a negative partition                   INVALID_REQUEST
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
-    nothing known                          NONE
+    no state                               NONE
     an empty group id, no topics, a topic without partitions   an empty answer
 """
 

@@ -1,4 +1,4 @@
-"""DeleteTopics: forget topics, by name or by id.
+"""DeleteTopics: delete topics, by name or by id.
 
 Behaviour
     delete.topic.enable=false    TOPIC_DELETION_DISABLED (before version 3 INVALID_REQUEST)
@@ -92,13 +92,13 @@ def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[Dele
 
 
 def _identity(state: DeleteTopicState) -> tuple[object, ...]:
-    """What makes one row of the answer of several: not of those that name a topic twice over."""
+    """Key of a row of the response, which joins equal topics; a topic named by both name and id is a row of its own."""
     both = state.name is not None and state.topic_id != ZERO_UUID
     return (id(state),) if both else (state.name, state.topic_id)
 
 
 def _refusal(state: DeleteTopicState, names: Counter[str], ids: Counter[bytes], named: set[bytes]) -> str | None:
-    """Why a topic is named in a way that makes no sense."""
+    """Return the error message for a topic that is named in an invalid way."""
     if state.name is None and state.topic_id == ZERO_UUID:
         return "Neither topic name nor id were specified."
     if state.name is not None and state.topic_id != ZERO_UUID:

@@ -1,8 +1,8 @@
-"""DescribeClientQuotas: which quotas there are, of entities that a filter matches (KIP-546).
+"""DescribeClientQuotas: the quotas of the entities that a filter matches (KIP-546).
 
 Behaviour
     strict                  only entities that have no other parts than those that are asked for
-    filter without sense    INVALID_REQUEST; an unknown type of entity UNSUPPORTED_VERSION
+    an invalid filter       INVALID_REQUEST; an unknown type of entity UNSUPPORTED_VERSION
 
 Versions
     1  flexible

@@ -1,12 +1,12 @@
-"""DescribeCluster: the cluster's id, its brokers and who controls it (KIP-700).
+"""DescribeCluster: the cluster's id, its brokers and its controller (KIP-700).
 
 Behaviour
-    asked for controllers    a broker's listener does not know them: MISMATCHED_ENDPOINT_TYPE (KIP-919)
+    asked for controllers    not available on a broker's listener: MISMATCHED_ENDPOINT_TYPE (KIP-919)
     other endpoint types     UNSUPPORTED_ENDPOINT_TYPE
 
 Versions
     1  endpoint types
-    2  fenced brokers, when asked for: there are none
+    2  fenced brokers, when asked for; there never are any
 """
 
 from typing import TYPE_CHECKING, Final

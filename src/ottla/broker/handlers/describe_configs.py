@@ -1,4 +1,4 @@
-"""DescribeConfigs: the configs of topics, brokers, groups and client-metrics subscriptions, and where their values come from.
+"""DescribeConfigs: the configs of topics, brokers, groups and client-metrics subscriptions, and the sources of their values.
 
 Behaviour
     keys null or empty         all configs of the resource; keys without a config are left out

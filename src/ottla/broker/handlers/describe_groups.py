@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 GROUP_OPERATIONS: Final = (
-    0b1101_0100_1000  # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: nobody is restricted
+    0b1101_0100_1000  # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: without restriction
 )
 _FIRST_WITH_NOT_FOUND: Final = 6
 

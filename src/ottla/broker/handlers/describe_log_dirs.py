@@ -1,7 +1,7 @@
-"""DescribeLogDirs: what lies in each log directory, and how much room there is (KIP-113, KIP-827).
+"""DescribeLogDirs: partitions and sizes by log directory, and free space (KIP-113, KIP-827).
 
 Behaviour
-    topics null               every partition that lives here
+    topics null               every partition of this broker
     unknown topic, partition  left out
     every directory answers, with or without partitions asked for
     a directory that is offline  KAFKA_STORAGE_ERROR, without partitions

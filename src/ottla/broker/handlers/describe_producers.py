@@ -1,9 +1,9 @@
-"""DescribeProducers: the idempotent producers that a partition remembers (KIP-664).
+"""DescribeProducers: the idempotent producers in the state of a partition (KIP-664).
 
 Behaviour
     an illegal name               INVALID_TOPIC_EXCEPTION, with a text
     unknown topic                 UNKNOWN_TOPIC_OR_PARTITION, with a text; an unknown partition of a known topic without
-    silent for long               forgotten (producer.id.expiration.ms); a producer's time is that of its newest batch
+    silent for long               removed (producer.id.expiration.ms); a producer's time is that of its newest batch
 """
 
 from typing import TYPE_CHECKING

@@ -1,14 +1,14 @@
-"""DescribeShareGroupOffsets (KIP-932): where share groups stand, and how much they have before them.
+"""DescribeShareGroupOffsets (KIP-932): start offsets of share groups, and their lag.
 
 Behaviour
     feature share.version at 0        UNSUPPORTED_VERSION, for each group
-    no topics named (null)            every partition that has a state; none for a group that there is not
+    no topics named (null)            every partition that has a state; none for an unknown group
     a partition without a state, an unknown partition, a share coordinator that fails   start offset -1, no error
     an unknown topic                  the same, with the zero topic id
-    an empty group id with topics     INVALID_GROUP_ID (Kafka 4.4 stumbles over it: UNKNOWN_SERVER_ERROR)
+    an empty group id with topics     INVALID_GROUP_ID (Kafka 4.4: UNKNOWN_SERVER_ERROR)
     the coordinator elsewhere, or loading   its error, for the group
 
-    Lag is what lies behind the start offset but for what is through already; -1 where that is not known.
+    Lag is the number of records behind the start offset without completed ones; -1 where that is not known.
 
 Versions
     1  lag (KIP-1226)
@@ -81,7 +81,7 @@ def _failed(group_id: str, code: int) -> DescribeShareGroupOffsetsResponseGroup:
 def _summarized(
     group_id: str, topics: Iterable[tuple[str, Iterable[int]]], broker: "Broker"
 ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
-    """The group's place in each of these partitions; topics by name."""
+    """The group's state in each of these partitions; topics by name."""
     wanted = [(name, list(partitions)) for name, partitions in topics]
     known = {name: broker.image.topics[name].id for name, _ in wanted if name in broker.image.topics}
     places = [(known[name], index) for name, partitions in wanted if name in known for index in partitions]

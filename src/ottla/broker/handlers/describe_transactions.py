@@ -1,4 +1,4 @@
-"""DescribeTransactions: what the coordinator knows of transactional ids (KIP-664).
+"""DescribeTransactions: the coordinator's state of transactional ids (KIP-664).
 
 Behaviour
     an empty id      INVALID_REQUEST

@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials: who has a SCRAM credential, by which mechanism, with how many iterations (KIP-554).
+"""DescribeUserScramCredentials: users with SCRAM credentials, their mechanisms and iterations (KIP-554).
 
 Behaviour
-    no users or null    everybody who has one
+    no users or null    all users that have one
     unknown user        RESOURCE_NOT_FOUND, for this user
     a user twice        DUPLICATE_RESOURCE, once
 

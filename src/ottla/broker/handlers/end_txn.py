@@ -2,7 +2,7 @@
 
 Behaviour
     answered when the end is decided   the markers follow; until they are there the next request of the same transactional id
-                                       may be told CONCURRENT_TRANSACTIONS
+                                       may get CONCURRENT_TRANSACTIONS
     the same end again                 success, with the same epoch
     an empty transactional id          INVALID_REQUEST; an unknown one, or another producer id: INVALID_PRODUCER_ID_MAPPING
     another epoch                      PRODUCER_FENCED

@@ -2,14 +2,14 @@
 
 Behaviour
     fewer than min_bytes there       waits for appends, at most max_wait_ms; an error answers at once, but for partitions
-                                     that nobody knows: they end the wait only when there are no others
+                                     that do not exist: they end the wait only when there are no others
     first batch larger than limits   is returned whole (KIP-74); other partitions' batches must fit
     offset out of range              OFFSET_OUT_OF_RANGE
     unknown topic or partition       UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID
     leader epoch                     older than ours FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH (KIP-320)
-    sessions                         broker/sessions.py; an answer in a session holds only what is new; a session that
+    sessions                         broker/sessions.py; a response in a session holds only changes; a session that
                                      has lost its last partition is over
-    read committed                   up to the last stable offset, with a list of aborted transactions (none as yet)
+    read committed                   up to the last stable offset, with a list of aborted transactions
     log offline or damaged           KAFKA_STORAGE_ERROR
     more than the quota              an answer without records, and a throttle time
 
@@ -74,9 +74,9 @@ _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_ZSTD: Final = 10
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _CONVERTED_AT_ONCE: Final = 1 << 20
-"""Bytes of a partition that one answer holds as a message set."""
+"""Bytes of a partition that one response holds as a message set."""
 _BYTES_OF_A_PARTITION: Final = 50
-"""About what an answer holds of a partition beside its records."""
+"""Approximate size of a partition in a response besides its records."""
 
 
 @handles(FetchRequest, positions=True)
@@ -208,7 +208,7 @@ class _Reading:
         return self._response(answers)
 
     def _empty(self, throttle_ms: int) -> FetchResponse:
-        """No records for a client that has had too many; a session that was to begin has not, one that goes on does."""
+        """Return a response without records for a client over its quota; no session begins, an existing one continues."""
         session = self._session
         if session is not None and not self._incremental:
             self._broker.sessions.end(session.id)
@@ -309,7 +309,7 @@ class _Reading:
 
 
 def _aborted(log: "Log", region: "Region | None", offset: int) -> list[AbortedTransaction]:
-    """What a reader of committed data must skip in `region`. Raises StorageError."""
+    """Aborted transactions that a reader of committed data must skip in `region`. Raises StorageError."""
     if region is None:
         return []
     return [
@@ -319,7 +319,7 @@ def _aborted(log: "Log", region: "Region | None", offset: int) -> list[AbortedTr
 
 
 def _is_news(wanted: WantedPartition, data: PartitionData) -> bool:
-    """Whether an answer within a session must hold this partition; remembers what is told."""
+    """Return whether a response within a session must hold this partition, and store the values returned."""
     news = (
         data.records is not None
         or data.error_code != NONE
@@ -327,7 +327,7 @@ def _is_news(wanted: WantedPartition, data: PartitionData) -> bool:
         or data.last_stable_offset != wanted.last_stable_offset
         or data.log_start_offset != wanted.last_start_offset
     )
-    # After an error nothing counts as told, so that the next answer holds the partition again.
+    # After an error no value counts as returned, so that the next response holds the partition again.
     failed = data.error_code != NONE
     wanted.last_high_watermark = -1 if failed else data.high_watermark
     wanted.last_stable_offset = data.last_stable_offset

@@ -1,8 +1,8 @@
-"""GetTelemetrySubscriptions: which metrics a client is to push, and how often (KIP-714).
+"""GetTelemetrySubscriptions: the metrics that a client must push, and the interval (KIP-714).
 
 Behaviour
     an id of zeros               a new id
-    asked again too early        THROTTLING_QUOTA_EXCEEDED, unless its subscription was just said to be unknown
+    asked again too early        THROTTLING_QUOTA_EXCEEDED, unless its last push got UNKNOWN_SUBSCRIPTION_ID
     no subscription matches      no metrics, every five minutes
 
 Versions

@@ -1,4 +1,4 @@
-"""Heartbeat: keeps a member of a classic group alive and tells it when to rejoin.
+"""Heartbeat: keeps a member of a classic group alive and requests a rejoin when needed.
 
 Behaviour
     empty group id                INVALID_GROUP_ID

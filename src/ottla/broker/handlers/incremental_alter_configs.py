@@ -5,7 +5,7 @@ Behaviour
     a config twice, a null value    INVALID_REQUEST for the resource; a resource twice: for each of them
     one bad config                  nothing of the resource changes; the others do
     a broker's fixed configs        INVALID_REQUEST "Cannot update these configs dynamically"; unknown ones are kept unseen
-    loggers                         levels of this process, forgotten at a restart
+    loggers                         levels of this process, lost at a restart
     validate only                   everything is checked, nothing changes
 """
 

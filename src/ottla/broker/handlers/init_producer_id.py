@@ -1,11 +1,11 @@
 """InitProducerId: a producer id for an idempotent producer, or id and epoch for a transactional one (KIP-98, KIP-360).
 
 Behaviour
-    no transactional id    a new id, epoch 0; ids are given out once, even after a crash
+    no transactional id    a new id, epoch 0; ids are assigned once, even after a crash
     an id and epoch given  without a transactional id the same as none: nothing is known of them; only one of the two:
                            INVALID_REQUEST
     no id can be reserved  COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: the metadata cannot be written now
-    a transactional id     empty: INVALID_REQUEST; else the coordinator's word (`coordinators/transactions/producers.py`)
+    a transactional id     empty: INVALID_REQUEST; else decided by the coordinator (`coordinators/transactions/producers.py`)
     a timeout below 1 or above transaction.max.timeout.ms   INVALID_TRANSACTION_TIMEOUT
 
 Versions

@@ -1,11 +1,11 @@
-"""InitializeShareGroupState (KIP-932): where a share group begins in partitions. The group coordinator asks it of the
-share coordinator.
+"""InitializeShareGroupState (KIP-932): start offsets of a share group in partitions. The group coordinator sends it to
+the share coordinator.
 
 Behaviour
     a negative partition or state epoch    INVALID_REQUEST
     a lower state epoch than the known     FENCED_STATE_EPOCH
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
-    what was known of the share partition is forgotten, even if epoch and offset are the same
+    the previous state of the share partition is dropped, even if epoch and offset are the same
     an empty group id, no topics           an empty answer; a topic without partitions is left out of it
 """
 

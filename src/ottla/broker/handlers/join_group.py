@@ -14,7 +14,7 @@ Versions
     4  MEMBER_ID_REQUIRED and a member id to come back with (KIP-394)
     5  static members (KIP-345)
     7  the protocol type in the answer (KIP-559), null protocol name on errors
-    9  a static leader that came back is told not to assign again (KIP-814)
+    9  a static leader that rejoins gets SkipAssignment: it must not assign again (KIP-814)
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""ListConfigResources: which resources have, or can have, configs (KIP-1142; version 0 is ListClientMetricsResources).
+"""ListConfigResources: resources that have, or can have, configs (KIP-1142; version 0 is ListClientMetricsResources).
 
 Behaviour
     topics, brokers, loggers      all there are

@@ -1,7 +1,7 @@
 """ListOffsets: the offset of a point in time, of the beginning or of the end of a partition.
 
 Behaviour
-    timestamp        the first record at or after it; -1 with offset -1 when there is none
+    timestamp        the first record at or after it; -1 with offset -1 without such a record
     -1               the log end: high watermark, or last stable offset for readers of committed data
     -2, -4           log start; without tiered storage everything is local
     -3               the record with the largest timestamp (KIP-734)
@@ -120,7 +120,7 @@ def _found(
 def _position(
     timestamp: int, partition: "Partition", *, committed: bool
 ) -> Generator[None, None, tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch); -1 where there is nothing to say."""
+    """(timestamp, offset, leader epoch); -1 for values that are not known."""
     log = partition.log
     end = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST:

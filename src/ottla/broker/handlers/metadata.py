@@ -1,9 +1,9 @@
-"""Metadata: brokers, topics, partitions and who leads them.
+"""Metadata: brokers, topics, partitions and their leaders.
 
 Behaviour
     no list of topics              all topics (version 0: an empty list; from 1: null, and an empty list means none)
-    unknown topic                  UNKNOWN_TOPIC_OR_PARTITION; where auto-creation is allowed by broker and request it is made
-                                   on the side, and the next request finds it, as with Kafka 4
+    unknown topic                  UNKNOWN_TOPIC_OR_PARTITION; if broker and request allow auto-creation, it is created
+                                   meanwhile, and the next request finds it, as with Kafka 4
     unknown topic id               UNKNOWN_TOPIC_ID
     ids and names in one request   the ids count; neither name nor id: UNKNOWN_SERVER_ERROR for all
     illegal name                   INVALID_TOPIC_EXCEPTION
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 _logger = logging.getLogger("ottla.broker")
-TOPIC_OPERATIONS: Final = 0b1101_1111_1000  # READ to ALTER_CONFIGS: nobody is restricted
+TOPIC_OPERATIONS: Final = 0b1101_1111_1000  # READ to ALTER_CONFIGS: without restriction
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 NOT_ASKED: Final = -(2**31)
 _PARTITIONS_A_STEP: Final = 1_000
@@ -122,7 +122,7 @@ def _response(
 
 
 def _senseless(asked: list[MetadataRequestTopic]) -> MetadataResponse:
-    """Somebody asked for a topic without a name or an id."""
+    """Return the response to a request for a topic without a name or an id."""
     code = UNKNOWN_SERVER_ERROR
     topics = [MetadataResponseTopic(error_code=code, name=wanted.name or "", topic_id=ZERO_UUID) for wanted in asked]
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics, error_code=code)
@@ -154,7 +154,7 @@ def _asked_for(
 
 
 def _created(name: str, broker: "Broker", requester: str) -> Answer[ChangeResult]:
-    """Create a topic because a client asked about it."""
+    """Create a topic that a client requested."""
     if name in INTERNAL_TOPICS:
         answer = broker.create_internal_topic(name)
     else:

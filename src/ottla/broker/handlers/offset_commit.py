@@ -1,8 +1,8 @@
-"""OffsetCommit: remember how far a group has read.
+"""OffsetCommit: store the offsets of a group.
 
 Behaviour
-    unknown topic or partition          UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID; told before what is committed, and
-                                        then with one row for each topic
+    unknown topic or partition          UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID; listed before the committed ones,
+                                        with one row for each topic
     more than offset.metadata.max.bytes OFFSET_METADATA_TOO_LARGE; the other partitions are committed
     no generation, group Empty or new   accepted: a consumer that assigns itself its partitions
     no generation, live group           UNKNOWN_MEMBER_ID
@@ -65,8 +65,8 @@ def _committed(request: OffsetCommitRequest, broker: "Broker") -> Answer[OffsetC
 def set_aside(
     request: OffsetCommitRequest, version: int, image: "Image"
 ) -> dict[bytes | str, OffsetCommitResponseTopic]:
-    """Take out of `request` the partitions that cannot have offsets; the rows that say so, one for each topic, by its name
-    or, where that is not known, its id. In what stays both are filled in.
+    """Take the partitions that cannot have offsets out of `request`; returns their rows, one for each topic, by its name or,
+    where that is not known, its id. Both are filled in for the partitions that remain.
     """
     by_id = version >= _FIRST_WITH_TOPIC_IDS
     code = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
@@ -105,7 +105,7 @@ def _add_row(
 def merged(
     refused: dict[bytes | str, OffsetCommitResponseTopic], committed: OffsetCommitResponse
 ) -> OffsetCommitResponse:
-    """What was set aside, and what the coordinator said: one row for each topic, in Kafka's order."""
+    """Merge the rows set aside with those of the coordinator: one row for each topic, in Kafka's order."""
     rows = dict(refused)
     for topic in committed.topics:
         row = rows.setdefault(topic.name or topic.topic_id, topic)

@@ -1,4 +1,4 @@
-"""OffsetFetch: how far groups have read.
+"""OffsetFetch: the committed offsets of groups.
 
 Behaviour
     no offset, no such topic, no such group   offset -1, leader epoch -1, empty metadata, no error
@@ -142,7 +142,7 @@ def _named(topics: list[OffsetFetchRequestTopics] | None, image: "Image") -> lis
 def _with_ids(
     group: OffsetFetchResponseGroup, asked: list[OffsetFetchRequestTopics] | None, image: "Image"
 ) -> OffsetFetchResponseGroup:
-    """The answer with ids: what was fetched, then unknown ones with their error; of all topics those that exist."""
+    """The response with ids: committed offsets, then unknown ids with their error; of all topics those that exist."""
     if group.error_code != NONE:
         return group
     if asked is None:

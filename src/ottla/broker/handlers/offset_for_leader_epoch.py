@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends, so that a reader finds out whether its log was cut (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which a reader detects log truncation (KIP-101, KIP-320).
 
 Behaviour
     the current epoch             the log end offset

@@ -1,13 +1,13 @@
 """Produce: append batches to partitions.
 
 Behaviour
-    acks 0                        no answer; an error closes the connection, which is all the client can be told
-    acks -1, 1                    answered when appended: with one in-sync replica both are the same. Where flush.messages wants
-                                  the batch on the medium, answered when it is; REQUEST_TIMED_OUT after the request's timeout
+    acks 0                        no answer; an error closes the connection, as the client gets no response
+    acks -1, 1                    answered when appended: with one in-sync replica both are the same. Where flush.messages
+                                  demands a flush, answered after it; REQUEST_TIMED_OUT after the request's timeout
     other acks                    INVALID_REQUIRED_ACKS for every partition, nothing is appended
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; an unknown id UNKNOWN_TOPIC_ID
     null records                  INVALID_RECORD (Kafka 4.4 never answers them)
-    a batch that is not right     Kafka's code and text, with the records that were refused (KIP-467)
+    an invalid batch              Kafka's code and text, with the records that were refused (KIP-467)
     a repeated idempotent batch   success, with the offset it had
     a transactional batch         the first of a transaction in a partition is verified with the coordinator (KIP-890), which
                                   from version 12 on adds the partition; without a transactional id
@@ -76,7 +76,7 @@ _ATTRIBUTES_LOW: Final = 22
 _PRODUCER_ID: Final = 43
 _PRODUCER_EPOCH: Final = 51
 _BASE_SEQUENCE: Final = 53
-"""Where these fields begin in a batch."""
+"""Offsets of these fields in a batch."""
 _TRANSACTIONAL: Final = 0x10
 _MAGIC_WITH_TRANSACTIONS: Final = 2
 _FIRST_WITH_BATCHES_ONLY: Final = 3
@@ -120,8 +120,8 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
 
 
 def _unverified(request: Positions, broker: "Broker") -> tuple[PartitionsOf | None, Codes]:
-    """The partitions whose transactional batches are the first of their transaction there, None when there is nothing to ask;
-    and the codes that need no asking.
+    """The partitions whose transactional batches are the first of their transaction there, or None without any to verify;
+    and the codes of those that need no verification.
     """
     transactional_id, _, _, topics = request.fields
     frame = request.frame
@@ -169,8 +169,8 @@ def _is_transactional(frame: bytes, records: tuple[int, int] | None) -> bool:
 def _append_all(
     request: Positions, broker: "Broker", codes: Codes, mismatch: str | None = None
 ) -> Answer[ProduceResponse] | None:
-    """Append what may be; `codes` says what is wrong with transactional batches of (topic, partition), `mismatch` what to say
-    about INVALID_PRODUCER_ID_MAPPING.
+    """Append all permitted batches; `codes` are the errors of transactional batches of (topic, partition), `mismatch` the
+    message for INVALID_PRODUCER_ID_MAPPING.
     """
     transactional_id, acks, timeout_ms, topics = request.fields
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
@@ -206,7 +206,7 @@ def _append_all(
 
 
 def _at_once(response: ProduceResponse, acks: int, first_error: int) -> ProduceResponse | None:
-    """The answer when nothing has to be waited for; with acks=0 none, or a PeerError."""
+    """The response when no append has to wait; with acks=0 None, or a PeerError."""
     if acks != 0:
         return response
     if first_error != NONE:
@@ -215,7 +215,7 @@ def _at_once(response: ProduceResponse, acks: int, first_error: int) -> ProduceR
 
 
 class _Appends:
-    """The appends of one request that has to wait: for batches that are still being checked, or for their commit."""
+    """The appends of one request that has to wait: for batches that are still being validated, or for their commit."""
 
     __slots__ = ("_acks", "_broker", "_timeout_ms", "_uncommitted", "_unfinished")
 
@@ -228,7 +228,7 @@ class _Appends:
         self._uncommitted: list[Uncommitted] = []
 
     def add(self, partition: "Partition", unfinished: Unfinished | None, answer: PartitionProduceResponse) -> None:
-        """Wait for an append too; its row is filled in, or corrected, when it is through and counts."""
+        """Wait for an append too; its row is filled in, or corrected, when it is committed."""
         if unfinished is not None:
             self._unfinished.append((partition, partition.leader_epoch, unfinished, answer))
         else:
@@ -246,7 +246,7 @@ class _Appends:
             self._wait_for(partition, answer)
 
     def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
-        """The answer to the request once every append is through and counts; with acks=0 none."""
+        """The response to the request once every append is committed; with acks=0 None."""
         if self._unfinished:
             # One request at a time, because each may take 16 MB and more of memory (a zstd window alone 128 MB).
             return after(self._broker.large_checks.take(self._check), lambda _: self._finished(response))
@@ -300,7 +300,7 @@ def _append(
     codes: Codes,
     has_no_id: bool,
 ) -> tuple[PartitionProduceResponse, Unfinished | None]:
-    """The answer for one partition, and what remains of an append that takes long; `has_no_id` when the request names no
+    """The row for one partition, and the rest of an append that takes long; `has_no_id` when the request names no
     transactional id.
     """
     if records is None:
@@ -363,8 +363,8 @@ def _row(partition: "Partition", appended: Appended) -> PartitionProduceResponse
 
 
 def _not_verified(index: int, code: int, version: int) -> PartitionProduceResponse:
-    """A batch that does not belong to a transaction, as far as is known. What may be otherwise soon is said with an error that
-    makes a client send it again without asking for metadata.
+    """The row for a batch that does not belong to a transaction, as far as is known. A temporary error is returned as one that
+    makes a client resend without requesting metadata.
     """
     message = None
     if code == INVALID_TXN_STATE:

@@ -1,10 +1,10 @@
-"""PushTelemetry: a client's metrics, kept as they came (KIP-714).
+"""PushTelemetry: a client's metrics, stored as received (KIP-714).
 
 Behaviour
     an id of zeros, or after its last push    INVALID_REQUEST
     too early                                 THROTTLING_QUOTA_EXCEEDED; a last push is never too early
-    another subscription than it has          UNKNOWN_SUBSCRIPTION_ID: the client asks anew
-    packed in a way that is not accepted      UNSUPPORTED_COMPRESSION_TYPE; packed badly: INVALID_RECORD
+    another subscription than it has          UNKNOWN_SUBSCRIPTION_ID: the client asks again
+    an unsupported compression                UNSUPPORTED_COMPRESSION_TYPE; not decompressible: INVALID_RECORD
     more than telemetry.max.bytes             TELEMETRY_TOO_LARGE
 
 Versions

@@ -1,5 +1,5 @@
-"""ReadShareGroupState (KIP-932): where a share group stands in partitions, and what became of the records beyond. The leader
-of a partition asks it of the share coordinator.
+"""ReadShareGroupState (KIP-932): a share group's start offsets, and the states of the records beyond. The leader of a
+partition sends it to the share coordinator.
 
 Behaviour
     a negative partition or leader epoch   INVALID_REQUEST

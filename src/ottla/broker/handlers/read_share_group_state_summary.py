@@ -1,15 +1,15 @@
-"""ReadShareGroupStateSummary (KIP-932): where a share group stands in partitions, without the states of single records. The
-group coordinator asks it of the share coordinator.
+"""ReadShareGroupStateSummary (KIP-932): a share group's start offsets, without the states of single records. The group
+coordinator sends it to the share coordinator.
 
 Behaviour
     a negative partition                   INVALID_REQUEST
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
-    nothing known                          start offset -1, count -1
+    no state                               start offset -1, count -1
     the leader epoch of the request is not looked at
     an empty group id, no topics, a topic without partitions   an empty answer
 
 Versions
-    1  how many records beyond the start offset are through (KIP-1226)
+    1  number of completed records beyond the start offset (KIP-1226)
 """
 
 from typing import TYPE_CHECKING

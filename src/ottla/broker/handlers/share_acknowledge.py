@@ -1,4 +1,4 @@
-"""ShareAcknowledge: what a member of a share group has to say of records that it acquired (KIP-932).
+"""ShareAcknowledge: a member's acknowledgements of records that it acquired (KIP-932).
 
 Behaviour
     share.version 0                  UNSUPPORTED_VERSION
@@ -6,18 +6,18 @@ Behaviour
                                      INVALID_REQUEST
     sessions                         the session and the epochs of ShareFetch; epoch 0 INVALID_SHARE_SESSION_EPOCH
     last epoch                       acknowledgements count, then what the member has left is released
-    batches that make no sense       INVALID_REQUEST for their partition: offsets or batches in the wrong order, no types, as
-                                     many types as offsets or one, a type that there is not, a renewal in a request that is none
-    offsets nobody was given         INVALID_REQUEST beyond what was acquired, INVALID_RECORD_STATE below
+    invalid batches                  INVALID_REQUEST for their partition: offsets or batches in the wrong order, no types, as
+                                     many types as offsets or one, an unknown type, a renewal in a request without renewal
+    offsets never delivered          INVALID_REQUEST beyond what was acquired, INVALID_RECORD_STATE below
     records that are not the member's, or not any more
                                      INVALID_RECORD_STATE; batches wholly below the start offset are passed over
-    one batch that is refused        nothing of its partition is done
-    unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; the latter too for one nobody fetched from
-    the answer                       is given when the share coordinator has written what changed
+    one batch with an error          none of its partition is applied
+    unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; the latter too for one never fetched from
+    the response                     is sent when the share coordinator has written the changes
 
 Versions
     1  the first that is stable
-    2  renewals (KIP-1222), and how long locks last
+    2  renewals (KIP-1222), and the duration of locks
 """
 
 from typing import TYPE_CHECKING

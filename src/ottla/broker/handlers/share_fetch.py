@@ -1,4 +1,4 @@
-"""ShareFetch: records for one member of a share group, which are its own for a while (KIP-932).
+"""ShareFetch: records for one member of a share group, locked for it for a while (KIP-932).
 
 Behaviour
     share.version 0                  UNSUPPORTED_VERSION
@@ -12,7 +12,7 @@ Behaviour
     last epoch                       acknowledgements count, what the member has left is released, nothing is fetched
     fewer than min_bytes there       waits for appends and releases, at most max_wait_ms
     many partitions                  share max_bytes equally; each request begins with another one
-    more than the quota              the records all the same, and a throttle time
+    more than the quota              the records, and a throttle time
     state not loaded yet             the request waits, no error; not initialised UNKNOWN_SERVER_ERROR
     unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
     the answer                       records may hold more than was acquired: whole batches; a partition without news is left
@@ -110,8 +110,8 @@ def share_fetch(request: ShareFetchRequest, broker: "Broker") -> Answer[ShareFet
 
 
 def _throttled(broker: "Broker", request: ShareFetchRequest, response: ShareFetchResponse) -> ShareFetchResponse:
-    """The same, with how long the client is left alone: what it has acquired it gets. Apache Kafka keeps back the records, and
-    nobody has them until their locks end.
+    """Return the response with the throttle time; acquired records are delivered. Apache Kafka withholds them, and they stay
+    locked until their locks end.
     """
     if broker.throttling is not None:
         size = sum(len(each.records or b"") for topic in response.responses for each in topic.partitions)
@@ -124,7 +124,7 @@ def _wants_records(request: ShareFetchRequest) -> bool:
 
 
 def _full(broker: "Broker", wait_ms: int) -> Answer[ShareFetchResponse]:
-    """No room for a session: the client hears of it when it would have heard of an empty partition."""
+    """Answer that no session is free, after the time that an empty partition would have taken."""
     answer = Pending[ShareFetchResponse]()
     refused = ShareFetchResponse(error_code=SHARE_SESSION_LIMIT_REACHED)
     broker.timers.call_later(max(0, wait_ms), partial(answer.complete, refused))
@@ -132,7 +132,7 @@ def _full(broker: "Broker", wait_ms: int) -> Answer[ShareFetchResponse]:
 
 
 class _Reading:
-    """What one request fetches, tried as often as it takes."""
+    """The fetch of one request, attempted until it is complete."""
 
     __slots__ = (
         "_broker",
@@ -164,7 +164,7 @@ class _Reading:
                 self._shared.append((place, broker.sharing.opened(self._group_id, partition)))
 
     def begin(self, wait_ms: int) -> Answer[_Read]:
-        """What there is, at once or when there is enough of it."""
+        """The available records, at once or when there are enough of them."""
         found = self.attempt(wait_ms <= 0 or not self._shared)
         if found is not None:
             return found
@@ -179,7 +179,7 @@ class _Reading:
         return found
 
     def attempt(self, last: bool) -> _Read | None:
-        """What there is for the member, whose it is then; None while it is too little, unless it is the `last` time."""
+        """Acquire the available records for the member; None while they are too few, unless it is the `last` attempt."""
         failed = list(self._failed)
         ready: list[tuple[Place, SharedPartition]] = []
         for place, shared in self._shared:
@@ -202,7 +202,7 @@ class _Reading:
         return max(1, self._request.max_bytes // max(1, len(ready)))
 
     def _is_enough(self, ready: list[tuple[Place, SharedPartition]]) -> bool:
-        """Whether there are min_bytes, or something that must be told."""
+        """Return whether min_bytes are available, or an error to be returned."""
         group = self._broker.sharing.rules(self._group_id)
         most = self._share(ready)
         total = 0
@@ -258,7 +258,7 @@ def _failure(place: Place, code: int) -> PartitionData:
 
 
 def _answer(broker: "Broker", group_id: str, told: dict[Place, Told], found: _Read) -> ShareFetchResponse:
-    """The response, of what became of acknowledgements and of what was found."""
+    """The response, from the outcome of acknowledgements and the records read."""
     by_place = dict(found)
     for place, outcome in told.items():
         data = by_place.get(place)

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (KIP-932): a share group's epochs and members, and what they have.
+"""ShareGroupDescribe (KIP-932): a share group's epochs and members, with their assignments.
 
 Behaviour
     unknown group, or one of another type        GROUP_ID_NOT_FOUND, with a message

@@ -1,9 +1,9 @@
-"""ShareGroupHeartbeat (KIP-932): join, live in, change and leave a share group; the answer is what to fetch from.
+"""ShareGroupHeartbeat (KIP-932): join, stay in, change and leave a share group; the response is the assignment.
 
 Behaviour
     feature share.version at 0                     UNSUPPORTED_VERSION
     an empty member id, or one of more than 36 characters   INVALID_REQUEST
-    other empty ids, a join without topics, an epoch that is none   INVALID_REQUEST, with a message
+    other empty ids, a join without topics, an invalid epoch   INVALID_REQUEST, with a message
     unknown group (but to join), or one of another type   GROUP_ID_NOT_FOUND
     unknown member                                 UNKNOWN_MEMBER_ID
     another epoch than the member's                FENCED_MEMBER_EPOCH
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker
 
 MEMBER_ID_LENGTH: Final = 36
-"""Of a uuid with hyphens, which is what clients make."""
+"""Length of a uuid with hyphens, as clients generate them."""
 
 
 @handles(ShareGroupHeartbeatRequest)
@@ -42,5 +42,5 @@ def share_group_heartbeat(request: ShareGroupHeartbeatRequest, broker: "Broker")
 
 
 def serves_share_groups(broker: "Broker") -> bool:
-    """Whether share.version is not 0."""
+    """Return whether share.version is not 0."""
     return feature_level(broker.image.features, "share.version") > 0

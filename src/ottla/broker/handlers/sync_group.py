@@ -7,7 +7,7 @@ Behaviour
     another generation                 ILLEGAL_GENERATION
     another protocol type or name      INCONSISTENT_GROUP_PROTOCOL
     members are still rejoining        REBALANCE_IN_PROGRESS
-    before the leader's assignments    parked until they are in the log; then the assignment, empty if there is none
+    before the leader's assignments    parked until they are in the log; then the assignment, which may be empty
 
 Versions
     3  static members (KIP-345)

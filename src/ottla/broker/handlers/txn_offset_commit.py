@@ -1,11 +1,11 @@
 """TxnOffsetCommit: offsets of a group that count once the transaction of a producer is committed (KIP-98, KIP-447).
 
 Behaviour
-    until then OffsetFetch returns the offsets before, or UNSTABLE_OFFSET_COMMIT to who asks for stable ones
+    until then OffsetFetch returns the offsets before, or UNSTABLE_OFFSET_COMMIT to a request for stable ones
     the partition of __consumer_offsets must belong to the transaction   else INVALID_TXN_STATE; from 4 on TRANSACTION_ABORTABLE
     an older epoch                      INVALID_PRODUCER_EPOCH; another producer id: INVALID_PRODUCER_ID_MAPPING
     an empty group id                   INVALID_GROUP_ID
-    members, topics and metadata        as OffsetCommit; who names neither member nor generation is let in
+    members, topics and metadata        as OffsetCommit; a request without member and generation is accepted
 
 Versions
     2  leader epochs

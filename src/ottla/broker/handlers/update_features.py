@@ -1,13 +1,13 @@
 """UpdateFeatures: finalize the levels of features (KIP-584).
 
 Behaviour
-    all or none                 the first update that cannot be made refuses the request: INVALID_UPDATE_VERSION, Kafka's words
+    all or none                 the first invalid update fails the request: INVALID_UPDATE_VERSION, Kafka's message
     unknown feature or level    refused
     lower than before           only as a safe or an unsafe downgrade; metadata.version never goes down
     validate only               everything is checked, nothing is changed
 
 Versions
-    0  allow_downgrade, which Kafka no longer heeds
+    0  allow_downgrade, which Kafka ignores now
     1  safe and unsafe downgrade, validate only (KIP-778)
     2  without a result for each feature
 """

@@ -1,5 +1,5 @@
-"""WriteShareGroupState (KIP-932): what became of records that a share group had. The leader of a partition tells it the share
-coordinator; the answer means that it is kept.
+"""WriteShareGroupState (KIP-932): states of records of a share group. The leader of a partition sends it to the share
+coordinator; a successful response means that they are committed.
 
 Behaviour
     a negative partition or epoch          INVALID_REQUEST
@@ -7,12 +7,12 @@ Behaviour
     a lower leader epoch than the known    FENCED_LEADER_EPOCH
     a lower state epoch than the known     FENCED_STATE_EPOCH
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
-    a batch that ends before it begins     INVALID_REQUEST (Kafka 4.4 stumbles over it: UNKNOWN_SERVER_ERROR)
+    a batch that ends before it begins     INVALID_REQUEST (Kafka 4.4: UNKNOWN_SERVER_ERROR)
     the start offset never goes back; of two states of a record that with more deliveries counts
     an empty group id, no topics, a topic without partitions   an empty answer
 
 Versions
-    1  how many records beyond the start offset are through (KIP-1226)
+    1  number of completed records beyond the start offset (KIP-1226)
 """
 
 from typing import TYPE_CHECKING

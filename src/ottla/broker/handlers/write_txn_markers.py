@@ -6,7 +6,7 @@ Behaviour
                                      transaction is open, since each marker has an epoch of its own
     an older coordinator epoch       TRANSACTION_COORDINATOR_FENCED
     a producer that is not known     the marker is written
-    __consumer_offsets               the offsets of the transaction count, or are forgotten
+    __consumer_offsets               the offsets of the transaction are applied, or discarded
     no partitions                    an answer without (Kafka 4.4 never answers)
 
 Versions

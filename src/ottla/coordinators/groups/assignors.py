@@ -1,7 +1,7 @@
-"""Server-side assignors (KIP-848): who should have which partitions. Pure functions of members, topics and the last target.
+"""Server-side assignors (KIP-848): target partitions by member. Pure functions of members, topics and the last target.
 
-    uniform   all partitions of all topics dealt out evenly; whoever has one keeps it as long as that is even (the default)
-    range     topic by topic, contiguous shares in the order of the members: topics of the same size are shared alike, so
+    uniform   all partitions of all topics assigned evenly; a member keeps its partitions while that is even (the default)
+    range     topic by topic, contiguous shares in the order of the members: topics of the same size are divided alike, so
               that a join finds the same keys with the same member
 
 Both put balance before stickiness. Neither looks at racks, as in Kafka 4.4: a change of racks only makes a new target.
@@ -70,7 +70,7 @@ def assign_uniformly(members: Subscribers, partitions: Mapping[bytes, int]) -> d
 
 
 def _kept(members: Subscribers, partitions: Mapping[bytes, int]) -> tuple[_Shares, set[tuple[bytes, int]]]:
-    """What members may keep of their last targets, and what is taken by that. Nothing is kept twice."""
+    """Return the partitions that each member keeps of its last target, and the set of all kept; none is kept twice."""
     taken: set[tuple[bytes, int]] = set()
     shares: _Shares = {}
     for member_id, member in members.items():
@@ -92,7 +92,7 @@ def _size(share: Mapping[bytes, set[int]]) -> int:
 
 
 def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapping[bytes, int]) -> dict[str, Target]:
-    """All read the same topics: a quota for each, and one more for as many as it takes; who has most keeps most."""
+    """Assign when all members read the same topics: an even quota each; the remainder goes to the members with most."""
     shares, taken = _kept(members, partitions)
     each, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
     free = [
@@ -122,8 +122,9 @@ def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapp
 
 
 def _deal_by_subscription(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
-    """Members read different topics: deal what is free, rarest readers first, to whoever has least; then move single
-    partitions from members that have more to members that could have them and have less, until no move helps."""
+    """Assign when members read different topics: free partitions go to the member with fewest, topics with few readers
+    first; then single partitions move from members with more to members with fewer, until no move helps.
+    """
     shares, taken = _kept(members, partitions)
     sizes = {member_id: _size(share) for member_id, share in shares.items()}
     readers: dict[bytes, list[str]] = {}
@@ -149,7 +150,7 @@ def _deal_by_subscription(members: Subscribers, partitions: Mapping[bytes, int])
 def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, Sequence[str]]) -> bool:
     """Level out along a chain: from a member with many, over members that swap topics, to one that has at least two fewer.
 
-    Without chains a member could stay full because what it has is not what the needy one reads, although a third reads both.
+    Without chains a member could keep too many, because one with few reads none of its topics, although a third reads both.
     Returns whether anything moved; each move lowers the sum of squares of the sizes, so that it ends.
     """
     fewest = min(sizes.values())
@@ -162,7 +163,7 @@ def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, 
         came_by = _reach(giver, shares, readers)
         taker = min(came_by, key=lambda member_id: (sizes[member_id], member_id))
         if sizes[taker] + 1 >= sizes[giver]:
-            settled |= came_by.keys()  # they have no more than the giver, and reach nobody that it does not
+            settled |= came_by.keys()  # they have no more than the giver, and reach only members that it reaches too
             continue
         sizes[giver] -= 1
         sizes[taker] += 1
@@ -177,7 +178,7 @@ def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, 
 
 
 def _reach(giver: str, shares: _Shares, readers: Mapping[bytes, Sequence[str]]) -> dict[str, tuple[str, bytes]]:
-    """Who can get something from `giver`, over others if need be: member -> (whom it gets it from, of which topic)."""
+    """Members that can receive a partition from `giver`, directly or over others: member -> (its source, the topic moved)."""
     came_by: dict[str, tuple[str, bytes]] = {giver: ("", b"")}
     queue = [giver]
     passed: set[bytes] = set()
@@ -194,4 +195,4 @@ def _reach(giver: str, shares: _Shares, readers: Mapping[bytes, Sequence[str]]) 
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
-"""By the name that members ask for; group.consumer.assignors says which of them a broker has."""
+"""By the name in the members' requests; group.consumer.assignors selects those that a broker offers."""

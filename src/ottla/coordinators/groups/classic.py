@@ -1,19 +1,19 @@
-"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and what happens when time is up.
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and their timeouts.
 
 The rebalance, in the words of group.py's drawing:
 
-    join       parks the member until all others rejoined (or the most patient one's rebalance timeout is over; out of
-               Empty: group.initial.rebalance.delay.ms, prolonged while members keep coming), then everybody is told the
-               new generation, and the leader who the members are
-    sync       parks the member until the leader's assignments are in the log, then everybody is told his
-    heartbeat  says whether to rejoin
-    leave      takes members out; so does a session that is not renewed
+    join       parks the member until all others rejoined (or the longest rebalance timeout of a member is over; out of
+               Empty: group.initial.rebalance.delay.ms, prolonged while members keep coming), then every member gets the
+               new generation, and the leader gets the list of members
+    sync       parks the member until the leader's assignments are in the log, then every member gets its own
+    heartbeat  returns REBALANCE_IN_PROGRESS when the member must rejoin
+    leave      removes members; so does a session that is not renewed
 
-Memory changes at once (who is joining, who is parked); generation, protocol, leader and assignments become fact by replay of
-a record. Where a decision needs a record first, what follows from it is in the result's `then`: if the log refuses, the
-group is as it was.
+State in memory changes at once (joining and parked members); generation, protocol, leader and assignments change by replay of
+a record. Where a decision needs a record first, its consequences are in the result's `then`: if the append fails, the group
+is unchanged.
 
-One piece, because each step of a rebalance is called from several of the others.
+One file, because each step of a rebalance is called from several of the others.
 """
 # ruff: noqa: ARG001 - operations, refusals and timers have one signature each, whatever they need of it
 
@@ -35,11 +35,11 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRes
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 _RETRY_MS: Final = 1_000
-"""When the log refused what a timer wanted to write, the timer tries again so much later."""
+"""Delay before a timer runs again after its records could not be appended."""
 
 
 class _Draft:
-    """A result in the making."""
+    """A result under construction."""
 
     __slots__ = ("answers", "timers")
 
@@ -62,7 +62,7 @@ class _Draft:
 
 
 def after_loading(group: ClassicGroup, settings: GroupSettings) -> list[Timer]:
-    """The timers of a group that came from the log: every member has its session before it to say that it lives."""
+    """Return the timers of a group loaded from the log: every member gets a full session timeout."""
     return [
         Timer(expire_session, (group.group_id, member.member_id), member.session_timeout_ms)
         for member in group.members.values()
@@ -76,7 +76,7 @@ def take_over(
     groups: Groups,
     now: Millis,
 ) -> Result:
-    """A consumer group became this classic one (KIP-848): its members have their sessions, and rejoin if somebody left."""
+    """Start the classic group that a consumer group became (KIP-848): start the sessions; rebalance if a member left."""
     group = groups.groups[group_id]
     draft = _Draft()
     for member in group.members.values():
@@ -88,7 +88,7 @@ def take_over(
 
 
 def hand_over(group: ClassicGroup) -> Result:
-    """The group became a consumer group (KIP-848): whoever waits is to rejoin, and nothing is left to wait for here."""
+    """End the classic group that became a consumer group (KIP-848): parked members must rejoin, its timers are cancelled."""
     draft = _Draft()
     for member in group.members.values():
         draft.cancel_session(group, member.member_id)
@@ -104,7 +104,7 @@ def hand_over(group: ClassicGroup) -> Result:
 
 
 def shrink(groups: Groups, group_id: str, now: Millis) -> Result:
-    """A group that is larger than the broker allows now rebalances, and takes back only as many as may be."""
+    """Rebalance a group that is larger than group.max.size now, and admit only as many members as it allows."""
     group = groups.get(group_id)
     if group is None or group.state is not State.STABLE:
         return NOTHING
@@ -129,19 +129,19 @@ def _refuse_join(request: JoinGroupRequest, code: int) -> JoinGroupResponse:
 
 
 def _not_joined(request: JoinGroupRequest, code: int, member_id: str) -> JoinGroupResponse:
-    """An answer without a generation; its protocol name is null as soon as the version lets it."""
+    """A response without a generation; its protocol name is null where the version allows it."""
     name = None if request.context.version >= 7 else ""
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
 
 
 @operation(_refuse_join, _names_group)
 def join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
-    """A member wants to be part of the next generation."""
+    """Handle JoinGroup: add the member to the next generation."""
     return join_in_place(groups, request, (), now)
 
 
 def join_in_place(groups: Groups, request: JoinGroupRequest, instead_of: Sequence[Record], now: Millis) -> Result:
-    """`join`; when it makes a new group, `instead_of` (the tombstones of an empty consumer group) goes into the log first."""
+    """Same as `join`; when it creates a group, `instead_of` (the tombstones of an empty consumer group) is appended first."""
     settings = groups.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return rejected(request, errors.INVALID_SESSION_TIMEOUT)
@@ -185,7 +185,7 @@ def _join(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, now: M
         if replaced is not None:
             return _replace_static(groups, group, replaced, member_id, request, now)
         _add(groups, group, member_id, request, draft)
-    elif request.context.version >= 4:  # KIP-394: a member id first, so that retries do not leave ghosts behind
+    elif request.context.version >= 4:  # KIP-394: a member id first, so that retries do not leave unused members behind
         group.pending_members.add(member_id)
         draft.timers.append(Timer(expire_session, (group.group_id, member_id), request.session_timeout_ms))
         draft.answer(request, _not_joined(request, errors.MEMBER_ID_REQUIRED, member_id))
@@ -199,8 +199,9 @@ def _uuid(groups: Groups) -> str:
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Whether group.max.size lets this member in. While preparing only those who rejoined count, so that a group that has
-    become too large drops its last ones."""
+    """Return whether group.max.size admits this member. While preparing, only rejoined members count, so that a group that has
+    become too large drops its last ones.
+    """
     member = group.members.get(member_id)
     if group.state is State.EMPTY:
         return True
@@ -210,7 +211,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 
 
 def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, draft: _Draft) -> None:
-    """JoinGroup of a member that has its id: of a pending one, or again."""
+    """JoinGroup of a member that has its id: a pending member, or one that rejoins."""
     if request.member_id in group.pending_members:
         if request.group_instance_id is not None:
             # Only dynamic members are given an id to come back with: Kafka takes this for a bug too.
@@ -226,7 +227,7 @@ def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, 
     unchanged = member.protocols == protocols_of(request)
     is_leader = group.leader == member.member_id
     if unchanged and group.state is State.COMPLETING_REBALANCE:
-        draft.answer(request, _joined(group, member, with_members=is_leader))  # it did not get the answer: say it again
+        draft.answer(request, _joined(group, member, with_members=is_leader))  # the answer was lost: repeat it
     elif unchanged and group.state is State.STABLE and not is_leader:
         draft.answer(request, _joined(group, member, with_members=False))
     else:
@@ -236,7 +237,7 @@ def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, 
 
 
 def _add(groups: Groups, group: ClassicGroup, member_id: str, request: JoinGroupRequest, draft: _Draft) -> None:
-    """A member joins for the first time. It has no session to lose yet, only its patience (KIP-394's 5 minutes)."""
+    """Add a member that joins for the first time. The new-member timeout replaces its session (KIP-394: 5 minutes)."""
     member = Member.joining(member_id, request)
     member.is_new = True
     member.join = request
@@ -249,7 +250,7 @@ def _add(groups: Groups, group: ClassicGroup, member_id: str, request: JoinGroup
 
 
 def _park_join(member: Member, request: JoinGroupRequest, draft: _Draft) -> None:
-    """Keep the request until the rebalance is over. An older one of the same member is answered: nobody waits for it."""
+    """Keep the request until the rebalance is over. An older one of the same member is answered with REBALANCE_IN_PROGRESS."""
     if member.join is not None:
         draft.answer(member.join, _refuse_join(member.join, errors.REBALANCE_IN_PROGRESS))
     member.join = request
@@ -258,7 +259,7 @@ def _park_join(member: Member, request: JoinGroupRequest, draft: _Draft) -> None
 def _replace_static(
     groups: Groups, group: ClassicGroup, old: Member, new_id: str, request: JoinGroupRequest, now: Millis
 ) -> Result:
-    """A static member restarted: it gets a new member id and, where nothing else changed, nobody notices (KIP-345)."""
+    """Give a restarted static member its new member id, without a rebalance where nothing else changed (KIP-345)."""
     draft = _Draft()
     if group.state is State.STABLE:
         snapshot = stable_group(group, {member.member_id: member.assignment for member in group.members.values()}, now)
@@ -299,7 +300,7 @@ def _protocol_with(group: ClassicGroup, others: list[Member], newcomer: Member) 
 
 
 def _fence(old: Member, draft: _Draft) -> None:
-    """Tell an instance that another took over its group.instance.id."""
+    """Answer the parked requests of an instance whose group.instance.id another one took over."""
     if old.join is not None:
         draft.answer(old.join, _not_joined(old.join, errors.FENCED_INSTANCE_ID, old.member_id))
     if old.sync is not None:
@@ -310,10 +311,10 @@ def _fence(old: Member, draft: _Draft) -> None:
 def _static_replaced(
     request: JoinGroupRequest, new_id: str, old_id: str, leader_before: str, groups: Groups, now: Millis
 ) -> Result:
-    """The log has the new member id: answer with the generation that goes on.
+    """Answer with the current generation; the log has the new member id.
 
-    From version 9 on (KIP-814) a leader is told that it leads and need not assign; before that it is told the previous
-    leader's id, so that it takes itself for a follower.
+    From version 9 on (KIP-814) a leader is notified that it leads and need not assign; before that it gets the previous
+    leader's id, so that it acts as a follower.
     """
     group = groups.groups[request.group_id]
     member = group.members[new_id]
@@ -337,7 +338,7 @@ def _static_not_replaced(request: JoinGroupRequest, groups: Groups, code: int, n
 
 
 def _joined(group: ClassicGroup, member: Member, *, with_members: bool) -> JoinGroupResponse:
-    """The answer that a member of the current generation gets; the leader's lists the members."""
+    """The JoinGroup response of a member of the current generation; the leader's lists the members."""
     protocol = group.protocol or ""
     members = [
         JoinGroupResponseMember(
@@ -359,7 +360,7 @@ def _joined(group: ClassicGroup, member: Member, *, with_members: bool) -> JoinG
 
 
 def _rebalance_or_complete(groups: Groups, group: ClassicGroup, draft: _Draft) -> None:
-    """Somebody came or changed: begin a rebalance, or end the one under way if nobody is missing any more."""
+    """Begin a rebalance after a member joined or changed, or complete the one under way if no member is missing."""
     if group.state is not State.PREPARING_REBALANCE:
         _prepare_rebalance(groups, group, draft)
     elif group.all_joined and not group.initial_rebalance:
@@ -367,7 +368,7 @@ def _rebalance_or_complete(groups: Groups, group: ClassicGroup, draft: _Draft) -
 
 
 def _prepare_rebalance(groups: Groups, group: ClassicGroup, draft: _Draft) -> None:
-    """All members must rejoin. There is at least one."""
+    """Begin a rebalance: all members must rejoin. There is at least one."""
     if group.state is State.COMPLETING_REBALANCE:
         _reset_assignments(group, errors.REBALANCE_IN_PROGRESS, draft)
     draft.timers.append(Timer(expire_sync, (group.group_id,), None))
@@ -388,7 +389,7 @@ def _prepare_rebalance(groups: Groups, group: ClassicGroup, draft: _Draft) -> No
 
 
 def _reset_assignments(group: ClassicGroup, code: int, draft: _Draft) -> None:
-    """Nobody has an assignment any more; those who wait for one are told why."""
+    """Clear all assignments, and answer the parked SyncGroup requests with `code`."""
     for member in group.members.values():
         member.assignment = b""
         if member.sync is not None:
@@ -398,7 +399,7 @@ def _reset_assignments(group: ClassicGroup, code: int, draft: _Draft) -> None:
 
 
 def end_join(groups: Groups, group_id: str, now: Millis) -> Result:
-    """The time to rejoin is over. The first rebalance goes on as long as members keep coming, within their patience."""
+    """End the time to rejoin. The first rebalance is extended while members keep coming, within their rebalance timeout."""
     group = groups.get(group_id)
     if group is None or group.state is not State.PREPARING_REBALANCE:
         return NOTHING
@@ -419,7 +420,7 @@ def end_join(groups: Groups, group_id: str, now: Millis) -> Result:
 
 
 def _complete_join(group: ClassicGroup, draft: _Draft) -> None:
-    """Everybody who will take part has joined: a new generation begins, and the leader is asked for assignments."""
+    """Begin a new generation: all of its members have joined. The leader is asked for assignments."""
     join_over = (group.group_id,)
     draft.timers.append(Timer(end_join, join_over, None))
     if not group.elect_joined_leader():
@@ -452,7 +453,7 @@ def _check_sync(request: SyncGroupRequest) -> int:
 
 @operation(_refuse_sync, _check_sync)
 def sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
-    """A member asks for its assignment; the leader brings everybody's."""
+    """Handle SyncGroup: return the member's assignment; the leader's request brings all assignments."""
     group = groups.get(request.group_id)
     code = _sync_error(group, request)
     if code != errors.NONE or group is None:
@@ -503,7 +504,7 @@ def _synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def _assigned(request: SyncGroupRequest, groups: Groups, now: Millis) -> Result:
-    """The assignments are in the log: tell everybody who waits."""
+    """Answer all parked SyncGroup requests; the assignments are in the log."""
     group = groups.groups[request.group_id]
     draft = _Draft()
     leader = group.members[request.member_id]
@@ -520,7 +521,7 @@ def _assigned(request: SyncGroupRequest, groups: Groups, now: Millis) -> Result:
 
 
 def _not_assigned(request: SyncGroupRequest, groups: Groups, code: int, now: Millis) -> Result:
-    """The log refused the assignments: everybody is told, and the group tries again."""
+    """Answer all parked SyncGroup requests with the error of the append, and rebalance again."""
     group = groups.groups[request.group_id]
     draft = _Draft()
     draft.answer(request, _refuse_sync(request, code))
@@ -530,7 +531,7 @@ def _not_assigned(request: SyncGroupRequest, groups: Groups, code: int, now: Mil
 
 
 def expire_sync(groups: Groups, group_id: str, now: Millis) -> Result:
-    """Members that joined the generation and never asked for their assignment go (KIP-394's sibling, KAFKA-13435)."""
+    """Remove members that joined the generation and never sent SyncGroup (KAFKA-13435, related to KIP-394)."""
     group = groups.get(group_id)
     if group is None or group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
         return NOTHING
@@ -543,13 +544,13 @@ def expire_sync(groups: Groups, group_id: str, now: Millis) -> Result:
 
 def _refuse_heartbeat(request: HeartbeatRequest, code: int) -> HeartbeatResponse:
     if code == errors.COORDINATOR_LOAD_IN_PROGRESS:
-        code = errors.NONE  # the coordinator knows nothing yet; the member is to go on as it is
+        code = errors.NONE  # the state is not loaded yet; the member continues as it is
     return HeartbeatResponse(error_code=code)
 
 
 @operation(_refuse_heartbeat, _names_group)
 def heartbeat(groups: Groups, request: HeartbeatRequest, now: Millis) -> Result:
-    """A member lives, and asks whether anything changed."""
+    """Renew the member's session, and return whether it must rejoin."""
     group = groups.groups.get(request.group_id)
     if group is None:
         return Result(answers=((request, HeartbeatResponse(error_code=errors.UNKNOWN_MEMBER_ID)),))
@@ -568,7 +569,7 @@ def heartbeat(groups: Groups, request: HeartbeatRequest, now: Millis) -> Result:
 
 
 def expire_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
-    """A member was silent for its session timeout, or never used the member id it was given."""
+    """Remove a member that was silent for its session timeout, or that never used the member id it got."""
     group = groups.get(group_id)
     if group is None:
         return NOTHING
@@ -585,7 +586,7 @@ def expire_session(groups: Groups, group_id: str, member_id: str, now: Millis) -
 
 
 def leaving_members(request: LeaveGroupRequest) -> list[MemberIdentity]:
-    """Who leaves; before version 3 it is one member, without a list."""
+    """The members that leave; before version 3 it is one member, without a list."""
     return request.members if request.context.version >= 3 else [MemberIdentity(member_id=request.member_id)]
 
 
@@ -596,7 +597,7 @@ def _refuse_leave(request: LeaveGroupRequest, code: int) -> LeaveGroupResponse:
 
 
 def left(request: LeaveGroupRequest, codes: list[int]) -> LeaveGroupResponse:
-    """The answer with the error of each member; before version 3 it is the request's."""
+    """The response with the error of each member; before version 3 the one error is the request's."""
     if request.context.version < 3:
         return LeaveGroupResponse(error_code=codes[0])
     return LeaveGroupResponse(
@@ -609,7 +610,7 @@ def left(request: LeaveGroupRequest, codes: list[int]) -> LeaveGroupResponse:
 
 @operation(_refuse_leave, _names_group)
 def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
-    """Members leave, or an operator removes static ones by their instance id."""
+    """Handle LeaveGroup: members leave, or an operator removes static ones by their instance id."""
     group = groups.get(request.group_id)
     if group is None:
         return Result(answers=((request, _refuse_leave(request, errors.UNKNOWN_MEMBER_ID)),))
@@ -633,7 +634,7 @@ def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
     return _depart(groups, group, leaving, draft, now) if leaving else draft.result()
 
 
-# Members go
+# Members leave
 
 
 def _depart(
@@ -644,10 +645,10 @@ def _depart(
     now: Millis,
     retry: Timer | None = None,
 ) -> Result:
-    """Take members (or unused member ids) out and let the others rebalance. When nobody is left the log must have it first.
+    """Remove members (or unused member ids) and let the others rebalance. When no member is left, the record is written first.
 
-    draft  what is to be answered once it has happened
-    retry  set when the log refuses: what to try again
+    draft  answers and timers for when it has happened
+    retry  timer to set when the append fails
     """
     gone = [member_id for member_id in leaving if member_id in group.members]
     if gone and len(gone) == len(group.members) and not group.initial_rebalance:
@@ -663,7 +664,7 @@ def _depart(
 
 
 def _drop(group: ClassicGroup, member_id: str, draft: _Draft) -> None:
-    """Take one out; if it waits for an answer, it learns that it is not known any more and may join anew."""
+    """Remove a member; its parked request is answered with UNKNOWN_MEMBER_ID, so that it may join again."""
     draft.cancel_session(group, member_id)
     member = group.remove(member_id)
     if member is not None:
@@ -679,7 +680,7 @@ def _dismiss(member: Member, draft: _Draft) -> None:
 
 
 def _empty(group: ClassicGroup, draft: _Draft, now: Millis, retry: Timer | None = None) -> Result:
-    """Nobody is left: a generation without members begins. Replaying the record empties the group."""
+    """Begin a generation without members; the last one has gone. Replaying the record empties the group."""
     gone = list(group.members.values())
 
     def emptied(groups: Groups, now: Millis) -> Result:

@@ -1,4 +1,4 @@
-"""What the group coordinator knows of the rest of the cluster: its topics, and the configs that groups have of their own.
+"""Cluster metadata as the group coordinator uses it: topics, and the configs that groups have of their own.
 
 One object for all partitions of __consumer_offsets; the broker puts the newest image into it.
 """
@@ -27,7 +27,7 @@ class Cluster:
         self._hashes: dict[str, tuple[TopicImage, Mapping[int, BrokerImage], bytes]] = {}
 
     def advance(self, image: Image) -> set[str]:
-        """Go on to the next image. Returns the names of topics that came, changed or went."""
+        """Switch to the next image. Returns the names of topics that were created, changed or deleted."""
         before, after = self.image.topics, image.topics
         self.image = image
         if before is after:
@@ -41,7 +41,7 @@ class Cluster:
         return changed | gone
 
     def integer(self, group_id: str, group_config: str, broker_config: str, otherwise: int) -> int:
-        """A config in ms: what the group says, else what an operator set for the brokers, else `otherwise`."""
+        """Return a config in ms: the group's own value, else the operator's value for the brokers, else `otherwise`."""
         configs = self.image.configs
         if not configs:
             return otherwise
@@ -60,10 +60,10 @@ class Cluster:
         return frozenset(topics[name].id for name in names if name in topics)
 
     def metadata_hash(self, names: Iterable[str]) -> int:
-        """A number (int64) that is another one as soon as a topic, its partitions or their racks are; 0 for no topics.
+        """Return a hash (int64) that changes with the topics, their partitions and their racks; 0 for no topics.
 
-        Kafka's number (KIP-1101) comes of another hash function. Nothing but equality is ever asked of it: a group that moves
-        from one broker to the other rebalances once.
+        Kafka's (KIP-1101) uses another hash function. The values are only compared for equality: a group that moves from one
+        broker to the other rebalances once.
         """
         topics = self.image.topics
         known = sorted(name for name in names if name in topics)

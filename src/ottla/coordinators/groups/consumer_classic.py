@@ -1,8 +1,9 @@
-"""Members of a consumer group that speak the classic protocol, during a migration (KIP-848).
+"""Classic-protocol members of a consumer group, during a migration (KIP-848).
 
-To them the group is a classic one whose leader is always somebody else: JoinGroup answers at once, with the member's epoch as
-generation; SyncGroup gives what the coordinator assigned; Heartbeat says when to rejoin. What they have comes with JoinGroup,
-in the subscription, so that the cooperative assignors give back step by step, and the eager ones everything.
+To them the group is a classic one whose leader is always another member: JoinGroup answers at once, with the member's epoch as
+generation; SyncGroup returns the coordinator's assignment; Heartbeat returns REBALANCE_IN_PROGRESS when they must rejoin. Their
+owned partitions come with JoinGroup, in the subscription, so that the cooperative assignors give back step by step, and the
+eager ones everything.
 """
 # ruff: noqa: ARG001 - operations have one signature, whatever they need of it
 
@@ -40,7 +41,7 @@ from ottla.protocol.wire import PeerError
 
 
 def join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: Millis) -> Result:
-    """A classic member joins, or joins again. A refusal by the group itself names no member, as in Kafka."""
+    """Handle JoinGroup of a classic member, new or again. An error of the group itself names no member, as in Kafka."""
     settings = groups.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return Result(answers=((request, classic.join.refuse(request, errors.INVALID_SESSION_TIMEOUT)),))
@@ -99,7 +100,7 @@ def _reconcile(update: Update, said: ConsumerProtocolSubscription) -> None:
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """What the member subscribes to, as its first protocol says it. Raises Refused."""
+    """The subscription in the member's first protocol. Raises Refused."""
     try:
         return decode_subscription(request.protocols[0].metadata)
     except PeerError:
@@ -132,7 +133,7 @@ def _joined(update: Update, request: JoinGroupRequest) -> JoinGroupResponse:
 def _join_and_downgrade(
     update: Update, request: JoinGroupRequest, said: ConsumerProtocolSubscription, now: Millis
 ) -> Result:
-    """A static member comes back with the classic protocol, and was the last one that spoke the other."""
+    """A static member rejoins with the classic protocol, and was the last one with the consumer protocol."""
     group, groups = update.group, update.groups
     resubscribed = update.epoch != group.epoch
     if not resubscribed:
@@ -159,7 +160,7 @@ def _join_and_downgrade(
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """The sender. Raises Refused."""
+    """The sending member. Raises Refused."""
     if instance_id is not None:
         member: ConsumerMember | None = check_instance(group, member_id, instance_id)
     else:
@@ -172,7 +173,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, gener
 
 
 def sync(groups: Groups, group: ConsumerGroup, request: SyncGroupRequest, now: Millis) -> Result:
-    """A classic member fetches its assignment."""
+    """Handle SyncGroup: return a classic member's assignment."""
     try:
         member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
         said = member.description.classic
@@ -201,7 +202,7 @@ def sync(groups: Groups, group: ConsumerGroup, request: SyncGroupRequest, now: M
 
 
 def heartbeat(groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, now: Millis) -> Result:
-    """A classic member lives; it is to rejoin when there is a new target, or something to give back or to get."""
+    """Handle Heartbeat of a classic member; it must rejoin for a new target, and to give back or get partitions."""
     try:
         member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     except Refused as refused:
@@ -221,7 +222,7 @@ def heartbeat(groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, n
 
 
 def _rejoin_timers(group: ConsumerGroup, member: ConsumerMember) -> list[Timer]:
-    """The member's time to rejoin runs from when it is told first."""
+    """Return the timer of the member's time to rejoin; it starts with the first request to rejoin only."""
     member_id = member.member_id
     if member_id in group.awaiting_join:
         return []
@@ -233,7 +234,7 @@ def _rejoin_timers(group: ConsumerGroup, member: ConsumerMember) -> list[Timer]:
 
 
 def leave(groups: Groups, group: ConsumerGroup, request: LeaveGroupRequest, now: Millis) -> Result:
-    """Members leave, or an operator removes static ones by their instance id."""
+    """Handle LeaveGroup: members leave, or an operator removes static ones by their instance id."""
     codes: list[int] = []
     leaving: list[str] = []
     for who in classic.leaving_members(request):

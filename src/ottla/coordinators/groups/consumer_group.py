@@ -1,13 +1,13 @@
-"""A consumer group (KIP-848): members whose assignment the coordinator makes.
+"""A consumer group (KIP-848): members, and the assignment that the coordinator computes.
 
-Three epochs chase one another:
+Three epochs follow one another:
 
     group epoch        +1 when the members, their subscriptions or their topics change
     assignment epoch   the group epoch whose target was computed last; behind it the group is Assigning
-    member epochs      each member follows when it has given back what it must; until all have, the group is Reconciling
+    member epochs      each member follows after giving back its revoked partitions; until all have, the group is Reconciling
 
-Everything here is a fact or a question about facts; all facts come by `replay`, one record at a time, at work as after a
-restart. What is only in memory says so.
+Everything here is a fact or a question about facts; all facts come by `replay`, one record at a time, in operation as after a
+restart. State in memory only is marked as such.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ KEYS: Final = (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupRegularExpressionKey,
 )
-"""The keys of the records that a consumer group is made of."""
+"""The keys of a consumer group's records."""
 
 
 class Resolved(NamedTuple):
@@ -97,7 +97,7 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.target_epoch = 1
         self.target_timestamp = 0
-        """When the targets were computed, in ms since the epoch; 0: never."""
+        """Time of the last computation of the targets, in ms since the epoch; 0: never."""
         self.members: dict[str, ConsumerMember] = {}
         """By member id, in the order of joining."""
         self.static: dict[str, str] = {}
@@ -113,11 +113,11 @@ class ConsumerGroup:
 
         # In memory only.
         self.is_stale = True
-        """The topics may be others than those that `metadata_hash` was made of; so after a restart, which says it."""
+        """The topics may differ from those hashed in `metadata_hash`; True after a restart too, where that is unknown."""
         self.awaiting_join: set[str] = set()
-        """Classic members that were told to rejoin, and whose patience runs."""
+        """Classic members that were asked to rejoin, and whose time to do so runs."""
 
-    # What the log says.
+    # Replay.
 
     def replay(self, record: Record) -> None:
         """Take in one record of this group."""
@@ -179,7 +179,7 @@ class ConsumerGroup:
         if member is None:
             if current is None:
                 return
-            # Compaction keeps the newest of each record: what it owns may come before what it says.
+            # Compaction keeps the newest of each record: the assignment may come before the description.
             member = self.members[member_id] = ConsumerMember(member_id)
         self._disown(member_id, member.current)
         member.current = Current() if current is None else current
@@ -209,7 +209,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> str:
-        """Where the group stands; Kafka's name."""
+        """State of the group, by Kafka's name."""
         if not self.members:
             return EMPTY
         if self.epoch > self.target_epoch:
@@ -217,7 +217,7 @@ class ConsumerGroup:
         return STABLE if all(self.is_settled(member) for member in self.members.values()) else RECONCILING
 
     def is_settled(self, member: ConsumerMember) -> bool:
-        """Whether the member has its target."""
+        """Return whether the member has its target."""
         return member.current.state is MemberState.STABLE and member.current.epoch == self.target_epoch
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
@@ -225,14 +225,14 @@ class ConsumerGroup:
         return None if instance_id is None else self.members.get(self.static.get(instance_id, ""))
 
     def target_of(self, member_id: str, instance_id: str | None) -> Target:
-        """What a member should have; one that takes over an instance inherits."""
+        """The target of a member; a member that takes over an instance inherits that instance's."""
         target = self.targets.get(member_id)
         if target is None and instance_id is not None:
             target = self.targets.get(self.static.get(instance_id, ""))
         return {} if target is None else target
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads `topic`, by its name or by a regular expression."""
+        """Return whether a member reads `topic`, by its name or by a regular expression."""
         if self._subscribed is None:
             descriptions = {member_id: member.description for member_id, member in self.members.items()}
             self._subscribed = frozenset(subscriptions(descriptions, self.resolved))
@@ -248,11 +248,11 @@ class ConsumerGroup:
 
     @property
     def classic_members(self) -> int:
-        """How many members speak the classic protocol."""
+        """Number of members that use the classic protocol."""
         return sum(1 for member in self.members.values() if member.is_classic)
 
     def supports_classic(self, protocol_type: str, names: set[str]) -> bool:
-        """Whether a classic member with these protocols can live with the classic ones that are here."""
+        """Return whether a classic member with these protocols is compatible with the classic members of the group."""
         if protocol_type != "consumer":
             return False
         if self.is_empty:
@@ -264,7 +264,7 @@ class ConsumerGroup:
         return bool(common)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether somebody still has what the member should get."""
+        """Return whether another member still owns a partition of the member's target."""
         return any(
             partition in self.owners.get(topic_id, {})
             for topic_id, partitions in self.targets.get(member.member_id, {}).items()
@@ -272,7 +272,7 @@ class ConsumerGroup:
         )
 
     def preferred_assignor(self, default: str, descriptions: Mapping[str, Description]) -> str:
-        """The assignor that most of the members want who want any."""
+        """The assignor that most members name, of those that name one."""
         votes = Counter(each.assignor for each in descriptions.values() if each.assignor is not None)
         return votes.most_common(1)[0][0] or default if votes else default
 
@@ -282,7 +282,7 @@ class ConsumerGroup:
 
 
 def subscriptions(descriptions: Mapping[str, Description], resolved: Mapping[str, Resolved]) -> Iterator[str]:
-    """The names of all topics that members read; a regular expression that is not resolved yet stands for none."""
+    """The names of all topics that members read; a regular expression that is not resolved yet adds none."""
     for description in descriptions.values():
         yield from description.topics
         if description.regex in resolved:

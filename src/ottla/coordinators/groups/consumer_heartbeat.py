@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (KIP-848): the one request of the consumer protocol. A member joins, lives, changes and leaves by it.
+"""ConsumerGroupHeartbeat (KIP-848): the one request of the consumer protocol. A member joins, stays, changes and leaves by it.
 
-Most heartbeats bring no news: they are one look into the group and the move of a timer, and nothing else (`_is_quiet`).
+Most heartbeats change nothing: they cost one check of the group and one moved timer (`_is_quiet`).
 """
 
 from functools import partial
@@ -39,14 +39,14 @@ def refuse(
     code: int,
     message: str | None = None,
 ) -> ConsumerGroupHeartbeatResponse:
-    """The answer that says only an error."""
+    """The response with an error only."""
     return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
 def malformed(request: ConsumerGroupHeartbeatRequest) -> str | None:
-    """What makes a heartbeat INVALID_REQUEST whatever the group; None when it may be right."""
+    """Return why a heartbeat is INVALID_REQUEST whatever the group; None when it may be valid."""
     epoch = request.member_epoch
-    # From version 1 on members make their ids themselves (KIP-1082).
+    # From version 1 on members generate their ids (KIP-1082).
     if not request.member_id.strip() and (request.context.version >= 1 or epoch > 0 or epoch == LEAVING):
         return "MemberId can't be empty."
     for name, value in (
@@ -73,7 +73,7 @@ def malformed(request: ConsumerGroupHeartbeatRequest) -> str | None:
 
 @operation(refuse)
 def heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) -> Result:
-    """A member of a consumer group speaks."""
+    """Handle ConsumerGroupHeartbeat."""
     group = groups.consumer_groups.get(request.group_id)
     if group is not None:
         member = group.members.get(request.member_id)
@@ -97,7 +97,7 @@ def heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Milli
 def _is_quiet(
     groups: Groups, group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, now: Millis
 ) -> bool:
-    """Whether the member says nothing new, has its target, and there is nothing that a heartbeat could set going."""
+    """Return whether the heartbeat changes nothing: nothing new, target reached, and no pending work that it would start."""
     current, said, context = member.current, member.description, request.context
     return (
         request.member_epoch == current.epoch == group.target_epoch == group.epoch
@@ -157,7 +157,7 @@ def _update(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis)
 
 
 def _group_of(groups: Groups, group_id: str, *, joins: bool) -> tuple[ConsumerGroup, Upgrade | None]:
-    """The group, or the one that a joining member makes: a new one, or a consumer group of a classic one."""
+    """Return the group, or create it for a joining member: a new one, or a consumer group from a classic one."""
     group = groups.consumer_groups.get(group_id)
     if group is not None:
         return group, None
@@ -173,7 +173,7 @@ def _group_of(groups: Groups, group_id: str, *, joins: bool) -> tuple[ConsumerGr
 
 
 def _after_upgrade(upgrade: Upgrade, groups: Groups, now: Millis) -> Result:  # noqa: ARG001
-    """The classic members have their sessions from now on as members of the consumer group."""
+    """Start the sessions of the classic members as members of the consumer group."""
     result = upgrade.follows()
     sessions = [
         Timer(end_session, (upgrade.group.group_id, member.member_id), member.session_timeout_ms)
@@ -184,7 +184,7 @@ def _after_upgrade(upgrade: Upgrade, groups: Groups, now: Millis) -> Result:  # 
 
 def _check_epoch(current: Current, epoch: int, *, is_behind: bool) -> None:
     """Raises Refused (FENCED_MEMBER_EPOCH), unless the epoch is the member's, or the one before it because an answer was lost:
-    then the member has nothing but what it was given (`is_behind`)."""
+    then the member has only partitions that it was assigned (`is_behind`)."""
     if epoch in (JOINING, current.epoch):
         return
     if epoch > current.epoch:
@@ -201,7 +201,7 @@ def _check_epoch(current: Current, epoch: int, *, is_behind: bool) -> None:
 
 
 def _description(before: Description, request: ConsumerGroupHeartbeatRequest) -> Description:
-    """What the member says now; what it does not mention stays."""
+    """The member's description after the request; fields that the request leaves out stay."""
     names = request.subscribed_topic_names
     regex = request.subscribed_topic_regex
     timeout = request.rebalance_timeout_ms
@@ -238,7 +238,7 @@ def _leave(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) 
     if request.instance_id is not None:
         member = check_instance(group, member_id, request.instance_id)
         if epoch == LEAVING_FOR_A_WHILE:
-            # Whatever epoch it comes back with: what it has now is its own.
+            # Epoch 0 for its partitions: they are its own under any epoch that it returns with.
             kept = {topic_id: dict.fromkeys(parts, 0) for topic_id, parts in member.current.assigned.items()}
             away = member.current._replace(epoch=epoch, assigned=kept, revoking={})
             return Result((member_current(group_id, member_id, away),), ((request, answer),))

@@ -1,7 +1,7 @@
-"""A member of a consumer group (KIP-848): what it says about itself, and how far it is on the way to its target.
+"""A member of a consumer group (KIP-848): its description of itself, and its progress towards its target.
 
 The two halves are two records of the log, and two tuples here: a decision makes a new tuple, and if it equals the old one
-there is nothing to write.
+nothing is written.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,36 +17,36 @@ from ottla.protocol.messages.consumer_group_current_member_assignment_record imp
 from ottla.protocol.messages.consumer_group_member_metadata_record import ConsumerGroupMemberMetadataValue
 
 Target = Mapping[bytes, frozenset[int]]
-"""Topic id -> partitions: what a member should have."""
+"""Topic id -> partitions: the target of a member."""
 Owned = Mapping[bytes, Mapping[int, int]]
 """Topic id -> partition -> the epoch in which the member got it."""
 
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
-"""Epochs that a member sends when it comes, when it goes, and when a static one goes to come back."""
+"""Epochs that a member sends to join, to leave, and, if static, to leave temporarily."""
 
 
 class MemberState(IntEnum):
-    """Where a member stands on the way to its target; the numbers are the log's."""
+    """Progress of a member towards its target; the numbers are those in the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It must give partitions back, and has not said that it did."""
+    """The member must give partitions back, and has not confirmed that it did."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that other members have not given back."""
+    """The member waits for partitions that other members have not given back."""
     UNKNOWN = 127
 
 
 class ClassicMember(NamedTuple):
-    """What a member that speaks the classic protocol said besides: it may have to be a member of a classic group again."""
+    """Classic-protocol data of a member, needed if the group becomes a classic one again."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class Description(NamedTuple):
-    """What a member says about itself."""
+    """A member's description of itself."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -81,18 +81,18 @@ class Description(NamedTuple):
 
 
 class Current(NamedTuple):
-    """How far a member is.
+    """The current assignment of a member.
 
     epoch           of the assignment it works on; it commits and fetches offsets under it
-    previous_epoch  the one before, which it may still send when an answer was lost
-    assigned        what it may read
-    revoking        what it must give back first
+    previous_epoch  the one before, which it may still send when a response was lost
+    assigned        partitions that it may read
+    revoking        partitions that it must give back first
     """
 
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: Owned = {}  # noqa: RUF012 - nobody changes it
+    assigned: Owned = {}  # noqa: RUF012 - never modified
     revoking: Owned = {}  # noqa: RUF012
 
     @classmethod
@@ -115,13 +115,13 @@ class Current(NamedTuple):
         return Current(epoch, self.epoch, state, assigned, revoking)
 
     def owns(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which it got a partition that it has, or must give back; None when it has nothing to do with it."""
+        """The epoch in which the member got a partition that it has, or must give back; None if it has neither."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
 
 def _owned(topics: Iterable[OwnedPartitions], otherwise: int) -> Owned:
-    """Partitions with their epochs; records before 4.1 have none, and the member's stands for all."""
+    """Partitions with their epochs; records before 4.1 have none, and the member's epoch is used for all."""
     return {
         topic.topic_id: dict(
             zip(topic.partitions, topic.assignment_epochs or [otherwise] * len(topic.partitions), strict=True)
@@ -142,5 +142,5 @@ class ConsumerMember:
 
     @property
     def is_classic(self) -> bool:
-        """Whether it speaks the classic protocol."""
+        """True if the member uses the classic protocol."""
         return self.description.classic is not None

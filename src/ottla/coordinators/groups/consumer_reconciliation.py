@@ -1,13 +1,13 @@
 """The next step of a member of a consumer group towards its target (KIP-848).
 
-                     must give back nothing, or has said that it did
+                     must give back nothing, or has confirmed it
       Stable ---------------------------------------------------------> Stable, or UnreleasedPartitions
         |                                                                 ^      while others have what it should get
         |  its target is smaller than what it has                         |
         +-----------------> UnrevokedPartitions --------------------------+
                             stays in its epoch until its heartbeat no longer names what it must give back
 
-A partition is in the hands of one member at any time: a member gets what nobody owns, and owns what it has not given back.
+A partition has one owner at any time: a member gets only unowned partitions, and owns those that it has not given back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,11 +17,11 @@ from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 
 Reported = Mapping[bytes, frozenset[int]]
-"""Topic id -> partitions: what a heartbeat says that the member has."""
+"""Topic id -> partitions: those that the member owns according to its heartbeat."""
 
 
 def reported(topics: Iterable[tuple[bytes, Iterable[int]]]) -> Reported:
-    """What a member says it has, as a mapping; a topic may be named twice."""
+    """Return the partitions that a member reports to own, as a mapping; a topic may be named twice."""
     found: dict[bytes, frozenset[int]] = {}
     for topic_id, partitions in topics:
         found[topic_id] = found.get(topic_id, frozenset()) | frozenset(partitions)
@@ -29,23 +29,23 @@ def reported(topics: Iterable[tuple[bytes, Iterable[int]]]) -> Reported:
 
 
 def is_within(owned: Reported | None, assigned: Owned) -> bool:
-    """Whether a member has nothing but what it was given; False when it does not say."""
+    """Return whether a member owns only partitions that it was assigned; False when it does not report them."""
     return owned is not None and all(
         partitions <= assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items()
     )
 
 
 def _still_has(owned: Reported | None, revoking: Owned) -> bool:
-    """Whether a member has something of `revoking`; a heartbeat that does not say what it has gives nothing back."""
+    """Return whether a member owns any of `revoking`; a heartbeat that does not report partitions gives nothing back."""
     if owned is None:
         return True
     return any(not partitions.isdisjoint(revoking.get(topic_id, {})) for topic_id, partitions in owned.items())
 
 
 class Goal:
-    """Where a member is to go.
+    """Target of a member.
 
-    epoch, target  what it should have, and since when
+    epoch, target  target partitions, and the epoch they were computed for
     topics         ids of the topics that it subscribes to now; the target may be older
     owners         topic id -> partition -> member id, of the whole group
     """
@@ -68,10 +68,10 @@ class Goal:
 
 
 def next_step(current: Current, goal: Goal, owned: Reported | None, *, resubscribed: bool) -> Current:
-    """The member's state after its heartbeat; `current` itself if there is nothing to do.
+    """Return the member's state after its heartbeat; `current` itself if nothing changes.
 
-    owned         what the heartbeat says that it has; None when it does not say
-    resubscribed  its subscription is another one: it loses at once what it does not read any more
+    owned         partitions reported by the heartbeat; None when it does not report them
+    resubscribed  its subscription changed: it loses at once the topics that it does not read any more
 
     Raises Refused (FENCED_MEMBER_EPOCH) for a member in a state that only a newer release knows.
     """
@@ -122,7 +122,7 @@ def _towards(current: Current, goal: Goal, owned: Reported | None) -> Current:
         owners = goal.owners.get(topic_id, {})
         given_back = current.revoking.get(topic_id, {})
         for partition in sorted(target - keeps.keys()):
-            # What it gave back itself is free, although the group's books still have it: only it could have taken it.
+            # Partitions that it gave back are free, although `owners` still has them: it was their only owner.
             if partition in owners and partition not in given_back:
                 waits = True
             else:

@@ -1,7 +1,7 @@
 """The records that consumer groups write, in Kafka's types: 3, 5, 6, 7, 8 and 16.
 
 Type 4 (the topics that a group knew) was written until 4.0; a hash in type 3 is in its place. Only its tombstone is still
-written, when a group ends, so that nothing is left of a group that an older Kafka made.
+written, when a group ends, so that nothing is left of a group that an older Kafka created.
 """
 
 from typing import Final
@@ -55,13 +55,13 @@ MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The group has a new epoch: the target must be computed anew."""
+    """The new epoch of a group, whose target must be computed again."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return Record(ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
 def member_description(group_id: str, member_id: str, said: Description) -> Record:
-    """What a member says about itself."""
+    """The description of a member."""
     classic = said.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=said.instance_id,
@@ -83,13 +83,13 @@ def member_description(group_id: str, member_id: str, said: Description) -> Reco
 
 
 def target_epoch(group_id: str, epoch: int, now: int) -> Record:
-    """The targets are those of `epoch`; computed at `now`, in ms since the epoch (0: nobody computed them)."""
+    """The epoch of the targets; computed at `now`, in ms since the epoch (0: not computed)."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now)
     return Record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def member_target(group_id: str, member_id: str, target: Target) -> Record:
-    """What a member should have."""
+    """The target of a member."""
     topics = [
         TopicPartition(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in target.items()
     ]
@@ -98,7 +98,7 @@ def member_target(group_id: str, member_id: str, target: Target) -> Record:
 
 
 def member_current(group_id: str, member_id: str, current: Current) -> Record:
-    """How far a member is."""
+    """The current assignment of a member."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=current.epoch,
         previous_member_epoch=current.previous_epoch,
@@ -123,12 +123,12 @@ def resolved_regex(group_id: str, regex: str, topics: frozenset[str], revision: 
 
 
 def regex_tombstone(group_id: str, regex: str) -> Record:
-    """Nobody subscribes to it any more."""
+    """Remove a regular expression that no member subscribes to any more."""
     return Record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member goes. What it owned goes first, so that a reader never sees partitions of a member that is none."""
+    """The end of a member. What it owned goes first, so that a reader never sees partitions of an unknown member."""
     return [
         Record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         Record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

@@ -1,4 +1,4 @@
-"""What the members of a consumer group read: names and regular expressions to topic ids, and when to look again."""
+"""Subscriptions of consumer groups: names and regular expressions resolved to topic ids, and the time of the next refresh."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -10,7 +10,7 @@ from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis
 
 _REGEX_REFRESH_MIN_MS: Final = 10_000
-"""The expressions of a group are resolved together, and not more often than that; no config in Kafka either."""
+"""Minimum time between two resolutions, which cover all expressions of a group; no config in Kafka either."""
 
 
 def subscribed_ids(
@@ -32,7 +32,7 @@ def subscribed_ids(
 
 
 def refresh_is_due(group: ConsumerGroup, regexes: Collection[str], groups: Groups, now: Millis) -> bool:
-    """Whether the regular expressions must be resolved (again): there are new ones, or new topics, or it was long ago."""
+    """Return whether the regular expressions must be resolved (again): new ones, new topics, or the interval is over."""
     if not regexes:
         return False
     resolved = group.resolved

@@ -1,12 +1,12 @@
-"""What happens in consumer groups when time is up, and when members go.
+"""Timeouts of consumer groups, and the removal of members.
 
     end_session     a member was silent for its session timeout
     end_revocation  a member did not give back in its rebalance timeout what it must
-    end_join        a classic member was told to rejoin, and did not in its rebalance timeout
+    end_join        a classic member was asked to rejoin, and did not in its rebalance timeout
     end_sync        a classic member joined, and did not fetch its assignment in its rebalance timeout
 
-Each of them fences the member: it goes, the group has a new epoch, and when it hears of it the member comes anew. When the last
-member goes that speaks the consumer protocol, the group becomes a classic one again, if the policy lets it.
+Each of them fences the member: it is removed, the group has a new epoch, and the member joins again when its next request
+fails. When the last member with the consumer protocol goes, the group becomes a classic one again, if the policy allows it.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,16 +27,16 @@ from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer
 
 _RETRY_MS: Final = 1_000
-"""When the log refused what a timer wanted to write, the timer tries again so much later."""
+"""Delay before a timer runs again after its records could not be appended."""
 
 
 def end_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
-    """A member was silent for too long."""
+    """Fence a member that was silent for its session timeout."""
     return _end(groups, group_id, member_id, now, Timer(end_session, (group_id, member_id), _RETRY_MS))
 
 
 def end_revocation(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
-    """A member keeps what it must give back."""
+    """Fence a member that did not give back its partitions in time."""
     group = groups.consumer_groups.get(group_id)
     member = None if group is None else group.members.get(member_id)
     if member is None or member.current.state is not MemberState.UNREVOKED_PARTITIONS:
@@ -47,12 +47,12 @@ def end_revocation(groups: Groups, group_id: str, member_id: str, now: Millis) -
 
 
 def end_join(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
-    """A classic member did not rejoin."""
+    """Fence a classic member that did not rejoin in time."""
     return _end(groups, group_id, member_id, now, Timer(end_join, (group_id, member_id), _RETRY_MS))
 
 
 def end_sync(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
-    """A classic member did not fetch its assignment."""
+    """Fence a classic member that did not fetch its assignment in time."""
     return _end(groups, group_id, member_id, now, Timer(end_sync, (group_id, member_id), _RETRY_MS))
 
 
@@ -65,7 +65,7 @@ def _end(groups: Groups, group_id: str, member_id: str, now: Millis, retry: Time
 
 
 def no_timers(group_id: str, member_id: str) -> list[Timer]:
-    """Take back all timers of a member."""
+    """Cancel all timers of a member."""
     return [
         Timer(operation, (group_id, member_id), None) for operation in (end_session, end_revocation, end_join, end_sync)
     ]
@@ -78,7 +78,7 @@ def fence(
     now: Millis,
     answers: Sequence[tuple[Any, Any]] = (),
 ) -> Result:
-    """Members go, whether they want to or not; `answers` are said when they are gone."""
+    """Remove members, voluntarily or not; `answers` are sent when they are gone."""
     if not leaving:
         return Result(answers=answers)
     timers = [timer for member_id in leaving for timer in no_timers(group.group_id, member_id)]
@@ -100,13 +100,13 @@ def fence(
     resolved = {regex: found for regex, found in group.resolved.items() if regex in regexes}
     metadata_hash = groups.cluster.metadata_hash(set(subscriptions(stays, resolved)))
     records.append(group_epoch(group.group_id, group.epoch + 1, metadata_hash))
-    if not stays:  # an empty group waits for no targets, and whoever comes next does not either
+    if not stays:  # an empty group waits for no targets, nor does its next member
         records.append(target_epoch(group.group_id, group.epoch + 1, 0))
     return Result(records, answers, timers)
 
 
 def refresh_regexes(groups: Groups, group_id: str, now: Millis) -> Result:
-    """Resolve the regular expressions of a group; if they stand for other topics than before, there is a new epoch."""
+    """Resolve the regular expressions of a group; if their topics changed, there is a new epoch."""
     group = groups.consumer_groups.get(group_id)
     if group is None:
         return NOTHING
@@ -128,7 +128,7 @@ def refresh_regexes(groups: Groups, group_id: str, now: Millis) -> Result:
 
 
 def after_loading(groups: Groups, group: ConsumerGroup) -> list[Timer]:
-    """The timers of a group that came from the log: every member has its session before it to say that it lives."""
+    """Return the timers of a group loaded from the log: every member gets a full session timeout."""
     group_id = group.group_id
     timers = []
     for member_id, member in group.members.items():

@@ -1,12 +1,12 @@
-"""One member of a consumer group comes, or says something new: what follows, up to its own next step.
+"""One member of a consumer group joins or changes: all consequences, up to its own next step.
 
-    1 enrol       who is it: a new member, one that is known, a static one that takes the place of another
-    2 describe    what it says about itself; a new subscription makes a new group epoch, so does a change of its topics
+    1 enrol       identify it: a new member, a known one, or a static one that takes the place of another
+    2 describe    its description of itself; a new subscription makes a new group epoch, so does a change of its topics
     3 retarget    a group epoch without targets gets them, not more often than group.consumer.assignment.interval.ms
     4 reconcile   the member goes on towards its target
 
-Nothing changes here: all of it is records, which replay puts in force once the log has them. Members of both protocols come
-this way; what each of them asks and hears is in consumer_heartbeat.py and consumer_classic.py.
+Nothing changes here: all of it is records, which replay puts in force once the log has them. Both protocols use this module;
+their requests and responses are in consumer_heartbeat.py and consumer_classic.py.
 """
 
 from collections.abc import Collection
@@ -40,13 +40,13 @@ from ottla.protocol import errors
 
 
 class Update:
-    """A member's step in the making.
+    """An update of a member under construction.
 
     group        as it was, or as an upgrade would make it
     before       the member before; a blank one if it is new
-    description  what it says about itself now
-    current      how far it is; `reconcile` moves it on
-    records, timers  what to append, what to set then
+    description  its description of itself now
+    current      its current assignment; `reconcile` moves it on
+    records, timers  to append, and to set then
     """
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Update:
     # 1
 
     def take_over(self, old: ConsumerMember) -> None:
-        """A static member comes back under another member id: it inherits all but the epochs."""
+        """Take over the state of a static member that rejoins under another member id: all but the epochs."""
         group_id = self.group.group_id
         self.replaced = old.member_id
         self.before = ConsumerMember(self.member_id)
@@ -99,7 +99,7 @@ class Update:
         self.records.append(member_current(group_id, self.member_id, self.current))
 
     def _members(self) -> dict[str, Description]:
-        """Everybody's description, with the member's new one."""
+        """The descriptions of all members, with the member's new one."""
         found = {
             member_id: member.description
             for member_id, member in self.group.members.items()
@@ -111,7 +111,7 @@ class Update:
     # 2
 
     def describe(self, description: Description) -> None:
-        """Take in what the member says. Raises Refused (INVALID_REGULAR_EXPRESSION)."""
+        """Apply the member's description. Raises Refused (INVALID_REGULAR_EXPRESSION)."""
         group, old = self.group, self.before.description
         self.description = description
         if description == old and not group.is_stale:
@@ -138,9 +138,9 @@ class Update:
             group.is_stale = False
 
     def _follow_regex(self, old: str, new: str) -> tuple[bool, bool]:
-        """Whether the member's regular expression is another one, and whether its topics are known by now.
+        """Return whether the member's regular expression changed, and whether its topics are resolved.
 
-        An expression that nobody had before is only checked here; its topics come a moment later, and a new epoch with them.
+        An expression that is new in the group is only checked here; its topics follow shortly after, with a new epoch.
         """
         group = self.group
         if old != new:
@@ -160,7 +160,7 @@ class Update:
         return True, new in group.resolved or not new
 
     def _refresh(self, regexes: Collection[str]) -> None:
-        """See to it that the regular expressions are resolved, when it is time."""
+        """Have the regular expressions resolved when a refresh is due."""
         if refresh_is_due(self.group, regexes, self.groups, self.now):
             self.timers.append(Timer(refresh_regexes, (self.group.group_id,), 0))
 
@@ -203,7 +203,7 @@ class Update:
     # 4
 
     def reconcile(self, owned: Reported | None) -> None:
-        """Move the member on; `owned` is what it says that it has. Raises Refused (FENCED_MEMBER_EPOCH)."""
+        """Move the member towards its target; `owned` is what it reports. Raises Refused (FENCED_MEMBER_EPOCH)."""
         group_id, member_id = self.group.group_id, self.member_id
         settled = self.current.state is MemberState.STABLE and self.current.epoch == self.target_epoch
         if settled and not self.resubscribed:

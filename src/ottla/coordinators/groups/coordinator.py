@@ -28,11 +28,11 @@ def group_coordinator(
     alarm: Callable[[Millis], None] = lambda deadline: None,
     send: Callable[[int, Any], None] = lambda partition, message: None,
 ) -> GroupCoordinator:
-    """A coordinator that obeys a broker's configs and has no partition yet; `alarm` as for `Runtime`.
+    """Return a coordinator with a broker's configs and no partition yet; `alarm` as for `Runtime`.
 
     cluster  the metadata, which the caller keeps up to date
-    send     called with (partition, InitializeShares) for partitions that the share coordinator is to begin a state for;
-             whoever has asked it runs `share_heartbeat.initialized`
+    send     called with (partition, InitializeShares) for partitions that the share coordinator must initialise; the
+             caller of the share coordinator then runs `share_heartbeat.initialized`
     """
     settings = GroupSettings.of(values)
     return Runtime(
@@ -48,7 +48,7 @@ def group_coordinator(
 
 
 def loaded(groups: Groups, now: Millis) -> Result:
-    """Give every member its session anew, and look for expired offsets from now on."""
+    """Start a new session for every member, and the expiry of offsets."""
     timers = [Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)]
     for group in groups.groups.values():
         timers += after_loading(group, groups.settings)

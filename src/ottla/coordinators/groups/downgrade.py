@@ -1,6 +1,6 @@
-"""A consumer group becomes a classic one: the last member that spoke the consumer protocol is gone (KIP-848, migration).
+"""A consumer group becomes a classic one: the last member with the consumer protocol left (KIP-848, migration).
 
-The classic members stay, with what they were last given; they are asked to rejoin, and one of them leads from now on.
+The classic members stay, with their last assignments; they are asked to rejoin, and one of them leads from now on.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ from ottla.coordinators.runtime import Millis, Record, Result, Timer
 
 
 def may_downgrade(groups: Groups, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-    """Whether the group is a classic one without `leaving`: only classic members stay, not too many, and the policy lets it."""
+    """Return whether the group may become a classic one without `leaving`: classic members only, size and policy permitting."""
     stays = len(group.members) - len(leaving)
     return (
         groups.settings.consumer.may_downgrade
@@ -30,7 +30,7 @@ def may_downgrade(groups: Groups, group: ConsumerGroup, leaving: Collection[str]
 
 
 def may_replace_and_downgrade(groups: Groups, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-    """Whether the group is a classic one as soon as a classic member takes the place of `replaced`."""
+    """Return whether the group may become a classic one once a classic member takes the place of `replaced`."""
     return (
         groups.settings.consumer.may_downgrade
         and len(group.members) <= groups.settings.max_size

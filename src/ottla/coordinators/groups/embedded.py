@@ -15,21 +15,21 @@ from ottla.protocol.wire import PeerError
 
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a member subscribes to. Raises PeerError."""
+    """Decode the subscription of a member. Raises PeerError."""
     version = _version(metadata, ConsumerProtocolSubscription.VERSIONS.last)
     subscription, _ = decode(ConsumerProtocolSubscription, version, metadata, 2)
     return subscription
 
 
 def decode_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
-    """What a member was given. Raises PeerError."""
+    """Decode the assignment of a member. Raises PeerError."""
     version = _version(assignment, ConsumerProtocolAssignment.VERSIONS.last)
     decoded, _ = decode(ConsumerProtocolAssignment, version, assignment, 2)
     return decoded
 
 
 def encode_assignment(topics: dict[str, list[int]], metadata: bytes) -> bytes:
-    """An assignment in the version of the member's subscription `metadata`."""
+    """Encode an assignment in the version of the member's subscription `metadata`."""
     version = _version(metadata, ConsumerProtocolAssignment.VERSIONS.last)
     partitions = [
         ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=numbers) for name, numbers in topics.items()

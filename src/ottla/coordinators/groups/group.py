@@ -1,14 +1,14 @@
-"""A classic group: the members that share topics, the generation they agreed on, and where it stands.
+"""A classic group: members, generation, and rebalance state.
 
                  first member joins              all rejoined, or time is up
     Empty ------------------------> PreparingRebalance ------------------> CompletingRebalance
       ^                               |    ^        ^                          |          |
-      +----- nobody is left ----------+    |        +--- somebody changed -----+          | the leader's assignment is
+      +----- no member is left -------+    |        +--- a member changed -----+          | the leader's assignment is
                                            |                                              | in the log
-                                           +--------- somebody changed ---- Stable <------+
+                                           +--------- a member changed ---- Stable <------+
 
 The log holds a snapshot of the group at Empty, at Stable and when a static member is replaced; `replay` puts it in force.
-Between two snapshots the rebalance lives in memory only: a restart falls back to the last one and the members find out by
+Between two snapshots the rebalance is in memory only: a restart falls back to the last one and the members get
 ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID, as in Kafka.
 """
 
@@ -26,7 +26,7 @@ CONSUMER: Final = "consumer"
 
 
 class State(Enum):
-    """Where a group stands; the value is Kafka's name."""
+    """State of a group; the value is Kafka's name."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -63,7 +63,7 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.leader: str | None = None
         self.state_timestamp = -1
-        """When the logged state began, in ms since the epoch; -1 unknown."""
+        """Start of the logged state, in ms since the epoch; -1 unknown."""
         self.members: dict[str, Member] = {}
         """By member id, in the order of joining."""
         self.subscribed_topics: frozenset[str] | None = None
@@ -80,7 +80,7 @@ class ClassicGroup:
         self.initial_remaining_ms = 0
         self.joined_meanwhile = False
 
-    # What the log says.
+    # Replay.
 
     def replay(self, value: GroupMetadataValue) -> None:
         """Put the snapshot of a record in force. Members that are known keep what only memory has of them, as far as it
@@ -111,17 +111,17 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long members may take to rejoin: the most patient one decides."""
+        """Time that members have to rejoin, in ms: the longest of their rebalance timeouts."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def joining(self) -> int:
-        """How many members wait for the answer to their JoinGroup."""
+        """Number of members with a parked JoinGroup."""
         return sum(1 for member in self.members.values() if member.join is not None)
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is missing: every member rejoined and nobody holds an unused member id."""
+        """True if no member is missing: every member rejoined and no member id is handed out but unused."""
         return not self.pending_members and all(member.join is not None for member in self.members.values())
 
     def static_member(self, instance_id: str) -> Member | None:
@@ -129,7 +129,7 @@ class ClassicGroup:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def check_member(self, member_id: str, instance_id: str | None) -> int:
-        """NONE, or why the sender is not who it says: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Return NONE, or the error of a sender that is not the member it names: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         if instance_id is not None:
             owner = self.static_member(instance_id)
             if owner is None:
@@ -139,7 +139,7 @@ class ClassicGroup:
         return errors.NONE if member_id in self.members else errors.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, names: list[str]) -> bool:
-        """Whether a member that speaks these protocols can live with those that are here."""
+        """Return whether a member with these protocols is compatible with the members of the group."""
         if self.is_empty:
             return bool(protocol_type) and bool(names)
         if protocol_type != self.protocol_type:
@@ -157,7 +157,7 @@ class ClassicGroup:
         return Counter(member.vote(candidates) for member in self.members.values()).most_common(1)[0][0]
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether the members read `topic`; a consumer group whose subscriptions cannot be read is taken to read all."""
+        """Return whether the members read `topic`; a consumer group with unreadable subscriptions counts as reading all."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER
@@ -180,7 +180,7 @@ class ClassicGroup:
     # Steps of a rebalance, in memory.
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """A member joins; the first one makes the group's protocol type and leads."""
+        """Add a member; the first one sets the group's protocol type and leads."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -189,7 +189,7 @@ class ClassicGroup:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """A member goes; the next one leads if it led."""
+        """Remove a member; if it led, the next one leads."""
         self.pending_members.discard(member_id)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -198,7 +198,7 @@ class ClassicGroup:
         return member
 
     def replace(self, old: Member, new_id: str) -> Member:
-        """A static member comes back under another member id: everything else of it stays, its place and the lead too."""
+        """Replace a static member that rejoins under another member id: its other state stays, with position and lead."""
         new = Member(
             new_id,
             old.instance_id,
@@ -221,7 +221,7 @@ class ClassicGroup:
         return new
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is among those who joined; False when nobody did."""
+        """Ensure that the leader has rejoined; False when no member did."""
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is not None and leader.join is not None:
             return True
@@ -232,7 +232,7 @@ class ClassicGroup:
         return False
 
     def begin_generation(self) -> None:
-        """All who will take part have joined: count up, choose the protocol, await the leader's assignment."""
+        """Begin the next generation after all members joined: choose the protocol, await the leader's assignment."""
         self.generation += 1
         self.protocol = self.choose_protocol()
         self.subscribed_topics = self._subscriptions()

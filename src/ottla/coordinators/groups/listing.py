@@ -1,4 +1,4 @@
-"""What an operator asks about groups: describe, list, delete."""
+"""Administration of groups: describe, list, delete."""
 # ruff: noqa: ARG001, ARG005 - operations, refusals and timers have one signature each, whatever they need of it
 
 from collections.abc import Iterator
@@ -45,10 +45,10 @@ def _refuse_describe(request: GroupName, code: int) -> DescribedGroup:
 
 @operation(_refuse_describe)
 def describe(groups: Groups, request: GroupName, now: Millis) -> Result:
-    """The group's state and members; what they say of themselves, and have, only when it is stable.
+    """Describe a group: its state and members; their metadata and assignments only when it is stable.
 
-    An unknown group is Dead, with GROUP_ID_NOT_FOUND (which versions before 6 are not told); so are groups of other types,
-    which `describe_consumer` and `describe_share` describe.
+    An unknown group is Dead, with GROUP_ID_NOT_FOUND (left out in versions before 6); so are groups of other types, which
+    `describe_consumer` and `describe_share` describe.
     """
     group = groups.get(request.group_id)
     if group is None:

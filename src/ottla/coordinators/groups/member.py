@@ -6,10 +6,10 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 
 class Member:
-    """One member: what the log holds of it, and what only memory does.
+    """One member: its logged state, and its state in memory only.
 
-    protocols   (name, metadata) in the member's order of preference; a member that came from the log knows only the one chosen
-    assignment  what the leader gave it in this generation
+    protocols   (name, metadata) in the member's order of preference; a member loaded from the log has only the one chosen
+    assignment  assigned by the leader in this generation
     join, sync  its parked request, while it waits for the others or for the leader
     is_new      it never finished a rebalance: its session counts although its JoinGroup is parked
     """
@@ -80,13 +80,13 @@ class Member:
         )
 
     def agrees(self, record: MemberMetadata, protocol: str) -> bool:
-        """Whether the log says of this member what memory does."""
+        """Return whether the logged member equals the one in memory."""
         return (protocol, record.subscription) in self.protocols and (
             (self.session_timeout_ms, self.rebalance_timeout_ms) == (record.session_timeout, record.rebalance_timeout)
         )
 
     def metadata(self, protocol: str) -> bytes:
-        """What the member said about itself for `protocol`; empty when it does not support it."""
+        """The member's metadata for `protocol`; empty when it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
@@ -94,14 +94,14 @@ class Member:
         return next(name for name, _ in self.protocols if name in candidates)
 
     def update(self, request: JoinGroupRequest) -> None:
-        """Take over what a rejoining member says about itself."""
+        """Update the member from its new JoinGroup."""
         self.protocols = protocols_of(request)
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout(request)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the coordinator owes it an answer, so that its session need not be renewed."""
+        """True if a request of the member is parked, so that its session need not be renewed."""
         return not self.is_new and (self.join is not None or self.sync is not None)
 
 
@@ -111,5 +111,5 @@ def protocols_of(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
 
 
 def rebalance_timeout(request: JoinGroupRequest) -> int:
-    """How long the member may take to rejoin, in ms."""
+    """Time that the member has to rejoin, in ms."""
     return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms

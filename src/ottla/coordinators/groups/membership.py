@@ -1,7 +1,7 @@
-"""Who serves a member: the group decides, not the request.
+"""Route a classic-protocol request to the implementation of the group's current type.
 
-A JoinGroup may come to a consumer group, and is served by it; to an empty one, which becomes a classic group again. The
-ConsumerGroupHeartbeat's way to a classic group is in consumer_heartbeat.py. A share group takes none of these members.
+A JoinGroup may go to a consumer group, which serves it; an empty one becomes a classic group again. The way of a
+ConsumerGroupHeartbeat to a classic group is in consumer_heartbeat.py. A share group accepts none of these members.
 """
 
 from ottla.coordinators.groups import classic, consumer_classic

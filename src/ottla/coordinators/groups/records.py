@@ -18,7 +18,7 @@ from ottla.protocol.schema import Message
 GROUP_METADATA_VERSION: Final = 3
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1
-"""The only version that can say when an offset expires (RetentionTimeMs of OffsetCommit 2 to 4)."""
+"""The only version with the expiry time of an offset (RetentionTimeMs of OffsetCommit 2 to 4)."""
 
 _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     LegacyOffsetCommitKey.API: (LegacyOffsetCommitKey, OffsetCommitValue),

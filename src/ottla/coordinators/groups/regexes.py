@@ -1,6 +1,6 @@
 """Regular expressions that the broker resolves for consumers (KIP-848): RE2 syntax, matched against whole topic names.
 
-RE2 takes time linear in the text whatever the expression, which is why Kafka lets strangers send them. Kafka's library is a
+RE2 takes time linear in the text whatever the expression, which is why Kafka accepts them from any client. Kafka's library is a
 port of RE2 to Java; here it is RE2 itself. It is imported when the first expression comes.
 """
 

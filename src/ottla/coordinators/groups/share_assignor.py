@@ -1,9 +1,9 @@
-"""The simple assignor of share groups (KIP-932): who fetches from which partitions. A partition may go to many members.
+"""The simple assignor of share groups (KIP-932): the partitions that each member fetches. A partition may go to many members.
 
     partitions >= members    every partition to one member, member counts differ by one at most
     members > partitions     every partition to the same number of members (rounded up), members to one or two partitions
 
-Whoever has a partition keeps it as long as that is balanced. Members that all read the same topics are balanced over all of
+A member keeps its partitions while that is balanced. Members that all read the same topics are balanced over all of
 them together; else every topic is balanced by itself, among those who read it. As in Kafka 4.4 racks are not looked at; which
 of equal members gets what follows the order of joining here, and the order of a hash table there.
 """
@@ -80,7 +80,7 @@ def _balance(shares: _Shares, places: Sequence[_Place]) -> None:
 
 
 def _deal(place: _Place, pieces: int, shares: _Shares, quotas: Mapping[str, int], unfilled: list[str]) -> None:
-    """Give `place` to as many as `pieces` of the unfilled members that do not have it; who got something goes to the end."""
+    """Give `place` to as many as `pieces` of the unfilled members that do not have it; members that got one go to the end."""
     for member_id in [each for each in unfilled if place not in shares[each]][:pieces]:
         shares[member_id].add(place)
         unfilled.remove(member_id)

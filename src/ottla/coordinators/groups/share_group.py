@@ -2,13 +2,13 @@
 
 A partition goes through these before a member may have it:
 
-                     heartbeat                      the share coordinator says yes
+                     heartbeat                      the share coordinator succeeds
     (subscribed) ---------------> initializing ---------------------------------> initialized ---> assigned
-                                       |  it says no                                   |
+                                       |  it fails                                     |
                                        +-----> (subscribed)                            +--> deleting --> (gone)
 
-What a record says is here by `replay`. There is no reconciliation as in a consumer group: partitions are shared, and a member
-has its target as soon as it hears of it.
+Logged state changes by `replay` only. There is no reconciliation as in a consumer group: partitions are shared, and a member
+has its target with the next heartbeat.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ STABLE: Final = "Stable"
 
 
 class ShareDescription(NamedTuple):
-    """What a member says about itself."""
+    """A member's description of itself."""
 
     rack_id: str | None = None
     client_id: str = ""
@@ -72,10 +72,11 @@ class ShareMember:
 
 
 class StatePartitions(NamedTuple):
-    """Of which partitions the share coordinator has a state (initialized), may have one soon (initializing), or has one that
-    is to go (deleting: whole topics)."""
+    """Partitions by the state that the share coordinator keeps of them: it has one (initialized), may have one soon
+    (initializing), or has one that must be deleted (deleting: whole topics).
+    """
 
-    initializing: Named = {}  # noqa: RUF012 - nobody changes it
+    initializing: Named = {}  # noqa: RUF012 - never modified
     initialized: Named = {}  # noqa: RUF012
     deleting: Mapping[bytes, str] = {}
 
@@ -106,7 +107,7 @@ def joined(one: Named, other: Named) -> Named:
 
 
 def without(one: Named, other: Named) -> Named:
-    """The partitions of `one` that are not in `other`; topics of which none is left go."""
+    """The partitions of `one` that are not in `other`; topics left without partitions go."""
     result = {}
     for topic_id, (name, partitions) in one.items():
         left = partitions - (other[topic_id][1] if topic_id in other else frozenset())
@@ -137,7 +138,7 @@ class ShareGroup:
         self.metadata_hash = 0
         self.target_epoch = 1
         self.target_timestamp = 0
-        """When the targets were computed, in ms since the epoch; 0: never."""
+        """Time of the last computation of the targets, in ms since the epoch; 0: never."""
         self.members: dict[str, ShareMember] = {}
         """By member id, in the order of joining."""
         self.targets: dict[str, Target] = {}
@@ -148,9 +149,9 @@ class ShareGroup:
         self.is_stale = True
         """Something changed that a heartbeat may have to act upon: topics, targets, state partitions."""
         self.asked_at: dict[bytes, Millis] = {}
-        """When the share coordinator was asked to initialise partitions of a topic: it is not asked again at once."""
+        """Time of the last request to the share coordinator to initialise a topic's partitions; limits repetition."""
 
-    # What the log says.
+    # Replay.
 
     def replay(self, record: Record) -> None:
         """Take in one record of this group."""
@@ -192,7 +193,7 @@ class ShareGroup:
 
     def _set_current(self, member_id: str, value: Message | None) -> None:
         if isinstance(value, ShareGroupCurrentMemberAssignmentValue):
-            # Compaction keeps the newest of each record: what a member has may come before what it says.
+            # Compaction keeps the newest of each record: the assignment may come before the description.
             member = self._member(member_id)
             member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
             member.assigned = {each.topic_id: frozenset(each.partitions) for each in value.assigned_partitions}
@@ -208,9 +209,9 @@ class ShareGroup:
 
     @property
     def state(self) -> str:
-        """Where the group stands; Kafka's name."""
+        """State of the group, by Kafka's name."""
         return STABLE if self.members else EMPTY
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads `topic`."""
+        """Return whether a member reads `topic`."""
         return any(topic in member.description.topics for member in self.members.values())

@@ -1,13 +1,13 @@
-"""ShareGroupHeartbeat (KIP-932): a member of a share group joins, lives, changes and leaves by it.
+"""ShareGroupHeartbeat (KIP-932): a member of a share group joins, stays, changes and leaves by it.
 
-    1 describe      what the member says about itself; a new subscription makes a new group epoch, so does a change of its
+    1 describe      the member's description of itself; a new subscription makes a new group epoch, so does a change of its
                     topics, and so do partitions that became ready to be assigned
     2 retarget      a group epoch without targets gets them, not more often than share.assignment.interval.ms
     3 follow        the member has its target at once
     4 initialise    partitions that the share coordinator does not know yet: it is asked to begin a state for them, and
                     until it has no member gets them
 
-Nothing changes here: all of it is records, which replay puts in force. Most heartbeats bring no news (`_is_quiet`).
+Nothing changes here: all of it is records, which replay puts in force. Most heartbeats change nothing (`_is_quiet`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,15 +32,15 @@ from ottla.protocol.messages.share_group_heartbeat import (
 )
 
 _RETRY_MS: Final = 1_000
-"""When the log refused what a timer wanted to write, the timer tries again so much later."""
+"""Delay before a timer runs again after its records could not be appended."""
 _BY_RESET: Final = -1
 _FROM_THE_START: Final = 0
 
 
 class InitializeShares(NamedTuple):
-    """Begin a state for these partitions: the runtime's outgoing message. Whoever has done it runs `initialized`.
+    """Initialise the state of these partitions: an outgoing message of the runtime. Its receiver then runs `initialized`.
 
-    start_offsets  topic id -> partition -> where the group begins, -1 for where share.auto.offset.reset says
+    start_offsets  topic id -> partition -> first offset of the group, -1 to apply share.auto.offset.reset
     """
 
     group_id: str
@@ -53,12 +53,12 @@ def refuse(
     code: int,
     message: str | None = None,
 ) -> ShareGroupHeartbeatResponse:
-    """The answer that says only an error."""
+    """The response with an error only."""
     return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
 def malformed(request: ShareGroupHeartbeatRequest) -> str | None:
-    """What makes a heartbeat INVALID_REQUEST whatever the group; None when it may be right."""
+    """Return why a heartbeat is INVALID_REQUEST whatever the group; None when it may be valid."""
     for name, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip():
             return f"{name} can't be empty."
@@ -69,7 +69,7 @@ def malformed(request: ShareGroupHeartbeatRequest) -> str | None:
 
 @operation(refuse)
 def heartbeat(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) -> Result:
-    """A member of a share group speaks."""
+    """Handle ShareGroupHeartbeat."""
     group = groups.share_groups.get(request.group_id)
     if group is not None:
         member = group.members.get(request.member_id)
@@ -87,7 +87,7 @@ def heartbeat(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) 
 
 
 def _is_quiet(group: ShareGroup, member: ShareMember, request: ShareGroupHeartbeatRequest) -> bool:
-    """Whether the member says nothing new, has its target, and there is nothing that a heartbeat could set going."""
+    """Return whether the heartbeat changes nothing: nothing new, target reached, and no pending work that it would start."""
     said, context = member.description, request.context
     return (
         request.member_epoch == member.epoch == group.target_epoch == group.epoch
@@ -162,7 +162,7 @@ def _update(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) ->
 
 
 def asked(group_id: str, topic_ids: frozenset[bytes], groups: Groups, now: Millis) -> Result:
-    """The share coordinator is asked, from now on until it answers or has had its time."""
+    """Note the time of the request to the share coordinator; it is repeated only if no answer comes in time."""
     groups.share_groups[group_id].asked_at.update(dict.fromkeys(topic_ids, now))
     return NOTHING
 
@@ -190,13 +190,13 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 class _Step:
-    """A member's heartbeat that may bring news, in the making.
+    """A heartbeat under construction that may change something.
 
     member       as it was; a blank one if it is new
-    description  what it says about itself now
+    description  its description of itself now
     epoch        of the group from now on
-    assigned, member_epoch  what the member has from now on
-    records      what to append
+    assigned, member_epoch  of the member from now on
+    records      to append
     """
 
     __slots__ = (
@@ -233,7 +233,7 @@ class _Step:
     # 1
 
     def describe(self, request: ShareGroupHeartbeatRequest) -> None:
-        """Take in what the member says."""
+        """Apply the member's description."""
         group, old, names = self.group, self.member.description, request.subscribed_topic_names
         self.description = new = ShareDescription(
             old.rack_id if request.rack_id is None else request.rack_id,
@@ -259,7 +259,7 @@ class _Step:
         return self.groups.cluster.topic_ids(self._names())
 
     def _has_unassigned(self) -> bool:
-        """Whether partitions are initialised that nobody was assigned yet."""
+        """Return whether some initialised partitions are not assigned to any member yet."""
         assigned: dict[bytes, set[int]] = {}
         for target in self.group.targets.values():
             for topic_id, parts in target.items():
@@ -322,7 +322,7 @@ class _Step:
             missing = frozenset(range(len(topics[topic_id].partitions))) - ready
             if not missing or self.now - group.asked_at.get(topic_id, 0) < retry_ms:
                 continue
-            # Who has read a topic reads what was added to it from its beginning: nothing is to be lost (KAFKA-20742).
+            # New partitions of a topic that the group has read begin at their start, so that nothing is lost (KAFKA-20742).
             offsets[topic_id] = dict.fromkeys(sorted(missing), _FROM_THE_START if ready else _BY_RESET)
             wanted[topic_id] = topics[topic_id].name, missing
         if not wanted:
@@ -336,7 +336,7 @@ class _Step:
         return (InitializeShares(group.group_id, self.epoch, offsets),)
 
 
-# Going.
+# Removal.
 
 
 def _leave(groups: Groups, request: ShareGroupHeartbeatRequest) -> Result:
@@ -351,18 +351,18 @@ def _leave(groups: Groups, request: ShareGroupHeartbeatRequest) -> Result:
 def _fence(
     groups: Groups, group: ShareGroup, leaving: Collection[str], answers: Sequence[tuple[Any, Any]] = ()
 ) -> Result:
-    """Members go, whether they want to or not; `answers` are said when they are gone."""
+    """Remove members, voluntarily or not; `answers` are sent when they are gone."""
     stays = [each.description for each in group.members.values() if each.member_id not in leaving]
     records = [record for each in leaving for record in share_records.member_tombstones(group.group_id, each)]
     names: set[str] = set().union(*(said.topics for said in stays))
     records.append(share_records.group_epoch(group.group_id, group.epoch + 1, groups.cluster.metadata_hash(names)))
-    if not stays:  # an empty group waits for no targets, and whoever comes next does not either
+    if not stays:  # an empty group waits for no targets, nor does its next member
         records.append(share_records.target_epoch(group.group_id, group.epoch + 1, 0))
     return Result(records, answers, [Timer(end_session, (group.group_id, each), None) for each in leaving])
 
 
 def end_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:  # noqa: ARG001
-    """A member was silent for too long."""
+    """Fence a member that was silent for its session timeout."""
     group = groups.share_groups.get(group_id)
     if group is None or member_id not in group.members:
         return NOTHING
@@ -372,15 +372,15 @@ def end_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> R
 
 
 def after_loading(groups: Groups, group: ShareGroup) -> list[Timer]:
-    """The timers of a group that came from the log: every member has its session before it to say that it lives."""
+    """Return the timers of a group loaded from the log: every member gets a full session timeout."""
     return [_session(groups, group.group_id, member_id) for member_id in group.members]
 
 
-# What the share coordinator said.
+# Outcomes of the share coordinator.
 
 
 class Initialized(NamedTuple):
-    """How `InitializeShares` ended: what has a state now, and what has none."""
+    """Outcome of `InitializeShares`: partitions that have a state now, and those that failed."""
 
     group_id: str
     done: Named
@@ -389,7 +389,7 @@ class Initialized(NamedTuple):
 
 @operation(lambda request, code: code)  # noqa: ARG005
 def initialized(groups: Groups, request: Initialized, now: Millis) -> Result:  # noqa: ARG001
-    """Partitions have their state, and may be assigned; those that have none are asked for again by a later heartbeat."""
+    """Record the initialised partitions, which may be assigned now; a later heartbeat asks for the failed ones again."""
     group = groups.share_groups.get(request.group_id)
     if group is None:
         return Result(answers=((request, errors.GROUP_ID_NOT_FOUND),))

@@ -1,8 +1,8 @@
-"""Where share groups stand, as an operator sees and changes it: what the group coordinator has to say to each step.
+"""Offsets of share groups, as an operator reads and changes them: the group coordinator's part of each step.
 
-The state itself is the share coordinator's. A change goes three steps: `begin_*` here writes what is about to happen, the
-broker asks the share coordinator, `initialized` or `deleted` here writes what came of it. A broker that dies in between leaves
-partitions that are initializing or deleting: a later heartbeat asks for them again, or another deletion takes them along.
+The state itself is the share coordinator's. A change has three steps: `begin_*` here writes the intention, the broker calls the
+share coordinator, `initialized` or `deleted` here writes the outcome. If a broker fails in between, partitions stay
+initializing or deleting: a later heartbeat asks for them again, or another deletion includes them.
 """
 # ruff: noqa: ARG001, ARG005 - operations and refusals have one signature each, whatever they need of it
 
@@ -31,16 +31,16 @@ class ShareGroupName(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The partitions that have a state, by topic id; none for a group that there is not."""
+    """The partitions that have a state, by topic id; empty if the group does not exist."""
 
     error_code: int
     is_share_group: bool = False
-    initialized: Named = {}  # noqa: RUF012 - nobody changes it
+    initialized: Named = {}  # noqa: RUF012 - never modified
 
 
 @operation(lambda request, code: Known(code))
 def known_partitions(groups: Groups, request: ShareGroupName, now: Millis) -> Result:
-    """Where a group may stand somewhere."""
+    """Return the partitions in which a group may have an offset."""
     group = groups.share_groups.get(request.group_id)
     known = Known(errors.NONE) if group is None else Known(errors.NONE, True, group.partitions.initialized)
     return Result(answers=((request, known),))
@@ -50,14 +50,14 @@ def known_partitions(groups: Groups, request: ShareGroupName, now: Millis) -> Re
 
 
 class Alteration(NamedTuple):
-    """The group is to stand elsewhere in these partitions, which there are."""
+    """New start offsets of the group in these partitions, which exist."""
 
     group_id: str
     partitions: Named
 
 
 class Begun(NamedTuple):
-    """Whether a change may be, and the state epoch for it."""
+    """Outcome of `begin_alteration`: an error, or the state epoch of the change."""
 
     error_code: int
     error_message: str | None = None
@@ -70,7 +70,7 @@ def _refused(code: int) -> Begun:
 
 @operation(lambda request, code: _refused(code))
 def begin_alteration(groups: Groups, request: Alteration, now: Millis) -> Result:
-    """A group without members may be put elsewhere; one that there is not is made, if there is anything to put."""
+    """Begin to alter offsets of a group without members; a group that does not exist is created if there are partitions."""
     try:
         group = share_group_or_new(groups, request.group_id)
     except Refused as refused:
@@ -91,23 +91,23 @@ def begin_alteration(groups: Groups, request: Alteration, now: Millis) -> Result
 
 
 class Deletion(NamedTuple):
-    """The group is to stand nowhere in these topics (id -> name); None for all topics, before the group itself goes."""
+    """Delete the group's offsets in these topics (id -> name); None for all topics, before the group itself is deleted."""
 
     group_id: str
     topics: Mapping[bytes, str] | None
 
 
 class Deleting(NamedTuple):
-    """Whether a deletion may be, and of which partitions."""
+    """Outcome of `begin_deletion`: an error, or the partitions whose state is to be deleted."""
 
     error_code: int
     error_message: str | None = None
-    partitions: Partitions = {}  # noqa: RUF012 - nobody changes it
+    partitions: Partitions = {}  # noqa: RUF012 - never modified
 
 
 @operation(lambda request, code: Deleting(code, errors.error(code).message))
 def begin_deletion(groups: Groups, request: Deletion, now: Millis) -> Result:
-    """A group without members may lose its state."""
+    """Begin to delete the state of a group without members."""
     try:
         group = share_group_of(groups, request.group_id)
     except Refused as refused:
@@ -124,7 +124,7 @@ def begin_deletion(groups: Groups, request: Deletion, now: Millis) -> Result:
     partitions: dict[bytes, frozenset[int]] = {}
     for topic_id in wanted:
         if topic_id in topics:
-            # What an earlier deletion did not finish is not known by partition any more.
+            # The partitions of an unfinished deletion are not known any more.
             everything = frozenset(range(len(topics[topic_id].partitions)))
             partitions[topic_id] = everything if topic_id in before.deleting else stated[topic_id][1]
     if not wanted:
@@ -139,7 +139,7 @@ def begin_deletion(groups: Groups, request: Deletion, now: Millis) -> Result:
 
 
 class Deleted(NamedTuple):
-    """The share coordinator has no state any more of these topics (by id)."""
+    """Topics (by id) whose state the share coordinator has deleted."""
 
     group_id: str
     topic_ids: frozenset[bytes]
@@ -147,7 +147,7 @@ class Deleted(NamedTuple):
 
 @operation(lambda request, code: code)
 def deleted(groups: Groups, request: Deleted, now: Millis) -> Result:
-    """Topics of a group are through with being deleted. The answer is an error code."""
+    """Finish the deletion of topics of a group. The answer is an error code."""
     group = groups.share_groups.get(request.group_id)
     if group is None:
         return Result(answers=((request, errors.GROUP_ID_NOT_FOUND),))
@@ -168,7 +168,7 @@ class ShareTopicsDeleted(NamedTuple):
 
 @operation(lambda request, code: code)
 def forget_share_topics(groups: Groups, request: ShareTopicsDeleted, now: Millis) -> Result:
-    """Share groups stand nowhere in topics that were deleted; the share coordinator sees to the state itself."""
+    """Remove deleted topics from all share groups; the share coordinator deletes the state itself."""
     gone = request.topic_ids
     records = [
         share_records.state_partitions(

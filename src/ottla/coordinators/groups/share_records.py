@@ -63,13 +63,13 @@ Named = Mapping[bytes, tuple[str, frozenset[int]]]
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The group has a new epoch: the target must be computed anew."""
+    """The new epoch of a group, whose target must be computed again."""
     value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return Record(ShareGroupMetadataKey(group_id=group_id), value)
 
 
 def member_description(group_id: str, member_id: str, said: "ShareDescription") -> Record:
-    """What a member says about itself."""
+    """The description of a member."""
     value = ShareGroupMemberMetadataValue(
         rack_id=said.rack_id,
         client_id=said.client_id,
@@ -86,14 +86,14 @@ def target_epoch(group_id: str, epoch: int, timestamp: int) -> Record:
 
 
 def member_target(group_id: str, member_id: str, target: Target) -> Record:
-    """What a member should have."""
+    """The target of a member."""
     partitions = [TopicPartition(topic_id=topic_id, partitions=sorted(parts)) for topic_id, parts in target.items()]
     value = ShareGroupTargetAssignmentMemberValue(topic_partitions=partitions)
     return Record(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
 def member_current(group_id: str, member_id: str, epoch: int, previous_epoch: int, assigned: Target) -> Record:
-    """What a member has, and since which epoch."""
+    """The current assignment of a member, and its epochs."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=epoch,
         previous_member_epoch=previous_epoch,
@@ -106,7 +106,7 @@ def member_current(group_id: str, member_id: str, epoch: int, previous_epoch: in
 
 
 def state_partitions(group_id: str, initializing: Named, initialized: Named, deleting: Mapping[bytes, str]) -> Record:
-    """Which partitions the share coordinator has a state of, or is about to get or to lose one."""
+    """The partitions with a state at the share coordinator, and those about to get or to lose one."""
     value = ShareGroupStatePartitionMetadataValue(
         initializing_topics=_infos(initializing),
         initialized_topics=_infos(initialized),
@@ -123,7 +123,7 @@ def _infos(topics: Named) -> list[TopicPartitionsInfo]:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member goes."""
+    """The end of a member."""
     return [
         Record(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         Record(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

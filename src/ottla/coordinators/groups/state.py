@@ -1,4 +1,4 @@
-"""What one partition of __consumer_offsets adds up to: the groups and committed offsets whose coordinator this broker is."""
+"""State of one partition of __consumer_offsets: the groups and committed offsets that this broker coordinates."""
 
 from typing import NamedTuple
 
@@ -18,19 +18,19 @@ from ottla.protocol.messages.share_group_metadata_record import ShareGroupMetada
 
 
 class Bounded(NamedTuple):
-    """A config that a group may set for itself, and between what."""
+    """A config that a group may set for itself, with its bounds."""
 
     default: int
     lowest: int
     highest: int
 
     def held(self, value: int) -> int:
-        """`value`, or the bound that it oversteps."""
+        """Return `value`, limited to the bounds."""
         return min(max(value, self.lowest), self.highest)
 
 
 def _bounded(values: BrokerValues, name: str) -> Bounded:
-    """A config and its bounds, which are called alike."""
+    """Read a config and its bounds, which have names of one pattern."""
     return Bounded(*(values.integer(name.format(each)) for each in ("", "min.", "max.")))
 
 
@@ -50,7 +50,7 @@ class ConsumerSettings(NamedTuple):
     """By name; the first one is the default."""
     may_upgrade: bool = True
     may_downgrade: bool = True
-    """What group.consumer.migration.policy says about classic groups and consumer groups with members."""
+    """From group.consumer.migration.policy: conversion of a classic group with members, and of a consumer group."""
     regex_refresh_ms: int = 600_000
 
     @classmethod
@@ -101,7 +101,7 @@ class GroupSettings(NamedTuple):
     offsets_retention_ms: int = 7 * 86_400_000
     offsets_retention_check_ms: int = 600_000
     new_member_join_timeout_ms: int = 300_000
-    """How long a member without a member id of its own may stay parked; no config in Kafka either."""
+    """Time that a member without a member id of its own may stay parked; no config in Kafka either."""
     consumer: ConsumerSettings = ConsumerSettings()
     share: ShareSettings = ShareSettings()
 
@@ -140,37 +140,37 @@ class Groups:
         self.share_groups: dict[str, ShareGroup] = {}
         self.offsets: dict[str, Offsets] = {}
         self.pending: dict[int, dict[tuple[str, str, int], tuple[int, Record]]] = {}
-        """Producer id -> what its open transaction commits: (group, topic, partition) -> (when in the log, record)."""
+        """Producer id -> what its open transaction commits: (group, topic, partition) -> (order in the log, record)."""
         self._committed_at: dict[tuple[str, str, int], int] = {}
-        """When in the log an offset was committed that an open transaction wants to commit too."""
+        """Order in the log of a committed offset that an open transaction commits too."""
         self._replayed = 0
 
     def get(self, group_id: str) -> ClassicGroup | None:
         """The classic group, if there is one."""
         return self.groups.get(group_id)
 
-    # What a group obeys: its own configs within the broker's bounds, else the broker's.
+    # Configs in force for a group: its own within the broker's bounds, else the broker's.
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """How long a member of a consumer group may be silent."""
+        """Session timeout of the members of a consumer group, in ms."""
         return self._bounded(group_id, "consumer.session.timeout.ms", self.settings.consumer.session_timeout_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """How often a member of a consumer group is to send a heartbeat."""
+        """Heartbeat interval of the members of a consumer group, in ms."""
         return self._bounded(group_id, "consumer.heartbeat.interval.ms", self.settings.consumer.heartbeat_interval_ms)
 
     def may_assign(self, group: ConsumerGroup, now: Millis) -> bool:
-        """Whether the targets are old enough to be computed anew (KIP-1263)."""
+        """Return whether the targets are old enough to be computed again (KIP-1263)."""
         config = self.settings.consumer.assignment_interval_ms
         interval = self._bounded(group.group_id, "consumer.assignment.interval.ms", config)
         return group.target_timestamp == 0 or interval == 0 or now >= group.target_timestamp + interval
 
     def share_session_timeout_ms(self, group_id: str) -> int:
-        """How long a member of a share group may be silent."""
+        """Session timeout of the members of a share group, in ms."""
         return self._bounded(group_id, "share.session.timeout.ms", self.settings.share.session_timeout_ms)
 
     def share_heartbeat_interval_ms(self, group_id: str) -> int:
-        """How often a member of a share group is to send a heartbeat."""
+        """Heartbeat interval of the members of a share group, in ms."""
         return self._bounded(group_id, "share.heartbeat.interval.ms", self.settings.share.heartbeat_interval_ms)
 
     def may_assign_shares(self, group: ShareGroup, now: Millis) -> bool:
@@ -185,7 +185,7 @@ class Groups:
         return config.held(self.cluster.integer(group_id, name, f"group.{name}", config.default))
 
     def topics_changed(self, names: set[str]) -> None:
-        """Topics came, changed or went: who reads them, or may, finds out at the next heartbeat."""
+        """Mark the groups that read changed topics, or may read them; they look again at the next heartbeat."""
         for group in self.consumer_groups.values():
             if not group.is_stale and any(group.is_subscribed(name) for name in names):
                 group.is_stale = True
@@ -193,13 +193,13 @@ class Groups:
             if not share_group.is_stale and any(share_group.is_subscribed(name) for name in names):
                 share_group.is_stale = True
 
-    # What the log says.
+    # Replay.
 
     def replay_pending(self, record: Record, producer_id: int) -> None:
         """Take in an offset that an open transaction commits: it counts once the transaction is committed."""
         key = record.key
         if not isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
-            self.replay(record)  # no coordinator writes that; what somebody put there counts as it is
+            self.replay(record)  # no coordinator writes that; a record written by another client is applied as it is
             return
         self._replayed += 1
         at = key.group, key.topic, key.partition
@@ -208,7 +208,7 @@ class Groups:
             self._group(key.group)
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
-        """A transaction has ended. Of two that commit one offset the one written later counts, not the one that ended later."""
+        """End a transaction. If two commit the same offset, the one written later counts, not the one that ended later."""
         for at, (order, record) in self.pending.pop(producer_id, {}).items():
             if commit and order > self._committed_at.get(at, 0):
                 self._committed_at[at] = order
@@ -219,7 +219,7 @@ class Groups:
             self._committed_at.clear()
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction commits this offset."""
+        """Return whether an open transaction commits this offset."""
         at = group_id, topic, partition
         return any(at in offsets for offsets in self.pending.values())
 
@@ -230,7 +230,7 @@ class Groups:
         }
 
     def has_pending(self, group_id: str) -> bool:
-        """Whether an open transaction commits an offset of the group."""
+        """Return whether an open transaction commits an offset of the group."""
         return any(at[0] == group_id for offsets in self.pending.values() for at in offsets)
 
     def replay(self, record: Record) -> None:
@@ -240,7 +240,7 @@ class Groups:
             if self.pending:
                 self._replayed += 1
                 self._committed_at[key.group, key.topic, key.partition] = self._replayed
-                if value is None:  # what is deleted no open transaction brings back
+                if value is None:  # an open transaction does not restore a deleted offset
                     for pending in self.pending.values():
                         pending.pop((key.group, key.topic, key.partition), None)
             self._replay_offset(key, value if isinstance(value, OffsetCommitValue) else None)

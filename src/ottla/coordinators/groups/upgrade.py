@@ -1,7 +1,7 @@
-"""A classic group becomes a consumer group: a member came that speaks the consumer protocol (KIP-848, migration).
+"""A classic group becomes a consumer group: a member joins with the consumer protocol (KIP-848, migration).
 
-The classic members keep what they have, as members of the new group; what they say is served by consumer_classic.py. Whoever
-waits for the end of a rebalance is told to rejoin.
+The classic members keep their assignments, as members of the new group; consumer_classic.py serves their requests. Members
+parked in a rebalance are asked to rejoin.
 """
 
 from ottla.coordinators.groups import classic
@@ -26,7 +26,7 @@ from ottla.protocol.wire import PeerError
 
 
 class Upgrade:
-    """The consumer group that a classic one will be, and the records that make it."""
+    """The consumer group that replaces a classic one, and the records that create it."""
 
     __slots__ = ("classic", "group", "records")
 
@@ -43,7 +43,7 @@ class Upgrade:
             self.records += made
 
     def follows(self) -> Result:
-        """What is to be said and set once the log has it."""
+        """Answers and timers for when the log has the records."""
         return classic.hand_over(self.classic)
 
 

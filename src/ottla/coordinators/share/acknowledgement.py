@@ -1,13 +1,13 @@
-"""What a member says of the records that it has acquired.
+"""Acknowledgements: a member's verdict on the records that it has acquired.
 
     0 gap      there is no such record            archived
     1 accept   processed                          acknowledged
-    2 release  another attempt, please            available, or archived when there were enough attempts
+    2 release  to be delivered again              available, or archived when the delivery limit is reached
     3 reject   not to be processed                archived
-    4 renew    still at it (KIP-1222)             the lock begins anew
+    4 renew    still being processed (KIP-1222)   the lock starts again
 
-What is archived but for gaps goes to the dead-letter topic first if the group has one (KIP-1191): it is archiving until it is
-there. All batches of a request are taken, or none. Error codes and messages are Apache Kafka's.
+Records to be archived, except gaps, go to the dead-letter topic first if the group has one (KIP-1191): they are archiving until
+they are there. A request applies all of its batches or none. Error codes and messages are Apache Kafka's.
 """
 
 from bisect import bisect_right
@@ -38,7 +38,7 @@ TOO_OFTEN: Final = "Offset delivery count exceeded the threshold."
 
 
 class Acknowledgement(NamedTuple):
-    """What becomes of the offsets `first` to `last` (inclusive): one type for all, or one for each."""
+    """Acknowledgement of the offsets `first` to `last` (inclusive): one type for all, or one for each."""
 
     first: int
     last: int
@@ -57,20 +57,20 @@ class Acknowledgement(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Why nothing of a request is done."""
+    """Error of a request that is not applied."""
 
     error_code: int
     message: str
 
 
 class Rules(NamedTuple):
-    """What the group's configs say now.
+    """The group's current configs.
 
-    lock_ms         for how long records are acquired
-    delivery_limit  how often a record is delivered
-    max_locks       how many records are in flight
-    renews          whether locks can be renewed
-    has_dead_letters  whether records that nobody processes are kept
+    lock_ms         duration of an acquisition lock
+    delivery_limit  maximum number of deliveries of a record
+    max_locks       maximum number of records in flight
+    renews          True if locks can be renewed
+    has_dead_letters  True if records that no member could process go to a dead-letter topic
     """
 
     lock_ms: int
@@ -83,7 +83,7 @@ class Rules(NamedTuple):
 def acknowledge(
     window: Window, member: str, batches: Sequence[Acknowledgement], rules: Rules, now: int, change: Change
 ) -> Refused | None:
-    """Begin `change` with all of `batches`, or say why not; who calls takes back what was begun."""
+    """Begin `change` with all of `batches`, or return the error; the caller then reverts what was begun."""
     for batch in batches:
         if batch.last < window.start_offset:
             continue
@@ -100,9 +100,7 @@ def acknowledge(
 
 
 def release(span: Span, rules: Rules, change: Change) -> int:
-    """What becomes of a span that its member does not have any more, as a state; `change` learns what is to be written, and
-    what is dead.
-    """
+    """Return the next state of a span that its member no longer has; adds the state to write, and dead letters, to `change`."""
     if span.delivery_count < rules.delivery_limit:
         state = AVAILABLE
     else:
@@ -129,7 +127,7 @@ def _begin(window: Window, span: Span, kind: int, rules: Rules, now: int, change
 
 
 def _missing(window: Window, batch: Acknowledgement) -> Refused | None:
-    """Whether nobody was ever given what is acknowledged."""
+    """Return an error if an acknowledged offset was never delivered."""
     spans = window.spans
     begun_below = batch.first < window.start_offset <= batch.last
     if not begun_below and (not spans or batch.first < spans[0].first):

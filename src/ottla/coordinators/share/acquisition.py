@@ -1,13 +1,13 @@
-"""Which records a member is given: of what was released the first, then what nobody was ever given.
+"""Acquisition: the records that a member gets. Released ones come first, then those never delivered.
 
-The log is looked at batch by batch, never into one; `LogBatch` is what the header of a batch says. Two ways to acquire:
+The log is read batch by batch, never inside one; `LogBatch` is the header of a batch. Two ways to acquire:
 
-    batch_optimized   whole batches, so that a batch goes to one member: the number of records is a wish, and the last batch is
+    batch_optimized   whole batches, so that a batch goes to one member: the number of records is a hint, and the last batch is
                       taken whole
-    record_limit      never more records than asked for (KIP-1206)
+    record_limit      never more records than requested (KIP-1206)
 
-A record that was delivered often may be one that no consumer survives. So that it does not take its neighbours with it to the
-limit, a batch with a count of at least max(2, limit / 2) is handed out by itself, and only a part of it: half of it, then a
+A record that was delivered often may crash every consumer. So that it does not take its neighbours with it to the delivery
+limit, a batch with a count of at least max(2, limit / 2) is delivered by itself, and only a part of it: half of it, then a
 quarter; and with the last attempt each record alone.
 """
 
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from ottla.coordinators.share.window import ACQUIRED, ARCHIVED, Batch, Span, Window
 
 _FEWEST_ATTEMPTS_ALONE: Final = 2
-"""A limit of so many attempts leaves no room for an attempt alone."""
+"""A limit of at most this many attempts leaves no room for an attempt alone."""
 
 
 class LogBatch(NamedTuple):
@@ -30,7 +30,7 @@ class LogBatch(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records that are a member's now: offsets are inclusive."""
+    """Records acquired by a member: offsets are inclusive."""
 
     first: int
     last: int
@@ -38,11 +38,11 @@ class Acquired(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What a member asks for.
+    """Limits of a member's request.
 
-    max_records  how many records
-    batch_size   how many of them should be one range of the answer
-    is_exact     record_limit: not one more
+    max_records  number of records
+    batch_size   number of records in one range of the response
+    is_exact     record_limit: never more than max_records
     """
 
     max_records: int
@@ -51,7 +51,7 @@ class Wish(NamedTuple):
 
 
 class Acquisition:
-    """One member that takes what it gets. `deadline` is when its locks end, in ms."""
+    """One acquisition of a member. `deadline` is the end of its locks, in ms."""
 
     def __init__(
         self, window: Window, member: str, wish: Wish, deadline: int, max_locks: int, delivery_limit: int
@@ -68,8 +68,8 @@ class Acquisition:
         self._most = 0
 
     def take(self, offset: int, batches: Sequence[LogBatch]) -> list[Acquired]:
-        """Acquire from `offset`, the window's first free one, what `batches` of the log hold. What the log has lost is
-        archived, and so is what was aborted.
+        """Acquire from `offset`, the window's first free one, the offsets of `batches` of the log. Offsets missing in the log
+        and aborted records are archived.
         """
         window = self._window
         if batches[0].first > offset:
@@ -96,7 +96,7 @@ class Acquisition:
             taken.append(Acquired(first, last, delivery_count))
 
     def _take_released(self, offset: int, last: int, batches: Sequence[LogBatch]) -> bool:
-        """What is free between `offset` and `last`; returns whether there may be more in this answer."""
+        """Take free offsets between `offset` and `last`; returns whether there may be more in this response."""
         free = [span for span in self._window.overlapping(offset, last) if span.is_free]
         for _, group in groupby(free, key=lambda span: id(span.batch)):
             if self._count >= self._most:
@@ -121,7 +121,7 @@ class Acquisition:
         return True
 
     def _take(self, span: Span, last: int) -> None:
-        """The offsets of a free span up to `last`."""
+        """Take the offsets of a free span up to `last`."""
         window = self._window
         span = window.cut(span, span.first, last)
         span.delivery_count += 1
@@ -129,7 +129,7 @@ class Acquisition:
         self._took(span.first, span.last, span.delivery_count)
 
     def _take_carefully(self, spans: Sequence[Span], last: int) -> None:
-        """A part of a batch that was delivered often."""
+        """Take a part of a batch that was delivered often."""
         most = self._most - self._count if self._wish.is_exact else spans[0].batch.size
         capped = False
         begun = self._count
@@ -149,7 +149,7 @@ class Acquisition:
                 return
 
     def _take_unread(self, first: int, last: int, batches: Sequence[LogBatch]) -> None:
-        """Offsets that were acquired before a restart, and of which nothing was written: as if nobody had ever had them."""
+        """Take offsets that were acquired before a restart and have no written state, as if never delivered."""
         window = self._window
         for start, end in self._split(first, last, batches):
             (span,) = window.overlapping(start, start)
@@ -166,7 +166,7 @@ class Acquisition:
             self._took(start, end, 1)
 
     def _split(self, first: int, last: int, batches: Sequence[LogBatch]) -> list[tuple[int, int]]:
-        """Ranges of the wished size, which end where batches end."""
+        """Ranges of the requested size, which end at batch boundaries."""
         room = self._most - self._count
         if room < last - first + 1:
             wanted = first + room - 1
@@ -186,7 +186,7 @@ class Acquisition:
         return found
 
     def _archive(self, first: int, last: int) -> None:
-        """Offsets that nobody needs: what is free of them is done with."""
+        """Archive the free offsets of a range that holds no records."""
         window = self._window
         for span in list(window.overlapping(first, last)):
             if span.is_free:
@@ -194,7 +194,7 @@ class Acquisition:
         window.advance()
 
     def _without(self, aborted: Sequence[LogBatch]) -> list[Acquired]:
-        """What was taken, but for aborted records, which are archived."""
+        """Return the taken ranges without aborted records, which are archived."""
         window = self._window
         kept: list[Acquired] = []
         for taken in self._taken:

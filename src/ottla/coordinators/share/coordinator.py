@@ -23,10 +23,10 @@ def share_coordinator(
     send: Callable[[int, Any], None],
     alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
 ) -> ShareCoordinator:
-    """A coordinator that obeys a broker's configs and has no partition yet; `alarm` as for `Runtime`.
+    """Return a coordinator with a broker's configs and no partition yet; `alarm` as for `Runtime`.
 
-    send  called with (partition, message): Prune for what of the log is no longer needed, StateReset for a share partition
-          whose state is another one now
+    send  called with (partition, message): Prune for the part of the log that is no longer needed, StateReset for a share
+          partition whose state was replaced
     """
     settings = ShareSettings.of(values)
     return Runtime(
@@ -48,7 +48,7 @@ def locate(states: ShareStates, offset: int) -> None:
 
 
 def loaded(states: ShareStates, now: Millis) -> Result:  # noqa: ARG001
-    """Forget the topics that went while nobody looked; and keep the log short from now on."""
+    """Remove topics that were deleted while no coordinator had the partition, and start the timers that keep the log short."""
     timers = [
         Timer(snapshot_cold, (), states.settings.cold_snapshot_ms),
         Timer(prune, (), states.settings.prune_ms),

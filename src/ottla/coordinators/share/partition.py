@@ -1,17 +1,17 @@
 """A share partition: a partition of a topic as a share group reads it.
 
-Its state is a window (`window.py`) that moves along the log. Four things happen to it:
+Its state is a window (`window.py`) that moves along the log. Four operations change it:
 
-    acquire       a member is given records, whose locks end at a deadline        nothing is written
-    acknowledge   a member says what became of them                               written, then answered
-    release       a member is gone: what it had is free                           written
-    expire        locks end: what they held is free                               free at once, and written
+    acquire       a member gets records, with locks that end at a deadline        nothing is written
+    acknowledge   a member reports the outcome of records                         written, then answered
+    release       a member is gone: its records are free                          written
+    expire        locks end: their records are free                               free at once, and written
 
-What is written goes to the share coordinator as states of ranges of offsets. A change is made at once, and nobody else may
-touch its records; `settle` says later whether it was written, and takes it back if not. What was acquired and not acknowledged
-when a broker dies is free when the next one reads the state: no record is lost, but its delivery does not count.
+States of ranges of offsets are written to the share coordinator. A change is made at once, and its records are reserved until
+`settle` reports whether it was written, and reverts it if not. Records acquired and not acknowledged when a broker fails are
+free when the next one reads the state: no record is lost, but its delivery does not count.
 
-Time is an argument, in ms of one clock. Nothing here knows a log, a socket or a coordinator. Source: KIP-932.
+Time is an argument, in ms of one clock. This module uses no log, socket or coordinator. Source: KIP-932.
 """
 
 from collections.abc import Sequence
@@ -38,10 +38,10 @@ UNINITIALIZED: Final = -1
 
 
 class SharePartition:
-    """One share partition, with the state that the share coordinator had of it.
+    """One share partition, built from the share coordinator's state of it.
 
-    start_offset  where it begins
-    batches       states of what is behind it, by offset; what lies between them was acquired by nobody who told
+    start_offset  first offset of the partition's window
+    batches       states of offsets behind it, by offset; gaps between them were acquired, but their outcome was not written
     """
 
     __slots__ = ("window",)
@@ -67,23 +67,23 @@ class SharePartition:
 
     @property
     def end_offset(self) -> int:
-        """The first offset (exclusive end) that nobody was ever given."""
+        """The first offset (exclusive end) that was never delivered."""
         return self.window.end_offset
 
     @property
     def delivery_complete_count(self) -> int:
-        """How many offsets from the start offset on are done with (KIP-1226)."""
+        """Number of offsets from the start offset on that are done (KIP-1226)."""
         return self.window.done
 
     def next_offset(self, rules: Rules) -> int | None:
-        """Where the next member is to read, None when the window is full."""
+        """First offset to read for the next member; None when the window is full."""
         offset = self.window.next_free()
         if offset == self.window.end_offset and len(self.window) >= rules.max_locks:
             return None
         return offset
 
     def enough(self, offset: int, max_records: int) -> int:
-        """The last offset that a member needs to see, who reads from `offset` and wants `max_records`."""
+        """The last offset to look at for a member that reads from `offset` and asks for `max_records`."""
         window = self.window
         left = max_records
         for span in window.overlapping(offset, window.end_offset):
@@ -109,7 +109,7 @@ class SharePartition:
             self.window.begin_at(offset)
 
     def nothing_between(self, offset: int, end: int) -> None:
-        """The log holds nothing from `offset` to `end` (exclusive) any more: what is free of it is done with."""
+        """The log holds nothing from `offset` to `end` (exclusive) any more: free offsets of that range are archived."""
         window = self.window
         for span in list(window.overlapping(offset, end - 1)):
             if span.is_free:
@@ -117,7 +117,7 @@ class SharePartition:
         window.advance()
 
     def acknowledge(self, member: str, batches: Sequence[Acknowledgement], rules: Rules, now: int) -> Change | Refused:
-        """What a member says of its records: a change to be written, or why none of it is done."""
+        """Apply a member's acknowledgements: returns a change to be written, or the error when none is applied."""
         change = Change()
         refused = acknowledge(self.window, member, batches, rules, now, change)
         if refused is None:
@@ -126,7 +126,7 @@ class SharePartition:
         return refused
 
     def release(self, member: str, rules: Rules) -> Change:
-        """A member is gone: a change that makes free what it has."""
+        """Release the records of a member that is gone: returns a change to be written."""
         window = self.window
         change = Change()
         for span in window.spans:
@@ -135,7 +135,7 @@ class SharePartition:
         return change
 
     def expire(self, rules: Rules, now: int) -> Change:
-        """Locks that have ended by `now`: their records are free at once, whatever becomes of the change that says so."""
+        """Free the records of locks that ended by `now`, at once, whatever becomes of the write; returns the change."""
         window = self.window
         change = Change()
         for span in window.spans:
@@ -144,11 +144,11 @@ class SharePartition:
         return change
 
     def next_deadline(self) -> int:
-        """When the next lock ends, NEVER when there is none."""
+        """End of the next lock; NEVER without locks."""
         return min((span.deadline for span in self.window.spans if span.state == ACQUIRED), default=NEVER)
 
     def archived(self, first: int, last: int) -> Change:
-        """Records are with the dead letters, or cannot be: they are archived, and a change says so."""
+        """Archive records that are in the dead-letter topic, or cannot be written there; returns the change."""
         window = self.window
         change = Change()
         for span in list(window.overlapping(first, last)):
@@ -159,7 +159,7 @@ class SharePartition:
         return change
 
     def pending_dead_letters(self) -> list[DeadLetters]:
-        """What was on its way to the dead letters when the state was read."""
+        """Records that were on their way to the dead-letter topic when the state was read."""
         return [
             DeadLetters(span.first, span.last, span.delivery_count, None)
             for span in self.window.spans
@@ -167,8 +167,8 @@ class SharePartition:
         ]
 
     def settle(self, change: Change, *, written: bool) -> list[DeadLetters]:
-        """A change was written, or will not be: then its records are as they were, but for locks that have ended. Returns what
-        is now to go to the dead letters.
+        """Complete a change that was written, or revert it, except for locks that have ended. Returns the records that go to
+        the dead-letter topic now.
         """
         self.window.settle(change, written=written)
         self.window.advance()

@@ -52,8 +52,9 @@ def snapshot(
     created: Millis,
     now: Millis,
 ) -> Record:
-    """All of a share partition's state. `created` is when the state was as it is, `now` when the record is written: they
-    differ for a partition that was quiet in between."""
+    """All of a share partition's state. `created` is the time since which it has not changed, `now` the time of writing: they
+    differ for a partition that was quiet in between.
+    """
     group_id, topic_id, partition = where
     value = ShareSnapshotValue(
         snapshot_epoch=snapshot_epoch,
@@ -82,7 +83,7 @@ def update(
     delivery_complete_count: int,
     batches: Sequence[StateBatch],
 ) -> Record:
-    """What a write brings; offset, count and epoch are those that hold after it."""
+    """The changes of one write; offset, count and epoch are those that hold after it."""
     group_id, topic_id, partition = where
     value = ShareUpdateValue(
         snapshot_epoch=snapshot_epoch,

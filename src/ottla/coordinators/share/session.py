@@ -5,7 +5,7 @@
     -1                 the last one: the session is over
 
 A session belongs to the connection on which it began: when that is gone, so is the session, and with it the locks of the
-member. Their number is bounded (group.share.max.share.sessions); nobody's session is taken for another's.
+member. Their number is bounded (group.share.max.share.sessions); no session is evicted for another member.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -76,7 +76,7 @@ class ShareSessions:
         return session
 
     def resume(self, member: Member, epoch: int) -> tuple[int, ShareSession | None]:
-        """The session that a request goes on with, or the error code of why not."""
+        """Return the session that a request continues, or an error code."""
         session = self._sessions.get(member)
         if session is None:
             return SHARE_SESSION_NOT_FOUND, None
@@ -86,7 +86,7 @@ class ShareSessions:
         return NONE, session
 
     def end(self, member: Member) -> ShareSession | None:
-        """Close a session; None when there is none."""
+        """Close a session; None if there is no such session."""
         session = self._sessions.pop(member, None)
         if session is None:
             return None

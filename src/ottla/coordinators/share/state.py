@@ -1,17 +1,17 @@
-"""What a partition of __share_group_state adds up to, and the operations on it: one share partition each (KIP-932).
+"""State of one partition of __share_group_state, and the operations on it, each for one share partition (KIP-932).
 
-    initialize_state   a fresh state: where the group begins; whatever was known of the share partition is gone
-    read_state         all of it, for the leader of the data partition, which thereby becomes the one that may write
-    write_state        what changed: batches, start offset, how many records are through
-    summarize_state    where the group stands, without batches
-    delete_state       nothing is known any more
+    initialize_state   reset the state to a start offset of the group; the previous state is dropped
+    read_state         the whole state, for the leader of the data partition, which thereby becomes the one that may write
+    write_state        changes: batches, start offset, number of completed records
+    summarize_state    the group's position, without batches
+    delete_state       drop the state
 
-Epochs keep out who is late. The leader epoch is that of the data partition's leader, who raises it by reading; the state
-epoch is the group's, which raises it by initialising anew. Neither ever goes back (Kafka: ShareCoordinatorShard).
+Epochs fence late requests. The leader epoch is that of the data partition's leader, which raises it by reading; the state
+epoch is the group's, which raises it by initialising again. Neither ever decreases (Kafka: ShareCoordinatorShard).
 
-Most writes are small updates; after some hundreds of them the whole state is written once more, a snapshot, so that a reader
-needs nothing of what is older, which is pruned. A share partition that is quiet gets its snapshot by time, else its old one
-would keep the log from being pruned.
+Most writes are small updates; after several hundred of them the whole state is written as a snapshot, so that a reader needs
+no older records, which are pruned. A quiet share partition gets its snapshot by time, else its old one would keep the log
+from being pruned.
 """
 # ruff: noqa: ARG001, ARG005 - operations and refusals have one signature each, whatever they need of it
 
@@ -30,12 +30,12 @@ from ottla.protocol.messages.share_snapshot_record import ShareSnapshotKey, Shar
 from ottla.protocol.messages.share_update_record import ShareUpdateKey, ShareUpdateValue
 
 UNKNOWN: Final = -1
-"""A start offset or a count that nobody has said."""
+"""A start offset or a count that is not known."""
 
 
 @lru_cache(maxsize=20_000)
 def share_key(group_id: str, topic_id: bytes, partition: int) -> str:
-    """The key that a share partition's coordinator is found by, as Kafka writes it."""
+    """Return the key of a share partition, which determines its coordinator, in Kafka's format."""
     return f"{group_id}:{base64.urlsafe_b64encode(topic_id).rstrip(b'=').decode()}:{partition}"
 
 
@@ -60,7 +60,7 @@ class ShareSettings(NamedTuple):
 
 
 class InitializeState(NamedTuple):
-    """The group begins at `start_offset` (inclusive); -1 where share.auto.offset.reset is to say it."""
+    """The group starts at `start_offset` (inclusive); -1 to apply share.auto.offset.reset."""
 
     group_id: str
     topic_id: bytes
@@ -70,7 +70,7 @@ class InitializeState(NamedTuple):
 
 
 class ReadState(NamedTuple):
-    """The leader of a data partition wants to know where the group stands."""
+    """Read the state, for the leader of a data partition."""
 
     group_id: str
     topic_id: bytes
@@ -79,7 +79,7 @@ class ReadState(NamedTuple):
 
 
 class WriteState(NamedTuple):
-    """What changed; `start_offset` and `delivery_complete_count` -1 for what did not."""
+    """Write changes; `start_offset` and `delivery_complete_count` are -1 when unchanged."""
 
     group_id: str
     topic_id: bytes
@@ -92,7 +92,7 @@ class WriteState(NamedTuple):
 
 
 class DeleteState(NamedTuple):
-    """The group, or the topic, is gone."""
+    """Delete the state: the group, or the topic, is gone."""
 
     group_id: str
     topic_id: bytes
@@ -100,7 +100,7 @@ class DeleteState(NamedTuple):
 
 
 class SummarizeState(NamedTuple):
-    """Where does the group stand?"""
+    """Read the group's position in a partition."""
 
     group_id: str
     topic_id: bytes
@@ -108,21 +108,21 @@ class SummarizeState(NamedTuple):
 
 
 class StateOutcome(NamedTuple):
-    """How it went."""
+    """Result of an operation without data."""
 
     error_code: int = errors.NONE
     error_message: str | None = None
 
 
 class StateRead(NamedTuple):
-    """A share partition's state; `start_offset` is inclusive, -1 where share.auto.offset.reset is to say it."""
+    """A share partition's state; `start_offset` is inclusive, -1 to apply share.auto.offset.reset."""
 
     error_code: int
     error_message: str | None
     state_epoch: int = 0
     start_offset: int = 0
     delivery_complete_count: int = UNKNOWN
-    batches: list[StateBatch] = []  # noqa: RUF012  a tuple's default, which nobody changes
+    batches: list[StateBatch] = []  # noqa: RUF012  a tuple's default, never modified
 
 
 class StateSummary(NamedTuple):
@@ -137,7 +137,7 @@ class StateSummary(NamedTuple):
 
 
 class StateReset(NamedTuple):
-    """A share partition begins anew or is gone, for whoever holds its state: a message of the runtime's."""
+    """A share partition was initialised again or deleted: a message of the runtime for the leader that holds its state."""
 
     group_id: str
     topic_id: bytes
@@ -145,13 +145,13 @@ class StateReset(NamedTuple):
 
 
 class Prune(NamedTuple):
-    """Nothing below `offset` (exclusive) of the partition's log is needed any more: a message of the runtime's."""
+    """No record below `offset` (exclusive) of the partition's log is needed any more: a message of the runtime."""
 
     offset: int
 
 
 class TopicIdsDeleted(NamedTuple):
-    """Topics went."""
+    """Deleted topics."""
 
     topic_ids: frozenset[bytes]
 
@@ -160,7 +160,7 @@ class TopicIdsDeleted(NamedTuple):
 
 
 class SharePartitionState:
-    """One share partition, as its last snapshot and the updates since say."""
+    """One share partition: its last snapshot with the updates since."""
 
     __slots__ = (
         "batches",
@@ -181,20 +181,20 @@ class SharePartitionState:
         self.state_epoch = 0
         self.leader_epoch = 0
         self.fencing_epoch = 0
-        """The highest leader epoch that ever was: a fresh state begins at 0 again, and old leaders stay out."""
+        """The highest leader epoch ever: a fresh state begins at 0 again, and old leaders stay fenced."""
         self.start_offset = UNKNOWN
         self.delivery_complete_count = UNKNOWN
         self.batches: list[StateBatch] = []
         self.updates = 0
-        """How many there are since the snapshot."""
+        """Number of updates since the snapshot."""
         self.snapshot_at = 0
         """The offset of the snapshot in the coordinator's log."""
         self.created = 0
         self.written = 0
-        """When the state was as it is in the snapshot, and when the snapshot was written: ms since the epoch."""
+        """Time of the state in the snapshot, and time of writing the snapshot: ms since the epoch."""
 
     def restore(self, value: ShareSnapshotValue, offset: int) -> None:
-        """The state is that of a snapshot at `offset`."""
+        """Replace the state by a snapshot at `offset`."""
         self.snapshot_epoch = value.snapshot_epoch
         self.state_epoch = value.state_epoch
         self.leader_epoch = value.leader_epoch
@@ -210,7 +210,7 @@ class SharePartitionState:
         self.created, self.written = value.create_timestamp, value.write_timestamp
 
     def update(self, value: ShareUpdateValue) -> None:
-        """Take in what a write brought."""
+        """Apply the changes of a write."""
         self.leader_epoch = value.leader_epoch
         self.fencing_epoch = max(self.fencing_epoch, value.leader_epoch)
         self.start_offset, self.delivery_complete_count = self.moved(value.start_offset, value.delivery_complete_count)
@@ -222,7 +222,7 @@ class SharePartitionState:
         self.updates += 1
 
     def moved(self, start_offset: int, delivery_complete_count: int) -> tuple[int, int]:
-        """Start offset and count after a write that says these. The offset never goes back; a count belongs to its offset."""
+        """Start offset and count after a write with these values. The offset never decreases; a count belongs to its offset."""
         if start_offset > self.start_offset:
             return start_offset, delivery_complete_count
         if start_offset in (UNKNOWN, self.start_offset):
@@ -233,8 +233,8 @@ class SharePartitionState:
 class ShareStates:
     """The share partitions of one partition of __share_group_state; `states` is changed by replay alone.
 
-    cluster  which topics there are
-    offset   where in the log the record is that is replayed next: the runtime says it
+    cluster  metadata, for the topics that exist
+    offset   offset of the record that is replayed next, set by the runtime
     """
 
     __slots__ = ("cluster", "offset", "settings", "states")
@@ -264,19 +264,19 @@ class ShareStates:
             state.update(value)
 
     def replay_pending(self, record: Record, producer_id: int) -> None:  # noqa: ARG002
-        """No transaction writes into this topic; what somebody put there counts as it is."""
+        """Apply the record at once: no transaction of the broker writes into this topic, but another client may."""
         self.replay(record)
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
-        """Nothing waits for a marker here."""
+        """Ignore the marker: no state depends on it."""
 
     def hosts(self, topic_id: bytes, partition: int) -> bool:
-        """Whether there is such a partition."""
+        """Return whether the partition exists."""
         topic = self.cluster.image.topics_by_id.get(topic_id)
         return topic is not None and partition < len(topic.partitions)
 
 
-# Operations. The checks stand in Kafka's order.
+# Operations. The checks are in Kafka's order.
 
 _NO_SUCH_PARTITION: Final = errors.error(errors.UNKNOWN_TOPIC_OR_PARTITION).message
 _NEGATIVE: Final = "The {} cannot be a negative number."
@@ -300,7 +300,7 @@ def _refuse_to(verb: str, code: int) -> StateOutcome:
 
 @operation(lambda request, code: _refuse_to("initialize", code))
 def initialize_state(states: ShareStates, request: InitializeState, now: Millis) -> Result:
-    """Begin anew, at a start offset."""
+    """Reset the state, to a start offset."""
     where = request.group_id, request.topic_id, request.partition
     state = states.states.get(where)
     refused = _negative(request.partition, state_epoch=request.state_epoch)
@@ -326,7 +326,7 @@ def initialize_state(states: ShareStates, request: InitializeState, now: Millis)
 
 @operation(lambda request, code: StateRead(*_refuse_to("read", code)))
 def read_state(states: ShareStates, request: ReadState, now: Millis) -> Result:
-    """All of a share partition's state. Who reads it with the highest leader epoch so far is its leader from now on."""
+    """Return all of a share partition's state. A reader with the highest leader epoch so far is its leader from now on."""
     where = request.group_id, request.topic_id, request.partition
     state = states.states.get(where)
     refused = _negative(request.partition, leader_epoch=request.leader_epoch)
@@ -354,7 +354,7 @@ def read_state(states: ShareStates, request: ReadState, now: Millis) -> Result:
 
 @operation(lambda request, code: _refuse_to("write", code))
 def write_state(states: ShareStates, request: WriteState, now: Millis) -> Result:
-    """Take in what changed. The answer means that the log has it. A write changes no epoch, however high its own are."""
+    """Apply changes. The answer is sent when the log has them. A write changes no epoch, however high its own are."""
     where = request.group_id, request.topic_id, request.partition
     state = states.states.get(where)
     refused = _negative(request.partition, leader_epoch=request.leader_epoch, state_epoch=request.state_epoch)
@@ -406,7 +406,7 @@ def _record_of(
 
 @operation(lambda request, code: _refuse_to("delete", code))
 def delete_state(states: ShareStates, request: DeleteState, now: Millis) -> Result:
-    """Forget a share partition; one that is not known is as good as forgotten."""
+    """Delete the state of a share partition; an unknown one is no error."""
     where = request.group_id, request.topic_id, request.partition
     refused = _negative(request.partition)
     if refused is None and not states.hosts(request.topic_id, request.partition):
@@ -424,7 +424,7 @@ def _refuse_summary(request: SummarizeState, code: int) -> StateSummary:
 
 @operation(_refuse_summary)
 def summarize_state(states: ShareStates, request: SummarizeState, now: Millis) -> Result:
-    """Where a group stands in a partition."""
+    """Return a group's position in a partition."""
     refused = _negative(request.partition)
     if refused is None and not states.hosts(request.topic_id, request.partition):
         refused = _refusal(errors.UNKNOWN_TOPIC_OR_PARTITION)
@@ -447,7 +447,7 @@ def summarize_state(states: ShareStates, request: SummarizeState, now: Millis) -
 
 @operation(lambda request, code: code)
 def forget_topic_ids(states: ShareStates, request: TopicIdsDeleted, now: Millis) -> Result:
-    """Topics were deleted: so is what groups read of them. The answer is an error code."""
+    """Drop the state of deleted topics. The answer is an error code."""
     gone = [where for where in states.states if where[1] in request.topic_ids]
     return Result(
         [records.tombstone(where) for where in gone],
@@ -460,7 +460,7 @@ def forget_topic_ids(states: ShareStates, request: TopicIdsDeleted, now: Millis)
 
 
 def snapshot_cold(states: ShareStates, now: Millis) -> Result:
-    """Write snapshots of share partitions that have had none for long, unless all are as quiet: then nothing is won by it."""
+    """Write snapshots of share partitions whose last one is old, unless all are as quiet: then it would not shorten the log."""
     timer = Timer(snapshot_cold, (), states.settings.cold_snapshot_ms)
     if all(state.created != state.written for state in states.states.values()):
         return Result(timers=[timer])
@@ -483,6 +483,6 @@ def snapshot_cold(states: ShareStates, now: Millis) -> Result:
 
 
 def prune(states: ShareStates, now: Millis) -> Result:
-    """Say from where on the log is needed: from the oldest snapshot that is some share partition's newest."""
+    """Send Prune for the log below the oldest of the share partitions' newest snapshots."""
     needed = min((state.snapshot_at for state in states.states.values()), default=states.offset)
     return Result(timers=[Timer(prune, (), states.settings.prune_ms)], outgoing=[Prune(needed)])

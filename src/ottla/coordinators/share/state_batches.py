@@ -1,12 +1,12 @@
 """Ranges of offsets with their delivery states, as the share coordinator keeps them for a share partition.
 
-A list of batches is sorted, no two of them overlap, and neighbours that say the same are one:
+A list of batches is sorted, no two of them overlap, and neighbours with equal state and count are one:
 
     kept        0........9 2/1        15...20 0/1
     comes              7.........16 0/2
     then        0....6 2/1   7...........16 0/2  17..20 0/1      state/count
 
-Where two batches speak of one offset, the higher delivery count wins, and of equal counts the higher state: a record is never
+Where two batches cover one offset, the higher delivery count wins, and of equal counts the higher state: a record is never
 delivered again because an older write came late (Kafka: PersisterStateBatchCombiner).
 """
 
@@ -29,7 +29,7 @@ class StateBatch(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Who wins an offset."""
+        """Rank by which a batch wins an offset."""
         return self.delivery_count, self.delivery_state
 
 
@@ -42,7 +42,7 @@ def merge(batches: list[StateBatch], coming: Iterable[StateBatch], start_offset:
 
 
 def merged(coming: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
-    """The list that `coming` make by themselves."""
+    """Return `coming` merged into a new list."""
     batches: list[StateBatch] = []
     merge(batches, coming, start_offset)
     return batches
@@ -75,7 +75,7 @@ def _take(batches: list[StateBatch], batch: StateBatch) -> None:
 
 
 def _join(pieces: list[StateBatch], batch: StateBatch) -> None:
-    """Append, as part of the last piece if both say the same."""
+    """Append, merged into the last piece if state and count are equal."""
     if pieces and pieces[-1].last_offset + 1 == batch.first_offset and pieces[-1].rank == batch.rank:
         pieces[-1] = pieces[-1]._replace(last_offset=batch.last_offset)
     else:

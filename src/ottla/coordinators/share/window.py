@@ -1,4 +1,4 @@
-"""The in-flight window of a share partition: what became of each offset between its start and its end.
+"""The in-flight window of a share partition: the state of each offset between its start and its end.
 
     start offset                                                 end offset (exclusive)
     |                                                            |
@@ -7,11 +7,11 @@
     | 0 - 99   | 100 | 101 - 120    |       | 130 - 229          |  from here on
     +----------+-----+--------------+- - - -+--------------------+
 
-A `Span` is a run of offsets that share one fate: a whole batch that a member acquired, as a rule, and parts of one when they
-were acknowledged otherwise. So ten thousand records in flight cost as many spans only if each has a state of its own.
-Spans stand in one list by offset and never overlap; what the log does not hold (compacted offsets) may lie between them.
+A `Span` is a run of offsets with one state: usually a whole batch that a member acquired, or parts of one that were
+acknowledged differently. So ten thousand records in flight need as many spans only if each has a state of its own.
+Spans are in one list by offset and never overlap; offsets missing in the log (compaction) may lie between them.
 
-A change that is being written to the share coordinator keeps what was before in the spans, so that it can be taken back.
+A change that is being written to the share coordinator keeps the previous state in the spans, so that it can be reverted.
 Source: KIP-932.
 """
 
@@ -34,7 +34,7 @@ _last_of = attrgetter("last")
 
 
 class Fate(NamedTuple):
-    """What a span was before the change that is being written."""
+    """State of a span before the change that is being written."""
 
     state: int
     delivery_count: int
@@ -45,9 +45,9 @@ class Fate(NamedTuple):
 class Change:
     """A change on its way to the share coordinator, which is settled once, for all of its spans.
 
-    first, last  between which offsets they lie, inclusive
-    written      the states that it brings
-    dead         what of it goes to the dead letters once it is written
+    first, last  range of their offsets, inclusive
+    written      the states that it writes
+    dead         records that go to the dead-letter topic once it is written
     """
 
     __slots__ = ("dead", "first", "last", "written")
@@ -60,11 +60,11 @@ class Change:
 
     @property
     def holds(self) -> bool:
-        """Whether its spans wait for it."""
+        """True if the change covers any span."""
         return self.last >= 0
 
     def write(self, span: "Span", state: int) -> None:
-        """The state of a span is to be written."""
+        """Add the state of a span to the states to be written."""
         written = self.written
         if written:
             last = written[-1]
@@ -75,7 +75,7 @@ class Change:
 
 
 class DeadLetters(NamedTuple):
-    """Records that nobody will process: offsets are inclusive, `message` is None when nothing is known of the reason."""
+    """Records for the dead-letter topic: offsets are inclusive, `message` is None when the reason is not known."""
 
     first: int
     last: int
@@ -84,7 +84,7 @@ class DeadLetters(NamedTuple):
 
 
 class Batch:
-    """What was acquired as one: `size` is the number of its offsets."""
+    """Offsets acquired together: `size` is their number."""
 
     __slots__ = ("size",)
 
@@ -93,12 +93,12 @@ class Batch:
 
 
 class Span:
-    """Offsets `first` to `last` (inclusive) with one fate.
+    """Offsets `first` to `last` (inclusive) with one state.
 
-    member    who has acquired them, "" when nobody has
-    deadline  when the lock of an acquired span ends, in ms
-    batch     what they were acquired in
-    change    the change that is being written, and `before` what they were
+    member    the member that has acquired them, "" if none has
+    deadline  end of the lock of an acquired span, in ms
+    batch     the batch they were acquired in
+    change    the change that is being written, and `before` the state before it
     """
 
     __slots__ = ("batch", "before", "change", "deadline", "delivery_count", "first", "last", "member", "state")
@@ -118,12 +118,12 @@ class Span:
 
     @property
     def is_free(self) -> bool:
-        """Whether a member may acquire it."""
+        """True if a member may acquire the span."""
         return self.state == AVAILABLE and self.change is None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will happen to it any more."""
+        """True if the span is in a final state that is written."""
         return self.state in _FINAL and self.change is None
 
     def __len__(self) -> int:
@@ -134,15 +134,15 @@ class Span:
         return f"<{self.first}-{self.last} state {self.state} count {self.delivery_count} {self.member}{writing}>"
 
     def tail(self, first: int) -> "Span":
-        """A span of the offsets from `first` on, with the same fate; this one still has them too."""
+        """Return a span of the offsets from `first` on, with the same state; this one still has them too."""
         other = Span(first, self.last, self.state, self.delivery_count, self.member, self.deadline, self.batch)
         other.change, other.before = self.change, self.before
         return other
 
 
 class Window:
-    """The spans of a share partition. `start_offset` is the first offset that is not done with, `end_offset` (exclusive) the
-    first that nobody was ever given; both are equal when nothing is in flight.
+    """The spans of a share partition. `start_offset` is the first offset that is not done, `end_offset` (exclusive) the first
+    that was never delivered; both are equal when nothing is in flight.
     """
 
     __slots__ = ("_free_from", "done", "end_offset", "spans", "start_offset")
@@ -152,12 +152,12 @@ class Window:
         self.end_offset = start_offset
         self.spans: list[Span] = []
         self.done = 0
-        """How many offsets of the window are acknowledged or archived, or will be once that is written (KIP-1226)."""
+        """Number of offsets in the window that are acknowledged or archived, or will be once that is written (KIP-1226)."""
         self._free_from = start_offset
-        """No span below it is free."""
+        """No span below this offset is free."""
 
     def __len__(self) -> int:
-        """How many offsets are in flight, done with or not."""
+        """Number of offsets in flight, done or not."""
         return self.end_offset - self.start_offset
 
     def next_free(self) -> int:
@@ -180,7 +180,7 @@ class Window:
             at = bisect_right(spans, span.last, lo=at, key=_last_of)
 
     def cut(self, span: Span, first: int, last: int) -> Span:
-        """The part of a span that lies between `first` and `last`, as a span of its own."""
+        """Split off the part of a span between `first` and `last`, as a span of its own."""
         at = bisect_left(self.spans, span.last, key=_last_of)
         if first > span.first:
             rest = span.tail(first)
@@ -194,7 +194,7 @@ class Window:
         return span
 
     def turn(self, span: Span, state: int, member: str = "", deadline: int = 0) -> None:
-        """A span has another state from now on, and belongs to `member` if it is acquired."""
+        """Set the state of a span, and its member if it is acquired."""
         if span.state in _FINAL:
             self.done -= len(span)
         if state in _FINAL:
@@ -204,14 +204,14 @@ class Window:
             self._free_from = min(self._free_from, span.first)
 
     def begin(self, span: Span, change: Change, state: int, member: str = "", deadline: int = 0) -> None:
-        """As `turn`, if `change` can be written."""
+        """Same as `turn`, but pending until `change` is written."""
         span.change = change
         change.first, change.last = min(change.first, span.first), max(change.last, span.last)
         span.before = Fate(span.state, span.delivery_count, span.member, span.deadline)
         self.turn(span, state, member, deadline)
 
     def settle(self, change: Change, *, written: bool) -> None:
-        """A change was written, or cannot be: then all is as it was."""
+        """Complete a change that was written; otherwise restore the previous state."""
         for span in self.overlapping(change.first, change.last):
             before = span.before
             if span.change is not change or before is None:
@@ -227,14 +227,14 @@ class Window:
                 self._mend(first, last)
 
     def add(self, span: Span) -> None:
-        """Put a span where there is none yet."""
+        """Insert a span into a range without spans."""
         if span.state in _FINAL:
             self.done += len(span)
         self.spans.insert(bisect_left(self.spans, span.first, key=_last_of), span)
         self.end_offset = max(self.end_offset, span.last + 1)
 
     def advance(self) -> bool:
-        """Forget what is done with at the beginning; returns whether the start offset moved."""
+        """Drop completed spans at the beginning; returns whether the start offset moved."""
         spans = self.spans
         done = 0
         while done < len(spans) and spans[done].is_over:
@@ -247,7 +247,7 @@ class Window:
         return True
 
     def begin_at(self, offset: int) -> None:
-        """The log begins at `offset` now: what lies below is gone, whoever has it."""
+        """Move the window's start to `offset`, the new start of the log; spans below it are dropped, acquired or not."""
         spans = self.spans
         gone = bisect_left(spans, offset, key=_last_of)
         self.done -= sum(len(span) for span in spans[:gone] if span.state in _FINAL)
@@ -261,7 +261,7 @@ class Window:
         self.advance()
 
     def _mend(self, first: int, last: int) -> None:
-        """Put neighbours between `first` and `last` together that are all done with, or alike and free."""
+        """Merge neighbours between `first` and `last` that are both done, or both free and alike."""
         spans = self.spans
         at = max(bisect_left(spans, first, key=_last_of) - 1, 0)
         while at + 1 < len(spans) and spans[at].first <= last:
@@ -280,7 +280,7 @@ class Window:
 
 
 def _are_alike(one: Span, other: Span) -> bool:
-    """Whether two spans of one batch are free and were delivered as often."""
+    """Return whether two spans of one batch are free and were delivered equally often."""
     return (
         one.state == other.state == AVAILABLE
         and one.batch is other.batch

@@ -1,1 +1,1 @@
-"""Transactions (KIP-98, KIP-890): who writes under which epoch, into which partitions, and how it ends."""
+"""Transactions (KIP-98, KIP-890): producer epochs, partitions of a transaction, and its end."""

@@ -24,12 +24,12 @@ def transaction_coordinator(
     send: Callable[[int, Any], None],
     alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
 ) -> TransactionCoordinator:
-    """A coordinator that obeys a broker's configs and has no partition yet; `alarm` as for `Runtime`.
+    """Return a coordinator with a broker's configs and no partition yet; `alarm` as for `Runtime`.
 
     version          transaction.version as it is finalized at the time
-    new_producer_id  a producer id that nobody was ever given
-    send             called with (partition, Markers) when the end of a transaction is decided; whoever has written the markers
-                     runs `completed`
+    new_producer_id  returns a producer id that was never used
+    send             called with (partition, Markers) when the end of a transaction is decided; after writing the markers the
+                     receiver runs `completed`
     """
     settings = TransactionSettings.of(values)
     return Runtime(
@@ -44,7 +44,7 @@ def transaction_coordinator(
 
 
 def loaded(state: Transactions, now: Millis) -> Result:  # noqa: ARG001
-    """Go on where the coordinator before stopped: markers of what was decided, and the time of what is open."""
+    """Continue the work of the previous coordinator: markers of decided transactions, timeouts of open ones."""
     outgoing = [markers_of(each) for each in state.transactions.values() if each.state in PREPARED]
     timers = [
         Timer(abort_timed_out, (), state.settings.abort_interval_ms),

@@ -1,12 +1,12 @@
-"""How transactions end: EndTxn, the time that is over, a producer that was fenced; and the markers that follow.
+"""End of transactions: EndTxn, the transaction timeout, producer fencing; and the markers that follow.
 
-    1  decided    a Prepare record: the decision. It is committed before anybody hears of it
+    1  decided    a Prepare record: the decision. It is committed before it is visible to any client
     2  Markers    go to every partition; the runtime hands them out when 1 is committed, again after a restart
     3  completed  a Complete record when all of them have theirs
 
-From transaction.version 2 on each transaction ends with a new epoch, which its markers carry: what is still under way of the
-old one can reach no partition any more (KIP-890). EndTxn 5 tells the client; a client that asks again with the old epoch gets
-the same answer.
+From transaction.version 2 on each transaction ends with a new epoch, which its markers carry: requests of the old epoch still
+under way can reach no partition any more (KIP-890). EndTxn 5 returns it to the client; a client that asks again with the old
+epoch gets the same answer.
 """
 
 from typing import Final
@@ -125,10 +125,10 @@ def decided(
     bumps: bool = False,
     fences: bool = False,
 ) -> Result:
-    """The end of `transaction` is decided.
+    """Write the decision to end `transaction`.
 
-    bumps   the client speaks transaction.version 2; how it ends a transaction counts, not how it added partitions
-    fences  the producer does not know and must not go on: the epoch is raised whatever the version
+    bumps   the client speaks transaction.version 2; its version at the end of the transaction counts, not at its start
+    fences  the producer is not notified and must not go on: the epoch is raised whatever the version
     """
     version = state.version() if fences else VERSION_WITH_EPOCH_BUMP if bumps else 0
     has_epoch = bumps or (fences and version >= VERSION_WITH_EPOCH_BUMP)
@@ -160,7 +160,7 @@ def decided(
 
 
 def markers_of(transaction: Transaction) -> Markers:
-    """What the partitions of a transaction whose end is decided must be told."""
+    """The markers for the partitions of a transaction whose end is decided."""
     return Markers(
         transaction.transactional_id,
         transaction.producer_id,
@@ -178,10 +178,10 @@ def _refuse_completion(markers: Markers, code: int) -> int:  # noqa: ARG001
 
 @operation(_refuse_completion)
 def completed(state: Transactions, markers: Markers, now: Millis) -> Result:
-    """Every partition has its marker. The answer is an error code."""
+    """Complete a transaction whose partitions all have their marker. The answer is an error code."""
     transaction = state.transactions.get(markers.transactional_id)
     if transaction is None or transaction.state not in PREPARED or markers_of(transaction) != markers:
-        return Result(answers=[(markers, errors.INVALID_TXN_STATE)])  # told twice, after a restart
+        return Result(answers=[(markers, errors.INVALID_TXN_STATE)])  # completed twice, after a restart
     rotates = transaction.next_producer_id != NO_PRODUCER_ID
     record = record_of(
         transaction,
@@ -197,7 +197,7 @@ def completed(state: Transactions, markers: Markers, now: Millis) -> Result:
 
 
 def abort_timed_out(state: Transactions, now: Millis) -> Result:
-    """Abort what is open for longer than its client allowed; runs every now and then."""
+    """Abort transactions that are open for longer than their timeout; runs periodically."""
     late = [
         transaction
         for transaction in map(state.transactions.__getitem__, state.ongoing)
@@ -211,13 +211,13 @@ def abort_timed_out(state: Transactions, now: Millis) -> Result:
 
     records = [record for result in results for record in result.records]
     again = [Timer(abort_timed_out, (), 1 if len(late) > len(results) else state.settings.abort_interval_ms)]
-    # A refused append changes nothing: what is late is found again at the next look.
+    # A failed append changes nothing: the same transactions are found again at the next run.
     later = [Timer(abort_timed_out, (), state.settings.abort_interval_ms)]
     return Result(records, timers=again, then=tell, refused=lambda state, code, now: Result(timers=later))  # noqa: ARG005
 
 
 def remove_expired(state: Transactions, now: Millis) -> Result:
-    """Forget transactional ids that nobody has used for transactional.id.expiration.ms."""
+    """Remove transactional ids that were unused for transactional.id.expiration.ms."""
     idle = [
         tombstone_of(transaction.transactional_id)
         for transaction in state.transactions.values()

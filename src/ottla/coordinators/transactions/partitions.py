@@ -1,7 +1,7 @@
-"""Which partitions a transaction writes to: added before the first batch, or verified by the broker that has the partition.
+"""Partitions of a transaction: added before the first batch, or verified by the broker that leads the partition.
 
 A client before transaction.version 2 adds partitions itself (AddPartitionsToTxn, AddOffsetsToTxn), and the broker that gets a
-first batch asks whether it did (KIP-890 part 1). From version 2 on the broker adds the partition itself (part 2).
+first batch verifies that it did (KIP-890 part 1). From version 2 on the broker adds the partition itself (part 2).
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def _check_id(wanted: PartitionsOf) -> int:
 
 @operation(_refuse, check=_check_id)
 def add_partitions(state: Transactions, wanted: PartitionsOf, now: Millis) -> Result:
-    """The transaction, which begins if it has not, writes to these partitions too. The answer is a code for each of them.
+    """Add partitions to the transaction, which begins if it has not. The answer is a code for each of them.
     Source: TransactionCoordinator.handleAddPartitionsToTransaction.
     """
     transaction = state.transactions.get(wanted.transactional_id)
@@ -63,7 +63,7 @@ def add_partitions(state: Transactions, wanted: PartitionsOf, now: Millis) -> Re
 
 @operation(_refuse, check=_check_id)
 def verify_partitions(state: Transactions, wanted: PartitionsOf, now: Millis) -> Result:  # noqa: ARG001
-    """Whether the partitions belong to the transaction: TRANSACTION_ABORTABLE for one that does not."""
+    """Verify that the partitions belong to the transaction: TRANSACTION_ABORTABLE for one that does not."""
     transaction = state.transactions.get(wanted.transactional_id)
     code = _judge(transaction, wanted)
     if code != errors.NONE or transaction is None:

@@ -1,8 +1,8 @@
-"""InitProducerId with a transactional id: a producer id and an epoch that fence whoever had the id before (KIP-98, KIP-360).
+"""InitProducerId with a transactional id: a producer id and an epoch that fence the id's previous producer (KIP-98, KIP-360).
 
     nothing known            a new producer id, epoch 0
     no transaction open      the next epoch; after the last one a new producer id
-    a transaction open       it is aborted under a fencing epoch, and the client is to ask again: CONCURRENT_TRANSACTIONS
+    a transaction open       it is aborted under a fencing epoch, and the client must retry: CONCURRENT_TRANSACTIONS
     its end is decided       CONCURRENT_TRANSACTIONS
 
 A client that names the id and epoch it has goes on after an error: the current epoch gets it the next one, the one before is a
@@ -32,7 +32,7 @@ _TWO_PHASE_TIMEOUT_MS: Final = 0x7FFFFFFF
 
 
 class _Next(NamedTuple):
-    """What the client gets, and the epoch that a repeated request may still name."""
+    """Producer id and epoch for the client, and the last epoch that a repeated request may still name."""
 
     producer_id: int
     epoch: int
@@ -111,7 +111,7 @@ def _fresh(transactional_id: str, producer_id: int, timeout_ms: int) -> Transact
 
 
 def _may_go_on(transaction: Transaction, request: InitProducerIdRequest) -> bool:
-    """Whether the producer that the client names, if it names one, may be this one."""
+    """Return whether the client may continue: it names no producer id, the current one, or an exhausted previous one."""
     named = request.producer_id
     if named == NO_PRODUCER_ID or transaction.epoch == NO_EPOCH or named == transaction.producer_id:
         return True
@@ -119,7 +119,7 @@ def _may_go_on(transaction: Transaction, request: InitProducerIdRequest) -> bool
 
 
 def _next(state: Transactions, transaction: Transaction, request: InitProducerIdRequest) -> _Next | None:
-    """The producer id and epoch to give out; None to fence the client off."""
+    """The next producer id and epoch; None to fence the client."""
     named = request.producer_epoch if request.producer_id != NO_PRODUCER_ID else None
     current = transaction.epoch
     if transaction.is_exhausted and (named is None or named == current):

@@ -1,4 +1,4 @@
-"""What a partition of __transaction_state adds up to."""
+"""State of one partition of __transaction_state: its transactional ids."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from ottla.protocol.messages.transaction_log_record import TransactionLogKey, Tr
 
 
 class TransactionSettings(NamedTuple):
-    """The broker's configs that transactions obey; times in ms."""
+    """Broker configs of the transaction coordinator; times in ms."""
 
     max_timeout_ms: Millis
     abort_interval_ms: Millis
@@ -34,10 +34,10 @@ class TransactionSettings(NamedTuple):
 
 
 class Markers(NamedTuple):
-    """What the partitions of a transaction are to be told, once its end is decided: the runtime's outgoing message.
+    """Markers for the partitions of a transaction whose end is decided: the runtime's outgoing message.
 
     new_epoch   the markers have an epoch of their own: transaction.version 2
-    started_ms  when the transaction began, which tells it from another one of the same epoch
+    started_ms  start of the transaction, which distinguishes it from another one of the same epoch
     """
 
     transactional_id: str
@@ -53,7 +53,7 @@ class Transactions:
     """The transactional ids of one partition; `transactions` is changed by replay alone.
 
     version          transaction.version as it is finalized now
-    new_producer_id  a producer id that nobody was ever given
+    new_producer_id  returns a producer id that was never used
     ongoing          the ids whose transaction is open, by replay too
     """
 
@@ -70,7 +70,7 @@ class Transactions:
 
     @property
     def record_version(self) -> int:
-        """In which version records are written now."""
+        """Version of the records written now."""
         return min(1, self.version())
 
     def replay(self, record: Record) -> None:
@@ -93,11 +93,11 @@ class Transactions:
             transaction.take(value)
 
     def replay_pending(self, record: Record, producer_id: int) -> None:  # noqa: ARG002
-        """No transaction writes into this topic; what somebody put there counts as it is."""
+        """Apply the record at once: no transaction of the broker writes into this topic, but another client may."""
         self.replay(record)
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
-        """Nothing waits for a marker here."""
+        """Ignore the marker: no state depends on it."""
 
 
 _TYPE: Final = TransactionLogKey.API

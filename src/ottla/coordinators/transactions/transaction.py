@@ -1,4 +1,4 @@
-"""One transactional id: its producer, the state of its transaction, and the record that says so.
+"""One transactional id: its producer, the state of its transaction, and the record of both.
 
     Empty ---------------> Ongoing ----> PrepareCommit ----> CompleteCommit
       ^                      |    \\                               |
@@ -37,7 +37,7 @@ PREPARED: Final = frozenset((PREPARE_COMMIT, PREPARE_ABORT))
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 32766
-"""The last epoch that a producer is given; 32767 is left for fencing it."""
+"""The last epoch assigned to a producer; 32767 is reserved for fencing it."""
 VERSION_WITH_EPOCH_BUMP: Final = 2
 """From this transaction.version on each transaction has an epoch of its own (KIP-890)."""
 
@@ -45,13 +45,13 @@ Partition = tuple[str, int]
 
 
 class Transaction:
-    """What the coordinator knows of a transactional id.
+    """Coordinator state of one transactional id.
 
     previous_producer_id  the producer id that `producer_id` took over from when epochs ran out, -1 for none
     next_producer_id      the one that takes over when the transaction is complete, -1 for none
     last_epoch            the epoch before, as its client may still name it; -1 when it is not known
-    started_ms            when the transaction began, -1 before the first one
-    version               transaction.version as the client speaks it
+    started_ms            start of the transaction, -1 before the first one
+    version               transaction.version that the client uses
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Transaction:
         self.take(value)
 
     def take(self, value: TransactionLogValue) -> None:
-        """What a record says."""
+        """Apply the value of a record."""
         self.producer_id = value.producer_id
         self.previous_producer_id = value.previous_producer_id
         self.next_producer_id = value.next_producer_id
@@ -91,7 +91,7 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether there is no further epoch to give out under this producer id."""
+        """True if no further epoch is left for this producer id."""
         return self.epoch >= LAST_EPOCH
 
 
@@ -103,10 +103,10 @@ def record_of(
     partitions: Iterable[Partition] | None = None,
     **changes: int,
 ) -> Record:
-    """The record of `transaction` as it is to be.
+    """Return the record of the next state of `transaction`.
 
     version     of the value: 1 when transaction.version is at least 1
-    partitions  the ones it is to have, None for those it has
+    partitions  its next partitions, None for the present ones
     changes     fields of TransactionLogValue
     """
     fields: dict[str, int] = {

@@ -1,4 +1,4 @@
-"""What consumers of a classic group tell each other through JoinGroup and SyncGroup (protocol type "consumer")."""
+"""Subscriptions and assignments of a classic group's consumers in JoinGroup and SyncGroup (protocol type "consumer")."""
 
 from ottla.protocol.schema import Array, Bytes, Int32, Message, String, Struct, field, message
 

@@ -1,4 +1,4 @@
-"""What control batches hold: a key that names the kind of mark, and a value for each kind (KIP-98, KIP-595, KIP-853)."""
+"""Contents of control batches: a key with the type of the record, and a value for each type (KIP-98, KIP-595, KIP-853)."""
 
 from ottla.protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, Uint16, Uuid, field, message
 

@@ -1,4 +1,4 @@
-"""What Kafka's sticky assignor notes in a member's subscription: user data of ConsumerProtocolSubscription, without a version.
+"""User data of Kafka's sticky assignor in a member's subscription (ConsumerProtocolSubscription), without a version.
 
 Versions by release: 0 in 0.11, 1 (generation) in 2.3.
 """
