@@ -26,6 +26,7 @@ from ottla.protocol.errors import (
     NOT_COORDINATOR,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
+    UNKNOWN_SERVER_ERROR,
 )
 from ottla.replication.replicas import Replicas
 
@@ -100,7 +101,7 @@ class MarkerWriter:
 
         answer = complete()
         if isinstance(answer, Pending):
-            answer.listen(told)
+            answer.listen(told, lambda: told(UNKNOWN_SERVER_ERROR))
         else:
             told(answer)
 

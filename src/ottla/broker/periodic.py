@@ -81,5 +81,5 @@ class Periodic:
             return None
         if not isinstance(awaited, Pending):
             return 0
-        awaited.listen(lambda _: self.run_in(0))
+        awaited.listen(lambda _: self.run_in(0), lambda: self.run_in(0))
         return PAUSED

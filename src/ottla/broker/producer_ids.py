@@ -57,7 +57,7 @@ class ProducerIds:
         self._is_reserving = True
         first = self._reserve_block()
         if isinstance(first, Pending):
-            first.listen(self._reserved)
+            first.listen(self._reserved, lambda: self._reserved(-1))
         else:
             self._reserved(first)
 

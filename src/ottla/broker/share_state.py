@@ -124,7 +124,7 @@ class ShareStateKeeper:
                 self._timers.call_later(_PAUSE_MS, lambda: whole.follow(again()))
 
         if isinstance(answer, Pending):
-            answer.listen(look)
+            answer.listen(look, whole.abandon)
         elif answer.error_code not in _PASSING or patience == 0:
             return answer
         else:

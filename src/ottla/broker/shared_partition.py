@@ -144,7 +144,7 @@ class SharedPartition:
         request = ReadState(self.group_id, partition.topic_id, partition.index, partition.leader_epoch)
         answer = self._sharing.read(request)
         if isinstance(answer, Pending):
-            answer.listen(partial(self._read, turn))
+            answer.listen(partial(self._read, turn), lambda: self._read(turn, StateRead(UNKNOWN_SERVER_ERROR, None)))
         else:
             self._read(turn, answer)
 
@@ -325,7 +325,8 @@ class SharedPartition:
             outcome = self._sharing.write(request)
             settle = partial(self._written, changes, self.turn)
             if isinstance(outcome, Pending):
-                outcome.listen(partial(self._settled, settle))
+                failed = partial(self._settled, settle, StateOutcome(UNKNOWN_SERVER_ERROR))
+                outcome.listen(partial(self._settled, settle), failed)
                 return
             settle(outcome)
 

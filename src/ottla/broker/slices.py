@@ -34,7 +34,7 @@ class Slices:
             (failed or done)()
         else:
             if isinstance(awaited, Pending):
-                awaited.listen(lambda _: self.run(steps, done, failed))
+                awaited.listen(lambda _: self.run(steps, done, failed), lambda: self.run(steps, done, failed))
             else:
                 self._timers.call_later(0, partial(self.run, steps, done, failed))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     INVALID_PRODUCER_EPOCH,
     INVALID_TXN_STATE,
@@ -60,11 +60,7 @@ def verified(broker: "Broker", wanted: PartitionsOf, client: Client) -> Answer[C
         return dict.fromkeys(wanted.partitions, NONE)
     else:
         answer = transactions.run(wanted.transactional_id, verify_partitions, wanted)
-    if not isinstance(answer, Pending):
-        return _as_seen_by(client, answer)
-    seen = Pending[Codes]()
-    answer.listen(lambda codes: seen.complete(_as_seen_by(client, codes)))
-    return seen
+    return after(answer, lambda codes: _as_seen_by(client, codes))
 
 
 def _as_seen_by(client: Client, codes: Codes) -> Codes:

@@ -234,6 +234,10 @@ class TokenBucket:
         """Take tokens, even if the bucket becomes overdrawn."""
         self._tokens = self.tokens(quota, now) - count
 
+    def is_idle(self, quota: float, now: int) -> bool:
+        """Return whether the bucket is full, as a new one is."""
+        return self.tokens(quota, now) >= self._room(quota)
+
     def throttle_ms(self, quota: float, now: int) -> int:
         """Time in ms until the bucket is no longer overdrawn."""
         return max(0, round(-self.tokens(quota, now) / quota * 1000))
@@ -333,7 +337,8 @@ class MutationQuota:
     def __init__(self, limits: Limits, window: Window) -> None:
         self.limits = limits
         self._window = window
-        self._buckets: dict[Sharer, TokenBucket] = {}
+        self._buckets: dict[Sharer, tuple[TokenBucket, float]] = {}
+        """Buckets with their limits. Clients choose their ids: those that are full again are dropped now and then."""
 
     def take(self, user: str, client_id: str, count: int, now: int, *, strict: bool) -> tuple[bool, int]:
         """Return whether `count` mutations are allowed, and the throttle time of the client in ms.
@@ -344,9 +349,15 @@ class MutationQuota:
         if found is None:
             return True, 0
         sharer, limit = found
-        bucket = self._buckets.get(sharer)
-        if bucket is None:
-            bucket = self._buckets[sharer] = TokenBucket(self._window, limit, now)
+        entry = self._buckets.get(sharer)
+        if entry is None and len(self._buckets) >= _MOST_IDLE_RATES:
+            self._buckets = {
+                each: (bucket, quota)
+                for each, (bucket, quota) in self._buckets.items()
+                if not bucket.is_idle(quota, now)
+            }
+        bucket = TokenBucket(self._window, limit, now) if entry is None else entry[0]
+        self._buckets[sharer] = bucket, limit
         if strict and bucket.tokens(limit, now) < 0:
             return False, bucket.throttle_ms(limit, now)
         bucket.take(count, limit, now)

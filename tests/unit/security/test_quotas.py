@@ -75,6 +75,16 @@ def test_mutations_of_old_clients() -> None:
     assert quota.take("u", "c", 1, 0, strict=False) == (True, 2000)
 
 
+def test_clients_that_take_ever_new_ids_do_not_use_up_the_memory() -> None:
+    limits = Limits(CONTROLLER_MUTATION_RATE, {entity(client_id=None): {CONTROLLER_MUTATION_RATE: 1.0}})
+    quota = MutationQuota(limits, WINDOW)
+    assert quota.take("u", "greedy", 100, 0, strict=True) == (True, 0)
+    for number in range(5000):
+        quota.take("u", f"c{number}", 1, number * 10, strict=True)
+    assert len(quota._buckets) < 2500
+    assert quota.take("u", "greedy", 1, 50_000, strict=True)[0] is False  # its bucket was not full
+
+
 def entity(user: str | None = "", client_id: str | None = "") -> Entity:
     return entity_of((kind, name) for kind, name in (("user", user), ("client-id", client_id)) if name != "")
 

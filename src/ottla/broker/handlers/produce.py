@@ -104,19 +104,16 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
     answer = verified(broker, wanted, client)
     if not isinstance(answer, Pending):
         return _append_all(request, broker, {**codes, **answer})
-    whole = Pending[ProduceResponse]()
 
-    def go_on(found: Codes) -> None:
+    def append(found: Codes) -> Answer[Any]:
         try:
-            appended = _append_all(request, broker, {**codes, **found})
+            return _append_all(request, broker, {**codes, **found})
         except PeerError as error:  # acks=0: by now the connection serves another request
             _logger.info("%s: %s", request.context.client_id, error)
-        else:
-            if appended is not None:
-                whole.follow(appended)
+            return None
 
-    answer.listen(go_on)
-    return whole if acks != 0 else None
+    appended = after(answer, append)
+    return appended if acks != 0 else None
 
 
 def _unverified(request: Positions, broker: "Broker") -> tuple[PartitionsOf | None, Codes]:

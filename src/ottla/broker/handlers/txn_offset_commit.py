@@ -24,7 +24,7 @@ from ottla.broker.verification import Client, verified
 from ottla.coordinators.offsets import TransactionalCommit, commit_in_transaction, refuse_commit
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer, Pending, after, gather
+from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID, INVALID_PRODUCER_EPOCH, NONE
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -122,12 +122,8 @@ def _committed(
             return go_on({place: NONE})
     version = request.context.version
     client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
-    codes = verified(broker, PartitionsOf(request.transactional_id, *producer, frozenset((place,))), client)
-    if not isinstance(codes, Pending):
-        return go_on(codes)
-    whole = Pending[OffsetCommitResponse]()
-    codes.listen(lambda found: whole.follow(go_on(found)))
-    return whole
+    wanted = PartitionsOf(request.transactional_id, *producer, frozenset((place,)))
+    return after(verified(broker, wanted, client), go_on)
 
 
 def _told(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
