@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.client.consumer import fetcher
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.errors import BrokersUnreachable, KafkaError, OffsetOutOfRange
@@ -194,6 +195,39 @@ def test_a_recreated_topic_is_read_from_its_beginning(cluster: WholeCluster, cou
     produce(cluster, 100, 99 + count, PARTS[0])
     cluster.world.advance(30_000)
     assert [value for _, _, value in reader.read[before:]] == [b"%d" % number for number in range(100, 100 + count)]
+
+
+@pytest.mark.parametrize("count", [0, 10])
+def test_a_recreated_topic_whose_position_is_the_same_is_read(cluster: WholeCluster, count: int) -> None:
+    """The fetch session kept the id of the deleted topic: nothing was read any more, with 8,000 fetches a second."""
+    produce(cluster, 0, count - 1, PARTS[0])
+    reader = Reader(cluster).assign(PARTS[0])
+    cluster.world.advance(3000)
+    cluster.engine.delete_topic("t")
+    cluster.world.advance(1000)
+    cluster.engine.create_topic("t", 1)
+    produce(cluster, 0, count - 1, PARTS[0])
+    cluster.world.advance(3000)
+    produce(cluster, 100, 109, PARTS[0])
+    before = reader.consumer.metrics()["fetch-total"]
+    cluster.world.advance(20_000)
+    assert reader.offsets(PARTS[0])[count:] == list(range(count + 10))
+    assert reader.consumer.metrics()["fetch-total"] - before < 100
+
+
+def test_a_fetch_session_with_a_partition_that_was_not_requested_begins_again(
+    cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers about it were ignored, and came at once."""
+    monkeypatch.setattr(fetcher, "_forgotten", lambda before, wanted, *, by_id: [])
+    reader = Reader(cluster).assign(PARTS[0])
+    cluster.world.advance(3000)
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 1)
+    produce(cluster, 0, 9, PARTS[0])
+    cluster.world.advance(20_000)
+    assert reader.offsets(PARTS[0]) == list(range(10))
+    assert reader.consumer.metrics()["fetch-total"] < 200
 
 
 def test_a_recreated_topic_is_an_error_without_a_reset_policy(cluster: WholeCluster) -> None:
