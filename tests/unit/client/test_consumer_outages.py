@@ -10,7 +10,7 @@ import pytest
 from ottla.client.consumer import fetcher
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Handover, Listeners
-from ottla.client.errors import BrokersUnreachable, KafkaError, OffsetOutOfRange
+from ottla.client.errors import BrokersUnreachable, KafkaError, OffsetOutOfRange, UnknownTopic
 from ottla.client.groups import OffsetAndMetadata
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.topics import TopicPartition
@@ -244,6 +244,83 @@ def test_a_recreated_topic_is_an_error_without_a_reset_policy(cluster: WholeClus
     assert isinstance(reader.error, OffsetOutOfRange)
     assert "t was deleted and created again" in str(reader.error)
     assert len(reader.read) == 10
+
+
+@pytest.mark.parametrize("version", [9, 10])
+@pytest.mark.parametrize("gap", [0, 2000, 8000])
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_group_reads_a_recreated_topic_from_its_beginning(
+    cluster: WholeCluster, protocol: str, policy: str, gap: int, version: int
+) -> None:
+    """An automatic commit that failed while the topic was gone was repeated: the old offsets were those of the new topic."""
+    cluster.newest[OffsetCommitRequest.API] = version
+    reader = Reader(cluster, group_id="g", group_protocol=protocol, auto_offset_reset=policy).subscribe()
+    cluster.world.advance(10_000)
+    produce(cluster, 0, 49)
+    cluster.world.advance(7000)
+    produce(cluster, 50, 59)
+    cluster.world.advance(300)
+    before = len(reader.read)
+    cluster.engine.delete_topic("t")
+    cluster.world.advance(gap)
+    cluster.engine.create_topic("t", 3)
+    produce(cluster, 100, 199)
+    cluster.world.advance(60_000)
+    read = [(part, value) for part, _, value in reader.read[before:] if int(value or b"") >= 100]
+    assert sorted(read) == [(part, b"%d" % number) for part in PARTS for number in range(100, 200)]
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_a_commit_is_not_repeated_into_a_recreated_topic(cluster: WholeCluster, version: int) -> None:
+    """The next consumer of the group skipped as many records of the new topic as had been read of the deleted one."""
+    cluster.newest[OffsetCommitRequest.API] = version
+    configs = {"group_id": "g", "enable_auto_commit": "false"}
+    reader = Reader(cluster, "first", **configs).assign(*PARTS)
+    produce(cluster, 0, 49)
+    cluster.world.advance(5000)
+    cluster.engine.delete_topic("t")
+    commits = [
+        reader.core.scheduler.spawn(reader.consumer.commit(offsets, 30_000))
+        for offsets in (None, {PARTS[0]: OffsetAndMetadata(50)})
+    ]
+    cluster.world.advance(2000)
+    cluster.engine.create_topic("t", 3)
+    produce(cluster, 100, 199)
+    cluster.world.advance(5000)
+    for committing in commits:
+        assert isinstance(committing.error, UnknownTopic)
+        assert "t was deleted and created again" in str(committing.error)
+    reader.close()
+    second = Reader(cluster, "second", **configs).assign(*PARTS)
+    cluster.world.advance(10_000)
+    assert {part: len(second.offsets(part)) for part in PARTS} == dict.fromkeys(PARTS, 100)
+
+
+# -- automatic commits --
+
+
+@pytest.mark.parametrize("code", [STALE_MEMBER_EPOCH, COORDINATOR_LOAD_IN_PROGRESS])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_automatic_commit_that_fails_does_not_overwrite_the_next_owner_s(
+    cluster: WholeCluster, protocol: str, code: int
+) -> None:
+    """It was repeated with the positions that it had, after the partition had gone to another member: read twice."""
+    configs: dict[str, Any] = {"group_protocol": protocol, "group_id": "g", "auto_commit_interval_ms": 1000}
+    if protocol == "classic":
+        configs["partition_assignment_strategy"] = "cooperative-sticky"
+    first = Reader(cluster, "first", **configs).subscribe()
+    cluster.world.advance(10_000)
+    produce(cluster, 0, 9)
+    cluster.nodes[1].fate(OffsetCommitRequest, *[code] * 8)
+    cluster.world.advance(1500)
+    second = Reader(cluster, "second", **configs).subscribe()
+    for number in range(40):
+        produce(cluster, 10 + number, 10 + number)
+        cluster.world.advance(500)
+    assert second.consumer.assignment
+    for part in PARTS:
+        assert sorted(first.offsets(part) + second.offsets(part)) == list(range(50))
 
 
 # -- leaving --

@@ -311,6 +311,7 @@ class WholeCluster:
     leaders       who leads a partition, where that was ever changed
     coordinators  who coordinates: groups (0), transactions (1)
     features      levels of finalized features, where they are not those of the broker
+    newest        API -> newest version that the nodes offer, where it is not that of the broker
     chance        called with (node, kind of request) for a fate, where none was ordered
     """
 
@@ -325,6 +326,7 @@ class WholeCluster:
         self.epochs: dict[tuple[str, int], int] = {}
         self.coordinators = {0: 1, 1: 2}
         self.features: dict[str, int] = {}
+        self.newest: dict[int, int] = {}
         self.chance: Callable[[Node, type[Request]], Fate] | None = None
         self._names: dict[bytes, str] = {}
         """Names of topics by id, those of deleted ones too."""
@@ -378,7 +380,9 @@ class WholeCluster:
                 self.coordinators[kind] = others[0]
 
     def with_features(self, answer: Any) -> Any:
-        """ApiVersions with the features of this cluster."""
+        """ApiVersions with the features and versions of this cluster."""
+        for row in answer.api_keys:
+            row.max_version = self.newest.get(row.api_key, row.max_version)
         for feature in answer.finalized_features:
             level = self.features.get(feature.name, feature.max_version_level)
             feature.max_version_level = feature.min_version_level = level

@@ -156,6 +156,7 @@ class Fetcher:
     def _is_recreated(self, state: PartitionState, info: TopicInfo) -> bool:
         """Return whether the position belongs to a topic that was deleted; if so, the consumer is notified."""
         before, state.topic_id = state.topic_id, info.id
+        self._positions.topic_ids[state.partition] = info.id
         if before is None or ZERO_UUID in (before, info.id):
             return False
         self._recreated(state)

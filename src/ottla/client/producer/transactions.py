@@ -28,6 +28,7 @@ from ottla.client.errors import (
     KafkaError,
     RequestTimedOut,
     TransactionAborted,
+    UnknownTopic,
     error_for,
 )
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
@@ -236,13 +237,22 @@ class Transactions:
                 self._check((await self._coordinated(request)).error_code, about)
 
             await self._ask(about, add, timeout_ms)
-        await self._ask(about, lambda: self._commit_offsets(offsets, group, about), timeout_ms)
+        ids: dict[str, bytes] = {}
+        await self._ask(about, lambda: self._commit_offsets(offsets, group, ids, about), timeout_ms)
 
     async def _commit_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, about: str
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        ids: dict[str, bytes],
+        about: str,
     ) -> None:
+        """One attempt. `ids` are those of the first one: an offset is not committed to a topic that was created since."""
         metadata = self._core.metadata
-        ids = {name: (await metadata.topic(name)).id for name in {partition.topic for partition in offsets}}
+        for name in {partition.topic for partition in offsets}:
+            topic_id = (await metadata.topic(name)).id
+            if ids.setdefault(name, topic_id) != topic_id:
+                raise UnknownTopic(f"{about}: topic {name} was deleted and created again")
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for (name, index), offset in offsets.items():
             topic = topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name, topic_id=ids[name]))
