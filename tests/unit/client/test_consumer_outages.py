@@ -297,6 +297,35 @@ def test_a_commit_is_not_repeated_into_a_recreated_topic(cluster: WholeCluster, 
     assert {part: len(second.offsets(part)) for part in PARTS} == dict.fromkeys(PARTS, 100)
 
 
+@pytest.mark.parametrize("protocol", ["none", *PROTOCOLS])
+def test_one_stale_metadata_answer_does_not_stop_a_consumer(cluster: WholeCluster, protocol: str) -> None:
+    """The id of a deleted topic, which the consumer had never seen, retired that of the live one: nothing was read any more."""
+    stale = cluster.engine.image.topics["t"].id
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 3)
+    produce(cluster, 0, 9)
+    if protocol == "none":
+        reader = Reader(cluster).assign(*PARTS)
+    else:
+        reader = Reader(cluster, group_id="g", group_protocol=protocol).subscribe()
+    cluster.world.advance(10_000)
+    seen = cluster.as_seen
+    answers = [stale]
+
+    def lagging(answer: Any) -> Any:
+        for topic in seen(answer).topics:
+            if topic.name == "t" and answers:
+                topic.topic_id = answers.pop()
+        return answer
+
+    cluster.as_seen = lagging  # type: ignore[method-assign]
+    cluster.lead("t", 0, 2)  # metadata is looked up again
+    produce(cluster, 10, 19)
+    cluster.world.advance(20_000)
+    assert not answers
+    assert {part: reader.offsets(part) for part in PARTS} == {part: list(range(20)) for part in PARTS}
+
+
 # -- automatic commits --
 
 

@@ -360,6 +360,32 @@ def test_a_record_for_a_partition_that_is_gone_says_so_at_once(cluster: WholeClu
     assert "has no partition 2" in str(app.outcomes[b"new"])
 
 
+def test_a_producer_finds_a_topic_again_after_all_brokers_lagged(cluster: WholeCluster) -> None:
+    """The id of the topic that exists was retired for good, and every record failed."""
+    stale = cluster.engine.image.topics["t"].id
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 3)
+    app = Application(cluster)
+    app.produce("t", 0, b"a")
+    app.flush()
+    seen = cluster.as_seen
+
+    def lagging(answer: Any) -> Any:
+        for topic in seen(answer).topics:
+            topic.topic_id = stale if topic.name == "t" else topic.topic_id
+        return answer
+
+    cluster.as_seen = lagging  # type: ignore[method-assign]
+    cluster.lead("t", 0, 2)
+    app.produce("t", 0, b"b")
+    cluster.world.advance(5000)
+    cluster.as_seen = seen  # type: ignore[method-assign]
+    before = cluster.world.now
+    app.flush(100)
+    assert cluster.world.now - before < 45_000
+    assert cluster.values("t", [0]) == [b"a", b"b"]
+
+
 # -- outages --
 
 
