@@ -271,6 +271,19 @@ def test_what_waits_behind_an_expired_batch_is_not_duplicated(cluster: WholeClus
     assert cluster.values("t", [0]) == [b"warm", b"a", b"b", b"c"]
 
 
+def test_a_lost_answer_behind_a_partition_s_first_batch_duplicates_nothing(cluster: WholeCluster) -> None:
+    """The first batch was refused. The second was appended, as a broker accepts any first sequence, and sent again under
+    another epoch because its answer was lost."""
+    app = Application(cluster, linger_ms=0, batch_size=0)
+    app.produce("u", 0, b"warm")
+    app.flush()
+    cluster.nodes[1].fate(ProduceRequest, INVALID_RECORD, UNHEARD)
+    app.produce("t", 0, b"a", b"b", b"c")
+    app.flush()
+    assert isinstance(app.outcomes[b"a"], KafkaError)
+    assert cluster.values("t", [0]) == [b"b", b"c"]
+
+
 # -- after an outage --
 
 

@@ -82,6 +82,26 @@ def test_behind_a_refused_batch_all_is_renumbered_once_everything_is_answered() 
     assert [(each.sequence, each.identity) for each in (queue.take(NEXT), queue.take(NEXT))] == [(0, NEXT), (10, NEXT)]
 
 
+def test_a_batch_behind_a_refused_one_keeps_its_number_until_its_answer_is_known() -> None:
+    """A broker without state of the producer accepts any first sequence."""
+    queue = queue_of(4)
+    first, second, third, fourth = (queue.take(ME) for _ in range(4))
+    queue.failed(first)
+    for batch in (third, fourth):
+        batch.uncertain = True
+    for batch in (second, third, fourth):
+        queue.again(batch)
+    assert not queue.wants_identity()
+    assert (queue.take(ME), queue.take(ME), queue.next(ME)) == (third, fourth, None)
+    assert queue.verdict(third, errors.DUPLICATE_SEQUENCE_NUMBER) is Verdict.ACKNOWLEDGED
+    queue.done(third)
+    assert queue.verdict(fourth, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    queue.again(fourth)
+    assert queue.wants_identity()
+    queue.renumber(NEXT)
+    assert [queue.take(NEXT).sequence for _ in range(2)] == [0, 10]
+
+
 def test_what_was_sent_before_a_refused_batch_keeps_its_numbers() -> None:
     queue = queue_of(3)
     first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
