@@ -432,3 +432,22 @@ def test_abort_transaction_outlives_an_outage(cluster: WholeCluster) -> None:
         node.start()
     cluster.world.finish(task)
     assert committed(cluster) == []
+
+
+# -- flush, and the time of delivery --
+
+
+@pytest.mark.parametrize("idempotent", ["true", "false"])
+def test_flush_returns_when_the_last_batch_expires(cluster: WholeCluster, idempotent: str) -> None:
+    """It went on until its own timeout was over."""
+    app = Application(
+        cluster, delivery_timeout_ms=3000, request_timeout_ms=1000, linger_ms=0, enable_idempotence=idempotent
+    )
+    app.produce("t", 0, b"warm")
+    app.flush()
+    cluster.nodes[1].fate(ProduceRequest, *[NOT_ENOUGH_REPLICAS] * 1000)
+    app.produce("t", 0, b"a")
+    before = cluster.world.now
+    assert app.flush(300) == 0
+    assert isinstance(app.outcomes[b"a"], RequestTimedOut)
+    assert cluster.world.now - before < 4500

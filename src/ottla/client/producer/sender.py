@@ -185,13 +185,13 @@ class Sender:
                 self._pump()
         finally:
             self._pumping = False
+        if self.empty:  # also when the last batches expired, without an answer
+            self.drained.happen()
 
     def _pump(self) -> None:
         if self._accumulator.held:
             self._close_late()
         if not self._waiting:
-            if not self._in_flight:
-                self.drained.happen()
             return
         if self.idempotent and not self._has_producer_id():
             return

@@ -98,7 +98,7 @@ class PartitionQueue:
         """Number of the newest batch that was acknowledged, and the sequence behind it."""
         self._unresolved = False
         self._hole: float | None = None
-        """Batches from this number on are not in the log, except uncertain ones; they cannot be under the sequences they have."""
+        """Batches from this number on are not in the log, except uncertain ones, and cannot be under their sequences."""
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.in_flight)
