@@ -11,8 +11,9 @@ from ottla.client.errors import BrokersUnreachable, IllegalState, KafkaError, Re
 from ottla.client.producer.closed import Delivered
 from ottla.client.producer.core import ProducerCore
 from ottla.client.topics import TopicPartition
-from ottla.protocol.errors import INVALID_RECORD, NOT_ENOUGH_REPLICAS
+from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_RECORD, NOT_ENOUGH_REPLICAS
 from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import ProduceRequest
 
 from .whole_cluster import UNHEARD, Late, WholeCluster
@@ -451,3 +452,20 @@ def test_flush_returns_when_the_last_batch_expires(cluster: WholeCluster, idempo
     assert app.flush(300) == 0
     assert isinstance(app.outcomes[b"a"], RequestTimedOut)
     assert cluster.world.now - before < 4500
+
+
+def test_records_expire_while_no_broker_gives_a_producer_id(cluster: WholeCluster) -> None:
+    """They had no outcome until one did."""
+    app = Application(cluster, linger_ms=0, delivery_timeout_ms=5000, request_timeout_ms=1000)
+    for node in cluster.nodes.values():
+        node.fate(InitProducerIdRequest, *[COORDINATOR_NOT_AVAILABLE] * 10_000)
+    app.produce("t", 0, b"a")
+    cluster.world.advance(3000)
+    app.produce("t", 0, b"b")
+    cluster.world.advance(3500)
+    assert isinstance(app.outcomes[b"a"], RequestTimedOut)
+    assert b"b" not in app.outcomes
+    for node in cluster.nodes.values():
+        node.fates.clear()
+    app.flush()
+    assert cluster.values("t", [0]) == [b"b"]

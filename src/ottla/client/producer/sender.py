@@ -193,10 +193,17 @@ class Sender:
             self._close_late()
         if not self._waiting:
             return
-        if self.idempotent and not self._has_producer_id():
-            return
         now = self._clock.now_ms()
-        self._expire(now)
+        self._expire(now)  # first: the time of delivery counts also while there is no producer id
+        if not self.idempotent or self._has_producer_id():
+            self._send_ready(now)
+        if any(held not in self._waiting for held in self._accumulator.held):
+            self._pump_again = True
+        if self._waiting:
+            self._wake_at(now + 1000)
+
+    def _send_ready(self, now: int) -> None:
+        """Send the batches whose turn it is to the nodes that take more."""
         ready: dict[int, list[TopicPartition]] = {}
         infos: dict[str, TopicInfo] = {}
         for partition in list(self._waiting):
@@ -205,10 +212,6 @@ class Sender:
                 ready.setdefault(node, []).append(partition)
         for node, partitions in ready.items():
             self._send_to(node, partitions, infos)
-        if any(held not in self._waiting for held in self._accumulator.held):
-            self._pump_again = True
-        if self._waiting:
-            self._wake_at(now + 1000)
 
     def _node_for(self, partition: TopicPartition, now: int, infos: dict[str, TopicInfo]) -> int:
         """Where the partition's next batch goes now; -1 when it has to wait."""
