@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
-from ottla.client.errors import BrokersUnreachable, IllegalState, KafkaError, RequestTimedOut, TransactionAborted
+from ottla.client.errors import (
+    BrokersUnreachable,
+    IllegalState,
+    KafkaError,
+    RequestTimedOut,
+    TransactionAborted,
+    UnknownTopic,
+)
+from ottla.client.producer.accumulator import TopicBuffers
 from ottla.client.producer.closed import Delivered
 from ottla.client.producer.core import ProducerCore
+from ottla.client.producer.partitioners import Partitioner
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_RECORD, NOT_ENOUGH_REPLICAS
 from ottla.protocol.messages.end_txn import EndTxnRequest
@@ -23,11 +32,11 @@ from .world import LOST, World
 class Application:
     """A producer, and the outcome of each value: the offset, or the error."""
 
-    def __init__(self, cluster: WholeCluster, **configs: Any) -> None:
+    def __init__(self, cluster: WholeCluster, choose: Partitioner | None = None, **configs: Any) -> None:
         self.cluster = cluster
         self.world = cluster.world
         self.core = cluster.core(**configs)
-        self.producer = ProducerCore(self.core, contextlib.nullcontext(), self._wake)
+        self.producer = ProducerCore(self.core, contextlib.nullcontext(), self._wake, choose)
         self.outcomes: dict[bytes, int | KafkaError] = {}
 
     def _wake(self) -> None:
@@ -36,9 +45,9 @@ class Application:
     def run(self, coroutine: Any, limit_ms: int = 600_000) -> Any:
         return self.world.run(self.core, coroutine, limit_ms)
 
-    def produce(self, topic: str, partition: int, *values: bytes) -> None:
+    def produce(self, topic: str, partition: int, *values: bytes, key: bytes | None = None) -> None:
         for value in values:
-            self.run(self.producer.append_later(topic, partition, 5, None, value, None, self._listener(value)))
+            self.run(self.producer.append_later(topic, partition, 5, key, value, None, self._listener(value)))
 
     def _listener(self, value: bytes) -> Any:
         def settle(error: KafkaError | None, delivered: Delivered | None) -> None:
@@ -372,6 +381,52 @@ def test_a_record_for_a_partition_that_is_gone_says_so_at_once(cluster: WholeClu
     app.flush()
     assert cluster.world.now - before < 5000
     assert "has no partition 2" in str(app.outcomes[b"new"])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_partitioner_that_names_a_partition_that_is_gone_fails_its_records(
+    cluster: WholeCluster, *, fails: bool
+) -> None:
+    """The client's thread was busy for good."""
+
+    def choose(topic: TopicBuffers, key: bytes | None) -> int:
+        if fails and topic.partitions == 1 and key == b"2":
+            raise ZeroDivisionError("no such key")
+        return int(key or b"0")
+
+    app = Application(cluster, choose, linger_ms=0)
+    app.produce("t", -1, b"warm", key=b"2")
+    app.flush()
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 1)
+    app.produce("t", -1, b"gone", key=b"2")
+    app.produce("t", -1, b"here", key=b"0")
+    app.flush(30)
+    what = "the partitioner failed: ZeroDivisionError" if fails else "the partitioner chose partition 2"
+    assert what in str(app.outcomes[b"gone"])
+    assert cluster.values("t", [0]) == [b"here"]
+
+
+def test_records_of_a_transaction_for_partitions_that_are_gone_fail_it(
+    cluster: WholeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With more than one of them the sender stopped with a KeyError."""
+    app = transactional(cluster, linger_ms=1000)
+    app.begin()
+    app.produce("t", 0, b"w0")
+    app.produce("t", 1, b"w1")
+    app.produce("t", 2, b"w2")
+    app.flush()
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 1)
+    app.produce("t", 1, b"a")
+    app.produce("t", 2, b"b")
+    app.produce("t", 0, b"c")
+    with pytest.raises(IllegalState, match="has no partition"):
+        app.commit(20_000)
+    assert {type(app.outcomes[value]) for value in (b"a", b"b", b"c")} == {UnknownTopic}
+    assert "KeyError" not in caplog.text
+    app.abort()
 
 
 def test_a_producer_finds_a_topic_again_after_all_brokers_lagged(cluster: WholeCluster) -> None:

@@ -30,7 +30,7 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.network import Link
-from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.accumulator import Accumulator, TopicBuffers
 from ottla.client.producer.closed import ClosedBatch, Packing
 from ottla.client.producer.sequences import Identity, PartitionQueue, Verdict
 from ottla.client.scheduler import Promise, Signal
@@ -135,13 +135,13 @@ class Sender:
             closed = ClosedBatch(
                 TopicPartition(topic, batch.partition), batch, self._packing, deadline, transactional=transactional
             )
-            if self.refused is not None:
-                self._release(closed)
-                closed.tell(self.refused)
-            else:
-                self._queue(closed)
+            self._queue(closed)
 
     def _queue(self, batch: ClosedBatch) -> None:
+        if self.refused is not None:
+            self._release(batch)
+            batch.tell(self.refused)
+            return
         partition = batch.partition
         queue = self._queues.get(partition)
         if queue is None:
@@ -217,7 +217,9 @@ class Sender:
         """Where the partition's next batch goes now; -1 when it has to wait."""
         queue = self._queues[partition]
         if not queue.waiting:
-            del self._waiting[partition]
+            self._waiting.pop(
+                partition, None
+            )  # missing if the transaction failed in this turn, and all that waited with it
             return -1
         not_before = self._not_before.get(partition, 0)
         if not_before > now:
@@ -464,13 +466,36 @@ class Sender:
                 gone = f"topic {partition.topic} was created again and has no partition {partition.partition}"
                 self._fail(batch, UnknownTopic(f"produce to {partition}: {gone}: it has {partitions}"))
                 continue
-            for part in batch.spread(lambda key: self._accumulator.partition_for(buffers, key)):
-                self._queue(part)
+            errors: dict[int, KafkaError] = {}
+            for part in batch.spread(lambda key: self._choose(buffers, key, partitions, errors)):  # noqa: B023
+                error = errors.get(part.partition.partition)
+                if error is None:
+                    self._queue(part)
+                else:
+                    self._fail(part, error)
         del self._queues[partition]
         self._waiting.pop(partition, None)
         self._pump_again = True
 
-    # -- who we are --
+    def _choose(self, buffers: TopicBuffers, key: bytes | None, partitions: int, errors: dict[int, KafkaError]) -> int:
+        """Return the partition of a record that named none; a negative number, and its error, when the partitioner fails or
+        names a partition that the topic does not have: queued for that one, it would come back here at once."""
+        try:
+            chosen = self._accumulator.partition_for(buffers, key)
+        except Exception as reason:  # noqa: BLE001  (a partitioner of the application)
+            error = KafkaError(f"produce to {buffers.name}: the partitioner failed: {reason!r}")
+        else:
+            if 0 <= chosen < partitions:
+                return chosen
+            error = UnknownTopic(
+                f"produce to {buffers.name}: the partitioner chose partition {chosen}; the topic was created again and has "
+                f"{partitions}"
+            )
+        number = -1 - len(errors)
+        errors[number] = error
+        return number
+
+    # -- identity --
 
     @property
     def _identity(self) -> Identity:
