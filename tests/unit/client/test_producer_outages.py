@@ -15,6 +15,7 @@ from ottla.client.errors import (
     TransactionAborted,
     UnknownTopic,
 )
+from ottla.client.producer import sender
 from ottla.client.producer.accumulator import TopicBuffers
 from ottla.client.producer.closed import Delivered
 from ottla.client.producer.core import ProducerCore
@@ -292,6 +293,28 @@ def test_a_lost_answer_behind_a_partition_s_first_batch_duplicates_nothing(clust
     app.flush()
     assert isinstance(app.outcomes[b"a"], KafkaError)
     assert cluster.values("t", [0]) == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("others", [(0, 1), (1, 0)])
+def test_no_batch_is_sent_without_a_producer_id_when_the_epochs_are_used_up(
+    cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch, others: tuple[int, int]
+) -> None:
+    """Partitions without a hole sent batches with producer id -1, outside of the protection against duplicates."""
+    monkeypatch.setattr(sender, "_LAST_EPOCH", 0)
+    app = Application(cluster, linger_ms=0, batch_size=0)
+    app.produce("t", 0, b"warm 0")
+    app.produce("t", 1, b"warm 1")
+    app.flush()
+    cluster.nodes[1].fate(ProduceRequest, INVALID_RECORD)
+    app.produce("t", 0, b"refused")
+    cluster.world.advance(20)
+    for index in others:
+        app.producer.append("t", index, 5, None, b"next %d" % index, None, None)
+    app.flush()
+    for index in others:
+        found = cluster.engine.headers(TopicPartition("t", index))
+        assert [header.producer_id >= 0 for header in found] == [True, True]
+    assert cluster.values("t", [0, 1]) == [b"warm 0", b"next 0", b"warm 1", b"next 1"]
 
 
 # -- after an outage --

@@ -210,6 +210,8 @@ class Sender:
             node = self._node_for(partition, now, infos)
             if node >= 0:
                 ready.setdefault(node, []).append(partition)
+        if self.idempotent and self.producer_id < 0:
+            return  # the last epoch was used up in this turn: partitions before that one wait for another id, too
         for node, partitions in ready.items():
             self._send_to(node, partitions, infos)
 
@@ -225,7 +227,9 @@ class Sender:
         if not_before > now:
             self._wake_at(not_before)
             return -1
-        if (self.idempotent and not self._settled(queue)) or queue.next(self._identity) is None:
+        if self.idempotent and not self._settled(queue):
+            return -1
+        if (self.idempotent and self.producer_id < 0) or queue.next(self._identity) is None:
             return -1
         if not self.admit(partition):
             return -1
