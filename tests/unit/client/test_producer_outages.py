@@ -21,7 +21,12 @@ from ottla.client.producer.closed import Delivered
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.topics import TopicPartition
-from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_RECORD, NOT_ENOUGH_REPLICAS
+from ottla.protocol.errors import (
+    COORDINATOR_NOT_AVAILABLE,
+    INVALID_RECORD,
+    NOT_ENOUGH_REPLICAS,
+    TRANSACTION_ABORTABLE,
+)
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import ProduceRequest
@@ -241,6 +246,27 @@ def test_what_was_produced_before_an_abort_fails_as_aborted(cluster: WholeCluste
     app.abort()
     assert {type(outcome) for outcome in app.outcomes.values()} == {TransactionAborted}
     assert app.producer.accumulator.records == 0
+
+
+def test_an_abort_goes_on_when_a_broker_demands_one(cluster: WholeCluster) -> None:
+    """TRANSACTION_ABORTABLE for a batch in flight made abort_transaction raise IllegalState."""
+    app = transactional(cluster)
+    app.begin()
+    app.produce("t", 1, b"a")
+    app.produce("t", 0, b"0")
+    app.flush()
+    cluster.nodes[1].freeze()
+    app.produce("t", 0, b"b")
+    cluster.world.advance(50)
+    cluster.nodes[1].fate(ProduceRequest, TRANSACTION_ABORTABLE)
+    aborting = app.core.scheduler.spawn(app.producer.transactional().abort(None))
+    cluster.world.advance(500)
+    cluster.nodes[1].thaw()
+    cluster.world.finish(aborting)
+    app.begin()
+    app.produce("t", 0, b"c")
+    app.commit()
+    assert committed(cluster) == [b"c"]
 
 
 # -- another epoch numbers only what no broker may have --

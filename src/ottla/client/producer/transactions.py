@@ -107,7 +107,10 @@ class Transactions:
         """A batch failed for good, or a request did."""
         if error.code in _FENCED or isinstance(error, FencedError):
             self._state, self._error = _State.FATAL, error
-        elif self._state in (_State.OPEN, _State.COMMITTING) or error.code == table.TRANSACTION_ABORTABLE:
+        elif self._state in (_State.OPEN, _State.COMMITTING) or (
+            self._state is _State.ENDING and error.code == table.TRANSACTION_ABORTABLE
+        ):
+            # While it is aborted an error changes nothing: the abort goes on.
             self._state, self._error = _State.ABORTABLE, error
         else:
             return
