@@ -15,6 +15,7 @@ from ottla.client.errors import (
     TransactionAborted,
     UnknownTopic,
 )
+from ottla.client.groups import GroupMetadata
 from ottla.client.producer import sender
 from ottla.client.producer.accumulator import TopicBuffers
 from ottla.client.producer.closed import Delivered
@@ -27,9 +28,11 @@ from ottla.protocol.errors import (
     NOT_ENOUGH_REPLICAS,
     TRANSACTION_ABORTABLE,
 )
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 from .whole_cluster import UNHEARD, Late, WholeCluster
 from .world import LOST, World
@@ -185,6 +188,23 @@ def test_a_commit_that_could_not_flush_can_be_aborted(cluster: WholeCluster) -> 
     app.produce("t", 1, b"c")
     app.commit()
     assert committed(cluster) == [b"c"]
+
+
+def test_send_offsets_keeps_to_its_timeout(cluster: WholeCluster) -> None:
+    """Under transaction.version 1 it may be two requests: it took up to twice as long."""
+    cluster.features["transaction.version"] = 1
+    app = transactional(cluster)
+    app.begin()
+    app.produce("t", 1, b"a")
+    app.flush()
+    cluster.coordinators[0] = 3
+    cluster.nodes[2].fate(AddOffsetsToTxnRequest, *[COORDINATOR_NOT_AVAILABLE] * 5)
+    cluster.nodes[3].fate(TxnOffsetCommitRequest, *[COORDINATOR_NOT_AVAILABLE] * 1000)
+    before = cluster.world.now
+    with pytest.raises(RequestTimedOut):
+        app.run(app.producer.send_offsets({TopicPartition("t", 0): 5}, GroupMetadata("g"), 4000))
+    assert cluster.nodes[3].asked[TxnOffsetCommitRequest]
+    assert 3900 <= cluster.world.now - before <= 4100
 
 
 # -- an aborted transaction is gone --
