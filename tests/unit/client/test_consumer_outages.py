@@ -352,6 +352,54 @@ def test_an_automatic_commit_that_fails_does_not_overwrite_the_next_owner_s(
         assert sorted(first.offsets(part) + second.offsets(part)) == list(range(50))
 
 
+# -- the time of a poll --
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 1000])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_poll_keeps_to_its_timeout_while_a_rebalance_commits(
+    cluster: WholeCluster, protocol: str, timeout_ms: int
+) -> None:
+    """A frozen coordinator kept it for 30 s."""
+    configs = {"group_id": "g", "group_protocol": protocol}
+    produce(cluster, 0, 9)
+    first = Reader(cluster, "first", **configs).subscribe()
+    cluster.world.advance(10_000)
+    first.task.cancel()
+    produce(cluster, 10, 19)
+    cluster.world.advance(1000)  # fetched, and not taken yet
+    second = Reader(cluster, "second", **configs).subscribe()
+    cluster.world.advance(5500)  # the first one learns of the rebalance
+    cluster.nodes[1].freeze()
+    for _ in range(5):
+        before = cluster.world.now
+        assert first.run(first.consumer.wait(timeout_ms)) is False
+        assert cluster.world.now - before <= timeout_ms
+        assert first.consumer.take() is None  # another member reads what was not committed
+        cluster.world.advance(10)
+    cluster.nodes[1].thaw()
+    first.begin()
+    cluster.world.advance(60_000)
+    assert first.error is None
+    assert sorted(first.consumer.assignment + second.consumer.assignment) == PARTS
+    for part in PARTS:
+        assert sorted(first.offsets(part) + second.offsets(part)) == list(range(20))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_rebalance_goes_on_when_the_application_polls_without_a_timeout(cluster: WholeCluster, protocol: str) -> None:
+    configs = {"group_id": "g", "group_protocol": protocol}
+    first = Reader(cluster, "first", **configs).subscribe()
+    cluster.world.advance(10_000)
+    first.task.cancel()
+    second = Reader(cluster, "second", **configs).subscribe()
+    for _ in range(200):
+        assert first.run(first.consumer.wait(0)) is False
+        cluster.world.advance(100)
+    assert sorted(first.consumer.assignment + second.consumer.assignment) == PARTS
+    assert second.consumer.assignment
+
+
 # -- leaving --
 
 

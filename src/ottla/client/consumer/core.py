@@ -147,12 +147,10 @@ class ConsumerCore:
         """Partitions come or go, while the application is inside `wait`: nothing changes under its hands."""
         self._visitors += 1
         try:
-            while not self._inside and not self._closed:
-                entered = self._entered.wait()
-                self._stir()
-                await entered
+            await self._until_inside()
             if change is Change.REVOKED:
                 await self._commit_before_revocation()
+                await self._until_inside()  # the application's `poll` may have ended meanwhile: its time was over
             if change is Change.ASSIGNED:
                 self._take_over(owned)
             listener = self.listeners.of(change)
@@ -166,6 +164,13 @@ class ConsumerCore:
         finally:
             self._visitors -= 1
             self._stirred.happen()
+
+    async def _until_inside(self) -> None:
+        """Wait until the application is in `wait`; what follows without another wait happens there."""
+        while not self._inside and not self._closed:
+            entered = self._entered.wait()
+            self._stir()
+            await entered
 
     async def _commit_before_revocation(self) -> None:
         """Commit what is processed before it goes elsewhere."""
@@ -295,6 +300,8 @@ class ConsumerCore:
             return await self._wait(self.core.clock.now_ms() + timeout_ms)
         finally:
             self._inside = False
+            if self._visitors:
+                self.attention = True  # no record of a partition that is about to go is given until the change is over
 
     async def _wait(self, deadline: int) -> Handover | bool:
         while True:
@@ -303,7 +310,10 @@ class ConsumerCore:
                 return self._handovers.popleft()
             left = deadline - self.core.clock.now_ms()
             if self._visitors:
-                await stirred
+                # At least one turn, also when the time is over: calls with timeout 0 would hold up a rebalance for good.
+                await self.core.scheduler.within(stirred, max(left, 0))
+                if left <= 0 and self._visitors and not self._handovers:
+                    return False
                 continue
             self._settle_truncations()
             self._raise_trouble()
@@ -571,7 +581,6 @@ class ConsumerCore:
             await self._membership.leave()
             self._membership = None
         self._handovers.clear()
-        self._visitors = 0
         self._topics, self._pattern = [], None
         self._assigned_by_hand = False
         self._take_over([])
