@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,67 @@ def test_objects_on_asyncio(bootstrap_servers: str, topic: str, tmp_path: Path) 
             return [record.value for record in found]
 
     assert asyncio.run(there_and_back()) == [{"id": 0}, {"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize("by", ["poll", "consume"])
+def test_a_poll_that_is_cancelled_loses_no_record(bootstrap_servers: str, topic: str, by: str) -> None:
+    """Records that were being deserialized were gone."""
+
+    def read(data: bytes | None, context: SerializationContext) -> int:
+        del context
+        time.sleep(0.05)
+        return int(data or b"")
+
+    async def polled() -> tuple[list[int], int, int]:
+        values: list[int] = []
+        cancelled = 0
+        async with aio.Producer(bootstrap_servers=bootstrap_servers) as producer:
+            for number in range(5):
+                await producer.produce(topic, str(number), partition=0)
+        async with aio.Consumer(
+            bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", value_deserializer=read
+        ) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            while len(values) < 5:
+                limit = 0.03 if cancelled < 20 else 5
+                assert cancelled < 22
+                try:
+                    if by == "poll":
+                        record: Any = await asyncio.wait_for(consumer.poll(), limit)
+                        values.append(record.value)
+                    else:
+                        some: list[Any] = await asyncio.wait_for(consumer.consume(2), limit)
+                        values += [each.value for each in some]
+                except TimeoutError:
+                    cancelled += 1
+            return values, cancelled, await consumer.position(TopicPartition(topic, 0))
+
+    values, cancelled, position = asyncio.run(polled())
+    assert values == list(range(5))
+    assert cancelled
+    assert position == 5
+
+
+def test_a_seek_during_a_poll_counts(bootstrap_servers: str, topic: str) -> None:
+    async def polled() -> list[int]:
+        def read(data: bytes | None, context: SerializationContext) -> int:
+            del context
+            if not sought:
+                sought.append(True)
+                loop.call_soon_threadsafe(consumer.seek, TopicPartition(topic, 0), 3)
+                time.sleep(0.1)
+            return int(data or b"")
+
+        sought: list[bool] = []
+        loop = asyncio.get_running_loop()
+        async with aio.Producer(bootstrap_servers=bootstrap_servers) as producer:
+            for number in range(5):
+                await producer.produce(topic, str(number), partition=0)
+        async with aio.Consumer(
+            bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", value_deserializer=read
+        ) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            records: list[Any] = [await consumer.poll(20), await consumer.poll(20)]
+            return [record.value for record in records]
+
+    assert asyncio.run(polled()) == [3, 4]

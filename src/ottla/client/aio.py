@@ -29,7 +29,7 @@ from ottla.client.producer.contents import Headers, OnDelivery, as_bytes, header
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.scheduler import Promise
-from ottla.client.serialization import UnreadableRecord, deserializers_of, serializers_of
+from ottla.client.serialization import Deserializers, deserializers_of, serializers_of
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
@@ -325,7 +325,7 @@ class Consumer(Asynchronous):
     ) -> None:
         super().__init__(config, options)
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
-        self._unreadable: UnreadableRecord | None = None
+        self._deserializing = asyncio.Lock()  # two calls at a time would begin with the same record
         self._consumer = ConsumerCore(self._core)
 
     def subscribe(
@@ -358,16 +358,8 @@ class Consumer(Asynchronous):
 
     async def poll(self, timeout: float | None = None) -> Record | None:
         """The next record; None when none came within `timeout` seconds (None: wait for one)."""
-        if self._unreadable is not None:
-            unreadable, self._unreadable = self._unreadable, None
-            raise unreadable
-        record = await self._next_record(timeout)
-        if record is None or self._deserializers is None:
-            return record
-        return await asyncio.to_thread(self._deserializers.record, record)  # it may have to ask a registry
-
-    async def _next_record(self, timeout: float | None) -> Record | None:
-        """The next record as it is in the topic."""
+        if self._deserializers is not None:
+            return next(iter(await self._consume_objects(self._deserializers, 1, timeout)), None)
         record = self._consumer.take()
         deadline = None if timeout is None else time.monotonic() + timeout
         while record is None and await self._wait(deadline):
@@ -392,28 +384,30 @@ class Consumer(Asynchronous):
         """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
         most: int = self.config["max.poll.records"] if num_messages is None else num_messages
         if self._deserializers is not None:
-            return await self._consume_objects(most, timeout)
+            return await self._consume_objects(self._deserializers, most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         found = self._consumer.take_many(most)
-        while len(found) < most and await self._wait(deadline if not found else 0.0):
-            found += self._consumer.take_many(most - len(found))
+        while not found and await self._wait(deadline):  # no wait once records are taken: it may be cancelled
+            found = self._consumer.take_many(most)
         return found
 
-    async def _consume_objects(self, most: int, timeout: float | None) -> list[Record]:
-        """As `consume`, one by one: an unreadable record behind readable ones is raised by the next call."""
-        found: list[Record] = []
-        while len(found) < most:
-            try:
-                record = await self.poll(0.0 if found else timeout)
-            except UnreadableRecord as unreadable:
-                if not found:
-                    raise
-                self._unreadable = unreadable
-                break
-            if record is None:
-                break
-            found.append(record)
-        return found
+    async def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
+        """As `consume`, of one chunk. A record is taken when it is deserialized, so that a cancelled call loses none; an unreadable
+        one when its error is raised, which is by the next call when readable ones come before it."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        async with self._deserializing:
+            while True:
+                records = self._consumer.peek_many(most)
+                if not records:
+                    if not await self._wait(deadline):
+                        return []
+                    continue
+                # In a thread: a registry may have to be asked.
+                objects, unreadable = await asyncio.to_thread(deserializers.records, records)
+                if self._consumer.advance(records, len(objects) or 1):
+                    if unreadable is not None and not objects:
+                        raise unreadable
+                    return objects
 
     async def poll_arrow(
         self, timeout: float | None = None, *, columns: Sequence[str] | None = None

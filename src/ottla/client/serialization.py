@@ -74,6 +74,16 @@ class Deserializers:
         # Annotated as Record, which is compiled and holds bytes only: callers that use deserializers know their types.
         return cast(Record, DeserializedRecord(record, key, value))
 
+    def records(self, records: Iterable[Record]) -> tuple[list[Record], UnreadableRecord | None]:
+        """The records up to the first unreadable one, and its error."""
+        deserialized: list[Record] = []
+        for record in records:
+            try:
+                deserialized.append(self.record(record))
+            except UnreadableRecord as unreadable:
+                return deserialized, unreadable
+        return deserialized, None
+
     def _read(self, deserializer: Deserializer | None, field: str, data: bytes | None, record: Record) -> Any:
         if deserializer is None:
             return data

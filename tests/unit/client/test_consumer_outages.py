@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from ottla.client.consumer import fetcher
+from ottla.client.consumer.chunks import Chunk
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Handover, Listeners
-from ottla.client.errors import BrokersUnreachable, KafkaError, OffsetOutOfRange, UnknownTopic
+from ottla.client.errors import BrokersUnreachable, CorruptBatch, KafkaError, OffsetOutOfRange, UnknownTopic
 from ottla.client.groups import OffsetAndMetadata
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.topics import TopicPartition
@@ -23,6 +24,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
+from ottla.records.record import Record
 
 from .test_producer_outages import Application
 from .whole_cluster import UNHEARD, Fate, Unreplicated, WholeCluster
@@ -398,6 +400,31 @@ def test_a_rebalance_goes_on_when_the_application_polls_without_a_timeout(cluste
         cluster.world.advance(100)
     assert sorted(first.consumer.assignment + second.consumer.assignment) == PARTS
     assert second.consumer.assignment
+
+
+def test_records_before_a_corrupt_batch_are_read(cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that was longer than what came before the batch was lost."""
+    records = Chunk.records
+
+    def damaged(chunk: Chunk) -> list[Record]:
+        if chunk.state.partition == PARTS[1]:
+            raise CorruptBatch("the batch fails its CRC")
+        return records(chunk)
+
+    monkeypatch.setattr(Chunk, "records", damaged)
+    produce(cluster, 0, 9, PARTS[0])
+    reader = Reader(cluster).assign(PARTS[0])
+    cluster.world.advance(3000)
+    reader.task.cancel()
+    produce(cluster, 10, 19, PARTS[0])
+    reader.consumer.assign(PARTS[:2])
+    cluster.world.advance(3000)
+    produce(cluster, 0, 9, PARTS[1])
+    cluster.world.advance(3000)
+    assert len(reader.consumer.take_many(100)) == 10
+    assert reader.consumer.take_many(100) == []
+    with pytest.raises(CorruptBatch):
+        reader.run(reader.consumer.wait(1000))
 
 
 # -- leaving --

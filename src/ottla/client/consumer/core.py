@@ -205,16 +205,40 @@ class ConsumerCore:
                 return None
 
     def take_many(self, most: int) -> list[Record]:
-        """Up to `most` records that are there."""
+        """Up to `most` records that are there. Raises CorruptBatch; behind records that are there `wait` raises it."""
         self.polls += 1
         found: list[Record] = []
         while len(found) < most and not self.attention:
             part = self._records[self._next : self._next + most - len(found)]
             self._next += len(part)
             found += part
-            if len(found) < most and not self._open_chunk():
-                break
+            try:
+                if len(found) < most and not self._open_chunk():
+                    break
+            except KafkaError as error:
+                if not found:
+                    raise
+                self._fetcher.trouble = error
+                self.attention = True
         return found
+
+    def peek_many(self, most: int) -> list[Record]:
+        """Up to `most` records of one chunk, which stay where they are until `advance`. Raises CorruptBatch."""
+        self.polls += 1
+        if self.attention:
+            return []
+        while self._next >= len(self._records):
+            if not self._open_chunk():
+                return []
+        return self._records[self._next : self._next + most]
+
+    def advance(self, records: list[Record], count: int) -> bool:
+        """Go on behind the first `count` of the records of `peek_many`. False when they are not the next ones any more, because
+        of a seek, a pause or a rebalance."""
+        if self._next >= len(self._records) or self._records[self._next] is not records[0]:
+            return False
+        self._next += count
+        return True
 
     def take_batches(self) -> tuple[TopicPartition, bytes, int, int] | None:
         """A whole chunk as it came: partition, batches, first offset wanted, next offset. Raises CorruptBatch."""
