@@ -1,8 +1,12 @@
 """Producers and consumers with serializers: objects through topics, beside confluent-kafka's own."""
 
 import asyncio
+import copy
 import json
+import pickle
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer as TheirDeserializer
 
 from ottla import Consumer, Producer, TopicPartition, aio
-from ottla.client.serialization import UnreadableRecord
+from ottla.client.serialization import Deserializers, UnreadableRecord
+from ottla.records.record import Origin, Record
 from ottla.schemas import (
     VALUE,
     AvroDeserializer,
@@ -199,3 +204,83 @@ def test_a_seek_during_a_poll_counts(bootstrap_servers: str, topic: str) -> None
             return [record.value for record in records]
 
     assert asyncio.run(polled()) == [3, 4]
+
+
+def test_concurrent_sends_on_asyncio_keep_their_order(bootstrap_servers: str, topic: str) -> None:
+    """Each was serialized in a thread of its own, and sent when that was done."""
+    turns: set[int] = set()
+
+    def write(value: int, context: SerializationContext) -> bytes:
+        del context
+        turns.add(threading.get_ident())
+        time.sleep(0.002 * (7 - value % 7))
+        if value == 5:
+            raise ValueError("not five")
+        return b"%d" % value
+
+    async def sent() -> list[object]:
+        async with aio.Producer(bootstrap_servers=bootstrap_servers, value_serializer=write) as producer:
+            sends = [asyncio.create_task(producer.send(topic, number, partition=0)) for number in range(40)]
+            await asyncio.sleep(0)
+            sends[6].cancel()
+            return await asyncio.gather(*sends, return_exceptions=True)
+
+    outcomes = asyncio.run(sent())
+    assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, BaseException)] == [5, 6]
+    with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        found: list[int] = []
+        while len(found) < 38 and (records := consumer.consume(40, 5)):
+            found += [int(record.value or b"") for record in records]
+    assert found == [number for number in range(40) if number not in (5, 6)]
+    assert threading.get_ident() not in turns  # nothing holds the loop
+
+
+@pytest.mark.parametrize("client", ["blocking", "aio"])
+def test_headers_from_a_generator_are_there_for_the_serializer_and_the_record(
+    bootstrap_servers: str, topic: str, client: str
+) -> None:
+    """The serializer used them up."""
+
+    def write(value: str, context: SerializationContext) -> bytes:
+        return f"{value} {list(context.headers or ())}".encode()
+
+    def headers() -> Iterator[tuple[str, str]]:
+        yield "trace", "7"
+
+    async def sent() -> None:
+        async with aio.Producer(bootstrap_servers=bootstrap_servers, value_serializer=write) as producer:
+            await producer.produce(topic, "v", partition=0, headers=headers())
+            with pytest.raises(TypeError, match="name of a header"):
+                await producer.produce(topic, "v", partition=0, headers=[(1, "x")])  # type: ignore[list-item]
+
+    if client == "aio":
+        asyncio.run(sent())
+    else:
+        with Producer(bootstrap_servers=bootstrap_servers, value_serializer=write) as producer:
+            producer.produce(topic, "v", partition=0, headers=headers())
+    with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        record = consumer.poll(20)
+        assert record is not None
+        assert (record.value, record.headers) == (b"v [('trace', b'7')]", [("trace", b"7")])
+
+
+def test_deserialized_records_and_their_errors_can_be_copied_and_pickled() -> None:
+    """copy.copy and pickle.loads raised RecursionError."""
+    record = Record(7, 8, b"k", b"5", [("h", b"1")], Origin("t", 1, 0, 3, 0))
+    whole: Any = Deserializers(None, lambda data, _: int(data or b"")).record(record)
+    for copied in (copy.copy(whole), copy.deepcopy(whole), pickle.loads(pickle.dumps(whole))):
+        assert repr(copied) == repr(whole)
+        assert (copied.topic, copied.offset, copied.key, copied.value, copied.headers) == (
+            "t",
+            7,
+            b"k",
+            5,
+            [("h", b"1")],
+        )
+        assert copied.record.value == b"5"
+    assert not hasattr(whole, "nothing")
+    error = UnreadableRecord(record, "value", ValueError("no"))
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.record.offset) == (str(error), 7)

@@ -26,7 +26,7 @@ from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.producer.accumulator import ANY, APPENDED
 from ottla.client.producer.closed import Delivered, Listener
-from ottla.client.producer.contents import Headers, OnDelivery, header_list, wrong_argument
+from ottla.client.producer.contents import Headers, OnDelivery, checked_headers, header_list, wrong_argument
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.serialization import Deserializers, deserializers_of, serializers_of
@@ -234,6 +234,7 @@ class Producer(Blocking):
         headers: Headers | None,
     ) -> None:
         if self._serializers is not None:
+            headers = checked_headers(headers)  # once: a generator would be used up when the record takes them
             key, value = self._serializers.key_and_value(topic, key, value, headers)
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         if isinstance(value, str):
