@@ -198,7 +198,7 @@ class History:
         read.add(offset)
 
     def floor(self, partition: TopicPartition) -> int:
-        """Where reading begins at the earliest: an acknowledged commit counts."""
+        """Lowest offset at which reading may begin."""
         return min(self.committed.get(partition, 0), max(self.read[partition], default=0) + 1)
 
     def join(self) -> None:

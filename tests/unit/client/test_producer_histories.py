@@ -50,7 +50,7 @@ _RETRIED = (
 
 
 class Faults:
-    """What happens to a cluster while a client works: from a generator of random numbers, so that it can be repeated.
+    """Random faults of a cluster.
 
     kinds  requests whose answers may be lost, late or refused
     """
@@ -66,7 +66,7 @@ class Faults:
             node.latency_ms = dice.choice([0, 1, 5, 20])
 
     def fate(self, node: Node, kind: type[Request]) -> Fate:
-        """What happens to one request."""
+        """Choose the fate of one request."""
         del node
         codes = self.kinds.get(kind)
         if codes is None or not self.active or self.dice.random() > self.level:
@@ -306,7 +306,7 @@ def test_transactions_are_visible_as_a_whole_or_not_at_all(tmp_path: Path, dice_
 
 
 def finds(path: Path, wanted: str, make: Callable[[Path, int], Any], act: Callable[[Any], None]) -> bool:
-    """Whether the checker says what it should of one of the first histories."""
+    """Return whether the checker reports `wanted` in one of the first histories."""
     for seed in range(60):
         history = make(path / str(seed), seed)
         try:

@@ -94,7 +94,7 @@ def cluster(tmp_path: Path) -> Iterator[WholeCluster]:
 
 
 def committed(cluster: WholeCluster, topic: str = "t", partitions: int = 3) -> list[bytes]:
-    """What readers of committed records see."""
+    """Values visible to read_committed."""
     found = []
     for index in range(partitions):
         found += [each.value or b"" for each in cluster.engine.records(TopicPartition(topic, index), committed=True)]
@@ -144,7 +144,7 @@ def test_flush_and_end_of_a_commit_share_one_timeout(cluster: WholeCluster) -> N
     app.begin()
     app.produce("t", 0, b"a")
     cluster.nodes[1].fate(ProduceRequest, Late(4000))
-    cluster.nodes[2].freeze()  # who coordinates transactions
+    cluster.nodes[2].freeze()  # the transaction coordinator
     before = cluster.world.now
     with pytest.raises(KafkaError) as raised:
         app.commit(6000)

@@ -138,7 +138,7 @@ class Node(Broker):
         return self.frozen
 
     def fate(self, kind: type[Request], *fates: Fate) -> None:
-        """What happens to the next requests of a kind."""
+        """Set the fates of the next requests of a kind."""
         self.fates.setdefault(kind.API, deque()).extend(fates)
 
     # -- requests --
@@ -171,7 +171,7 @@ class Node(Broker):
         return answer
 
     def _forward(self, envelope: Envelope, request: Request | None = None) -> Any:
-        """What the broker behind the nodes answers."""
+        """Forward a request to the broker behind the nodes."""
         engine = self.cluster.engine
         engine.speaker = self.speaker
         if request is not None:
@@ -215,7 +215,7 @@ class Node(Broker):
         return self._forward(envelope)
 
     def _code_of(self, name: str, index: int, epoch: int) -> int:
-        """Why this node does not serve a partition, NONE when it does."""
+        """Return the error code for a partition this node does not serve, or NONE."""
         partition = (name, index)
         if self.cluster.leader(partition) != self.node:
             return NOT_LEADER_OR_FOLLOWER
@@ -282,7 +282,7 @@ class Node(Broker):
         def joined(answer: FetchResponse) -> FetchResponse:
             if answer.error_code == NONE and answer.session_id:
                 self._sessions[answer.session_id] = known
-            # Who waits for records is answered as soon as another node leads: the codes are those of now.
+            # A waiting fetch is answered when the leader changes, with the codes of that moment.
             refused = {
                 key: code for key, epoch in known.items() if (code := self._code_of(key[0], key[2], epoch)) != NONE
             }
@@ -365,7 +365,7 @@ class WholeCluster:
         return self.leader(("shared", 0))
 
     def fail_over(self, node: int) -> None:
-        """What a node led and coordinated goes to others that live."""
+        """Move leadership and coordination to live nodes."""
         others = [
             each.node for each in self.nodes.values() if each.node != node and not each.refuses and not each.frozen
         ]

@@ -507,20 +507,20 @@ class Sender:
 
     @property
     def is_broken(self) -> bool:
-        """Whether a partition has a hole in its sequences, or may have one."""
+        """Return whether any sequence is missing or unresolved."""
         return any(queue.is_broken for queue in self._queues.values())
 
     def forget_batches(self) -> None:
-        """Nothing of any partition is on its way or waits, and none of it is in a transaction to come: sequences begin at 0."""
+        """Restart the sequences of all partitions at 0, between transactions."""
         for queue in self._queues.values():
             queue.renumber(self._identity)
 
     def new_identity(self, producer_id: int, epoch: int) -> None:
-        """Another id or epoch; partitions change over one by one."""
+        """Set producer id and epoch; each partition adopts them when nothing of it is in flight."""
         self.producer_id, self.epoch = producer_id, epoch
 
     def _settled(self, queue: PartitionQueue) -> bool:
-        """Whether a partition's batches are numbered as they must be, if need be under another epoch."""
+        """Return whether a partition may send; raises the epoch when its batches must be renumbered."""
         if not queue.wants_identity():
             return True
         if queue.identity == self._identity:
@@ -537,7 +537,7 @@ class Sender:
         return True
 
     def _has_producer_id(self) -> bool:
-        """Whether there is a producer id; if not, one is on its way."""
+        """Return whether there is a producer id; request one otherwise."""
         if self.producer_id >= 0:
             return True
         if self.transactional_id is None:
