@@ -26,6 +26,7 @@ from ottla.protocol.errors import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_RECORD,
     NOT_ENOUGH_REPLICAS,
+    NOT_LEADER_OR_FOLLOWER,
     TRANSACTION_ABORTABLE,
 )
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -39,7 +40,10 @@ from .world import LOST, World
 
 
 class Application:
-    """A producer, and the outcome of each value: the offset, or the error."""
+    """A producer, and the outcome of each value: the offset, or the error.
+
+    settled_ms  time of the last outcome
+    """
 
     def __init__(self, cluster: WholeCluster, choose: Partitioner | None = None, **configs: Any) -> None:
         self.cluster = cluster
@@ -47,6 +51,7 @@ class Application:
         self.core = cluster.core(**configs)
         self.producer = ProducerCore(self.core, contextlib.nullcontext(), self._wake, choose)
         self.outcomes: dict[bytes, int | KafkaError] = {}
+        self.settled_ms = 0
 
     def _wake(self) -> None:
         self.world.call_later(0, self.producer.sender.take_in)
@@ -61,6 +66,7 @@ class Application:
     def _listener(self, value: bytes) -> Any:
         def settle(error: KafkaError | None, delivered: Delivered | None) -> None:
             assert value not in self.outcomes, f"{value!r} has two outcomes"
+            self.settled_ms = self.world.now
             self.outcomes[value] = error if error is not None else delivered.offset if delivered is not None else -1
 
         return settle
@@ -361,6 +367,22 @@ def test_no_batch_is_sent_without_a_producer_id_when_the_epochs_are_used_up(
         found = cluster.engine.headers(TopicPartition("t", index))
         assert [header.producer_id >= 0 for header in found] == [True, True]
     assert cluster.values("t", [0, 1]) == [b"warm 0", b"next 0", b"warm 1", b"next 1"]
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_first_batch_that_is_refused_once_comes_before_the_second(cluster: WholeCluster, *, recreated: bool) -> None:
+    """The second one was accepted as the first of the producer; the first one failed with SequenceLost."""
+    app = Application(cluster, linger_ms=0, batch_size=0)
+    app.produce("u" if not recreated else "t", 0, b"warm")
+    app.flush()
+    if recreated:
+        cluster.engine.delete_topic("t")
+        cluster.engine.create_topic("t", 3)
+        app.run(app.core.metadata.fetch(["t"]))
+    cluster.nodes[1].fate(ProduceRequest, NOT_LEADER_OR_FOLLOWER)
+    app.produce("t", 0, b"a", b"b", b"c")
+    app.flush()
+    assert cluster.values("t", [0]) == [b"a", b"b", b"c"]
 
 
 # -- after an outage --

@@ -16,10 +16,36 @@ def queue_of(count: int, **settings: int) -> PartitionQueue:
 
 
 def test_five_are_on_their_way_at_most() -> None:
-    queue = queue_of(7)
+    queue = queue_of(8)
+    queue.done(queue.take(ME))
     taken = [queue.take(ME).sequence for _ in range(5) if queue.next(ME)]
-    assert taken == [0, 10, 20, 30, 40]
+    assert taken == [10, 20, 30, 40, 50]
     assert queue.next(ME) is None
+
+
+def test_one_is_on_its_way_until_the_broker_has_state_of_the_producer() -> None:
+    """It accepts any first sequence: the second batch was in the log, and the first one could not be appended any more."""
+    queue = queue_of(4)
+    first = queue.take(ME)
+    assert queue.next(ME) is None
+    queue.again(first)
+    assert queue.take(ME) is first
+    assert queue.next(ME) is None
+    queue.done(first)
+    second, third = queue.take(ME), queue.take(ME)
+    queue.done(second)
+    queue.done(third)
+    queue.begin_topic(bytes(16))  # created again: it knows nothing
+    assert queue.take(ME).sequence == 30
+    queue.add(Batch(TopicPartition("t", 0), b"", 10, 0))
+    assert queue.next(ME) is None
+
+
+def test_another_producer_id_begins_with_one_batch() -> None:
+    queue = queue_of(3)
+    queue.done(queue.take(ME))
+    queue.take((10, 0))
+    assert queue.next((10, 0)) is None
 
 
 def test_after_a_failure_all_answers_are_awaited_then_the_oldest_goes_first() -> None:
@@ -34,7 +60,7 @@ def test_after_a_failure_all_answers_are_awaited_then_the_oldest_goes_first() ->
 
 def test_five_are_counted_from_the_oldest_that_is_open() -> None:
     queue = queue_of(7)
-    first, second = queue.take(ME), queue.take(ME)
+    first, second = queue.take(ME), queue.take(ME)  # as if the broker had state
     queue.again(first)
     queue.done(second)
     assert [queue.take(ME).sequence for _ in range(4) if queue.next(ME)] == [0, 20, 30, 40]

@@ -237,6 +237,10 @@ class Sender:
         if info is None:
             self._once(f"topic {partition.topic}", self._look_up(partition.topic))
             return -1
+        if info.id != queue.topic_id:
+            if queue.in_flight and queue.topic_id is not None:
+                return -1  # to a topic that was deleted: their answers come first
+            queue.begin_topic(info.id)
         if partition.topic not in infos:
             infos[partition.topic] = info
             self._resize(info)

@@ -6,6 +6,10 @@ taken before it, so nothing more is sent until all that is on its way is answere
 first, with the sequences they had. One that had been appended although its answer was lost is recognised by the broker and
 acknowledged without being appended twice.
 
+That holds for a broker that has state of the producer in the partition. One that has none accepts any first sequence: the
+second batch of a partition could be in its log without the first, and the first could not come behind it. So one batch is in
+flight until the first one is acknowledged; likewise in a topic that was created again.
+
 A batch that fails for good leaves a hole in the sequences of its partition, which only another epoch closes (KIP-360). A batch
 keeps producer id, epoch and sequence as long as it may be in the log: numbered again it would be appended twice.
 
@@ -83,13 +87,17 @@ class PartitionQueue:
     """The batches of one partition: those that wait, in order, and those on their way, in order.
 
     identity  producer id and epoch of the sequences that are assigned now
+    topic_id  of the topic that batches go to, None before the first
     """
 
     def __init__(self, *, idempotent: bool, limit: int = MOST_IN_FLIGHT) -> None:
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.identity = NO_IDENTITY
+        self.topic_id: bytes | None = None
         self._idempotent = idempotent
+        self._has_state = not idempotent
+        """Whether the broker has state of the producer: it has acknowledged a batch with a sequence."""
         self._limit = limit
         self._numbers = 0
         self._next_sequence = 0
@@ -110,7 +118,7 @@ class PartitionQueue:
 
     def next(self, identity: Identity) -> Batch | None:
         """The batch that may be sent now by a producer of this identity, left where it is."""
-        if not self.waiting or (self._draining and self.in_flight):
+        if not self.waiting or (self.in_flight and (self._draining or not self._has_state)):
             return None
         head = self.waiting[0]
         if self._hole is not None and head.number >= self._hole:
@@ -126,6 +134,11 @@ class PartitionQueue:
         # Counted from the oldest that is open: a broker remembers a producer's last five batches, and one that it appended
         # without our hearing of it must still be among them when it goes out again.
         return head if not self.in_flight or head.number - self.in_flight[0].number < self._limit else None
+
+    def begin_topic(self, topic_id: bytes) -> None:
+        """Go on in another topic, which knows nothing of the producer; only while nothing is in flight."""
+        self.topic_id = topic_id
+        self._has_state = not self._idempotent
 
     def take(self, identity: Identity) -> Batch:
         """The batch of `next`, in flight from now on."""
@@ -168,6 +181,7 @@ class PartitionQueue:
     def done(self, batch: Batch) -> None:
         """It was acknowledged."""
         self.in_flight.remove(batch)
+        self._has_state = True
         if batch.sequence >= 0 and batch.number > self._acknowledged[0]:
             self._acknowledged = batch.number, (batch.sequence + batch.count) % _SEQUENCES
 
@@ -212,6 +226,8 @@ class PartitionQueue:
             batch.uncertain = False
 
     def _begin(self, identity: Identity) -> None:
+        if identity[0] != self.identity[0]:
+            self._has_state = not self._idempotent
         self.identity = identity
         self._next_sequence = 0
         self._acknowledged = self._acknowledged[0], 0
