@@ -41,6 +41,20 @@ def test_one_is_on_its_way_until_the_broker_has_state_of_the_producer() -> None:
     assert queue.next(ME) is None
 
 
+def test_what_may_be_in_a_deleted_topic_is_renumbered_in_the_next_one() -> None:
+    queue = queue_of(3)
+    first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
+    queue.failed(first)
+    third.uncertain = True
+    queue.again(second)
+    queue.again(third)
+    assert queue.next(ME) is third
+    queue.begin_topic(bytes(16))
+    assert queue.wants_identity()
+    queue.renumber(NEXT)
+    assert queue.take(NEXT) is second
+
+
 def test_another_producer_id_begins_with_one_batch() -> None:
     queue = queue_of(3)
     queue.done(queue.take(ME))

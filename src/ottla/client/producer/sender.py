@@ -308,6 +308,8 @@ class Sender:
             version = link.version(ProduceRequest, newest)
             for batch in batches:
                 name = batch.partition.topic
+                if version <= _NEWEST_WITHOUT_IDS:
+                    self._queues[batch.partition].by_id = False
                 topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
                 data = batch.sealed(version)
                 topic.partition_data.append(PartitionProduceData(index=batch.partition.partition, records=data))

@@ -88,6 +88,7 @@ class PartitionQueue:
 
     identity  producer id and epoch of the sequences that are assigned now
     topic_id  of the topic that batches go to, None before the first
+    by_id     whether they were sent by topic id, so that none can reach another topic of the same name
     """
 
     def __init__(self, *, idempotent: bool, limit: int = MOST_IN_FLIGHT) -> None:
@@ -95,6 +96,7 @@ class PartitionQueue:
         self.in_flight: list[Batch] = []
         self.identity = NO_IDENTITY
         self.topic_id: bytes | None = None
+        self.by_id = True
         self._idempotent = idempotent
         self._has_state = not idempotent
         """Whether the broker has state of the producer: it has acknowledged a batch with a sequence."""
@@ -139,6 +141,10 @@ class PartitionQueue:
         """Go on in another topic, which knows nothing of the producer; only while nothing is in flight."""
         self.topic_id = topic_id
         self._has_state = not self._idempotent
+        if self.by_id:
+            for batch in self.waiting:
+                batch.uncertain = False  # it may be in the log of the topic that was deleted
+        self.by_id = True
 
     def take(self, identity: Identity) -> Batch:
         """The batch of `next`, in flight from now on."""
