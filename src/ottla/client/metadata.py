@@ -360,20 +360,22 @@ class Metadata:
         async def attempt(link: Link) -> tuple[MetadataResponse, int, Address]:
             return await self._request(link, names, create=False)
 
+        answer, version, _ = await self._at_another(asked, attempt)
+        if answer.error_code == NONE:
+            self._learn(answer, everything=False, has_epochs=version >= _OLDEST_WITH_EPOCHS, confirmed=other_ids)
+
+    async def _at_another(self, asked: Address, attempt: Callable[[Link], Awaitable[T]]) -> T:
+        """Run `attempt` with a connection to another broker; to any when no other one answers. Raises KafkaError."""
         for node, address in list(self.network.brokers.items()):
             if address == asked:
                 continue
-            asking = self.scheduler.spawn(self._attempt_at((address, node), attempt), "metadata")
+            asking = self.scheduler.spawn(self._attempt_at((address, node), attempt), "request")
             try:
                 if await self.scheduler.within(asking, _ANSWER_WITHIN_MS) and asking.error is None:
-                    break
+                    return asking.result()
             finally:
                 asking.cancel()
-        else:  # no other one answers
-            asking = self.scheduler.spawn(self.anywhere(attempt), "metadata")
-        answer, version, _ = await asking
-        if answer.error_code == NONE:
-            self._learn(answer, everything=False, has_epochs=version >= _OLDEST_WITH_EPOCHS, confirmed=other_ids)
+        return await self.anywhere(attempt)
 
     def _learn(
         self,
