@@ -328,6 +328,28 @@ def test_one_stale_metadata_answer_does_not_stop_a_consumer(cluster: WholeCluste
     assert {part: reader.offsets(part) for part in PARTS} == {part: list(range(20)) for part in PARTS}
 
 
+def test_a_member_reads_a_topic_that_is_recreated_twice_within_a_heartbeat(cluster: WholeCluster) -> None:
+    """Assigned the topic that was deleted again before its name was known, the member did not report that it had nothing of
+    it, and got no partition any more (KIP-848)."""
+    configs = {"group_id": "g", "group_protocol": "consumer"}
+    readers = [Reader(cluster, name, **configs).subscribe() for name in ("first", "second")]
+    cluster.world.advance(20_000)
+    members: list[Any] = [reader.consumer._membership for reader in readers]
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 3)
+    between = cluster.engine.image.topics["t"].id
+    for _ in range(10_000):
+        cluster.world.advance(1)
+        if any(topic_id == between for member in members for topic_id, _ in member._target or ()):
+            break
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 3)
+    produce(cluster, 100, 109)
+    cluster.world.advance(60_000)
+    read = {(part, value) for reader in readers for part, _, value in reader.read}
+    assert read == {(part, b"%d" % number) for part in PARTS for number in range(100, 110)}
+
+
 # -- automatic commits --
 
 
