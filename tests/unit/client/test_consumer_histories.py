@@ -241,6 +241,10 @@ class History:
 
     def floor(self, partition: TopicPartition) -> int:
         """Lowest offset at which reading may begin."""
+        if self.recreates and self.protocol.get("group_protocol") == "consumer":
+            # A member goes on with a recreated topic by name, until its heartbeat revokes the partition of the deleted one;
+            # the coordinator may have assigned that of the new one to another member, and both commit.
+            return 0
         return min(self.committed.get(partition, 0), max(self.read[partition], default=0) + 1)
 
     def join(self) -> None:
