@@ -30,7 +30,7 @@ ARGUMENTS = {
 
 
 def in_child(function: Callable[[], object]) -> str:
-    """What a forked process says of `function`: its result, or its exception, as a line. One that hangs ends after 20 s."""
+    """Run `function` in a forked process; return its result or exception as a line. A process that hangs ends after 20 s."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter(

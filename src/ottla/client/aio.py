@@ -25,16 +25,23 @@ from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.loop import LoopSurroundings, wait
 from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
-from ottla.client.producer.contents import Headers, OnDelivery, as_bytes, header_list, wrong_argument
+from ottla.client.producer.contents import (
+    Headers,
+    OnDelivery,
+    as_bytes,
+    checked_headers,
+    header_list,
+    wrong_argument,
+)
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.scheduler import Promise
-from ottla.client.serialization import UnreadableRecord, deserializers_of, serializers_of
+from ottla.client.serialization import Deserializers, Serializers, deserializers_of, serializers_of
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.client.waiting import limit_ms, milliseconds
-from ottla.records.record import Record
+from ottla.records.record import Header, Record
 from ottla.schemas.context import Serializer
 
 if TYPE_CHECKING:
@@ -155,6 +162,17 @@ def _settle(future: "asyncio.Future[T]", error: KafkaError | None, delivered: T 
         future.set_result(delivered)
 
 
+def _outcomes(calls: Iterable[Callable[[], T]]) -> list[T | Exception]:
+    """Return what each call returns or raises."""
+    outcomes: list[T | Exception] = []
+    for call in calls:
+        try:
+            outcomes.append(call())
+        except Exception as error:  # noqa: BLE001  (it is the caller's)
+            outcomes.append(error)
+    return outcomes
+
+
 class Producer(Asynchronous):
     """Writes records to topics, in batches; see `ottla.Producer`.
 
@@ -177,6 +195,8 @@ class Producer(Asynchronous):
         super().__init__(config, options)
         self._serializers = serializers_of(key_serializer, value_serializer)
         self._loop = asyncio.get_running_loop()
+        self._to_serialize: list[tuple[asyncio.Future[tuple[Any, Any]], Callable[[], tuple[Any, Any]]]] = []
+        self._serializing: asyncio.Task[None] | None = None
         self._woken = False
         self._producer = ProducerCore(self._core, contextlib.nullcontext(), self._wake, choose)
 
@@ -201,10 +221,11 @@ class Producer(Asynchronous):
     ) -> None:
         """Take a record on its way; see `ottla.Producer.produce`. `on_delivery` is called as soon as the outcome is known.
 
-        Serializers run in a thread: they may have to ask a registry.
+        Serializers run in a thread, as they may have to ask a registry, in the order of the calls.
         """
         if self._serializers is not None:
-            key, value = await asyncio.to_thread(self._serializers.key_and_value, topic, key, value, headers)
+            headers = checked_headers(headers)  # once: a generator would be used up when the record takes them
+            key, value = await self._serialize(self._serializers, topic, key, value, headers)
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         try:
             pairs = None if headers is None else header_list(headers)
@@ -217,6 +238,34 @@ class Producer(Asynchronous):
         if wrong is not None:
             raise wrong
         await self._run(self._producer.append_later(*record))
+
+    async def _serialize(
+        self, serializers: Serializers, topic: str, key: Any, value: Any, headers: list[Header] | None
+    ) -> tuple[Any, Any]:
+        """Key and value as bytes. Calls get their results in order: all that wait are serialized in one turn of a thread."""
+        future: asyncio.Future[tuple[Any, Any]] = self._loop.create_future()
+        self._to_serialize.append((future, partial(serializers.key_and_value, topic, key, value, headers)))
+        if self._serializing is None:
+            self._serializing = self._loop.create_task(self._serialize_all())
+        return await future
+
+    async def _serialize_all(self) -> None:
+        calls: list[tuple[asyncio.Future[tuple[Any, Any]], Callable[[], tuple[Any, Any]]]] = []
+        try:
+            while self._to_serialize:
+                calls, self._to_serialize = self._to_serialize, []
+                outcomes = await asyncio.to_thread(_outcomes, [serialize for _, serialize in calls])
+                for (future, _), outcome in zip(calls, outcomes, strict=True):
+                    if future.done():
+                        continue  # cancelled
+                    if isinstance(outcome, Exception):
+                        future.set_exception(outcome)
+                    else:
+                        future.set_result(outcome)
+        finally:
+            self._serializing = None
+            for future, _ in calls:
+                future.cancel()  # no effect, unless the loop ends
 
     async def send(
         self,
@@ -325,7 +374,7 @@ class Consumer(Asynchronous):
     ) -> None:
         super().__init__(config, options)
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
-        self._unreadable: UnreadableRecord | None = None
+        self._deserializing = asyncio.Lock()  # two calls at a time would begin with the same record
         self._consumer = ConsumerCore(self._core)
 
     def subscribe(
@@ -358,16 +407,8 @@ class Consumer(Asynchronous):
 
     async def poll(self, timeout: float | None = None) -> Record | None:
         """The next record; None when none came within `timeout` seconds (None: wait for one)."""
-        if self._unreadable is not None:
-            unreadable, self._unreadable = self._unreadable, None
-            raise unreadable
-        record = await self._next_record(timeout)
-        if record is None or self._deserializers is None:
-            return record
-        return await asyncio.to_thread(self._deserializers.record, record)  # it may have to ask a registry
-
-    async def _next_record(self, timeout: float | None) -> Record | None:
-        """The next record as it is in the topic."""
+        if self._deserializers is not None:
+            return next(iter(await self._consume_objects(self._deserializers, 1, timeout)), None)
         record = self._consumer.take()
         deadline = None if timeout is None else time.monotonic() + timeout
         while record is None and await self._wait(deadline):
@@ -392,28 +433,30 @@ class Consumer(Asynchronous):
         """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
         most: int = self.config["max.poll.records"] if num_messages is None else num_messages
         if self._deserializers is not None:
-            return await self._consume_objects(most, timeout)
+            return await self._consume_objects(self._deserializers, most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         found = self._consumer.take_many(most)
-        while len(found) < most and await self._wait(deadline if not found else 0.0):
-            found += self._consumer.take_many(most - len(found))
+        while not found and await self._wait(deadline):  # no wait once records are taken: it may be cancelled
+            found = self._consumer.take_many(most)
         return found
 
-    async def _consume_objects(self, most: int, timeout: float | None) -> list[Record]:
-        """As `consume`, one by one: an unreadable record behind readable ones is raised by the next call."""
-        found: list[Record] = []
-        while len(found) < most:
-            try:
-                record = await self.poll(0.0 if found else timeout)
-            except UnreadableRecord as unreadable:
-                if not found:
-                    raise
-                self._unreadable = unreadable
-                break
-            if record is None:
-                break
-            found.append(record)
-        return found
+    async def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
+        """As `consume`, of one chunk. A record is taken when it is deserialized, so a cancelled call loses none; one that is
+        unreadable when its error is raised, which is by the next call when readable ones come before it."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        async with self._deserializing:
+            while True:
+                records = self._consumer.peek_many(most)
+                if not records:
+                    if not await self._wait(deadline):
+                        return []
+                    continue
+                # In a thread: a registry may have to be asked.
+                objects, unreadable = await asyncio.to_thread(deserializers.records, records)
+                if self._consumer.advance(records, len(objects) or 1):
+                    if unreadable is not None and not objects:
+                        raise unreadable
+                    return objects
 
     async def poll_arrow(
         self, timeout: float | None = None, *, columns: Sequence[str] | None = None

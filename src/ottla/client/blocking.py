@@ -26,10 +26,10 @@ from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.producer.accumulator import ANY, APPENDED
 from ottla.client.producer.closed import Delivered, Listener
-from ottla.client.producer.contents import Headers, OnDelivery, header_list, wrong_argument
+from ottla.client.producer.contents import Headers, OnDelivery, checked_headers, header_list, wrong_argument
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
-from ottla.client.serialization import UnreadableRecord, deserializers_of, serializers_of
+from ottla.client.serialization import Deserializers, deserializers_of, serializers_of
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
@@ -234,6 +234,7 @@ class Producer(Blocking):
         headers: Headers | None,
     ) -> None:
         if self._serializers is not None:
+            headers = checked_headers(headers)  # once: a generator would be used up when the record takes them
             key, value = self._serializers.key_and_value(topic, key, value, headers)
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         if isinstance(value, str):
@@ -404,7 +405,6 @@ class Consumer(Blocking):
     ) -> None:
         super().__init__(config, options)
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
-        self._unreadable: UnreadableRecord | None = None
         try:
             self._consumer = self._call(lambda: ConsumerCore(self._core))
         except BaseException:
@@ -460,14 +460,8 @@ class Consumer(Blocking):
         Raises NoOffset, OffsetOutOfRange (auto.offset.reset=none), CorruptBatch, NotAuthorized and other KafkaErrors that time
         does not mend; UnreadableRecord when a deserializer refuses the record, behind which the next poll goes on.
         """
-        if self._unreadable is not None:
-            unreadable, self._unreadable = self._unreadable, None
-            raise unreadable
-        record = self._next_record(timeout)
-        return record if record is None or self._deserializers is None else self._deserializers.record(record)
-
-    def _next_record(self, timeout: float | None) -> Record | None:
-        """The next record as it is in the topic."""
+        if self._deserializers is not None:
+            return next(iter(self._consume_objects(self._deserializers, 1, timeout)), None)
         record = self._consumer.take()
         if record is not None:
             return record
@@ -498,28 +492,28 @@ class Consumer(Blocking):
         """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
         most: int = self.config["max.poll.records"] if num_messages is None else num_messages
         if self._deserializers is not None:
-            return self._consume_objects(most, timeout)
+            return self._consume_objects(self._deserializers, most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         found = self._consumer.take_many(most)
-        while len(found) < most and self._wait(deadline if not found else 0.0):
-            found += self._consumer.take_many(most - len(found))
+        while not found and self._wait(deadline):
+            found = self._consumer.take_many(most)
         return found
 
-    def _consume_objects(self, most: int, timeout: float | None) -> list[Record]:
-        """As `consume`, one by one: an unreadable record behind readable ones is raised by the next call."""
-        found: list[Record] = []
-        while len(found) < most:
-            try:
-                record = self.poll(0.0 if found else timeout)
-            except UnreadableRecord as unreadable:
-                if not found:
-                    raise
-                self._unreadable = unreadable
-                break
-            if record is None:
-                break
-            found.append(record)
-        return found
+    def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
+        """As `consume`, of one chunk: a record is taken when it is deserialized, and one that is unreadable when its error is
+        raised, which is by the next call when readable ones come before it."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            records = self._consumer.peek_many(most)
+            if not records:
+                if not self._wait(deadline):
+                    return []
+                continue
+            objects, unreadable = deserializers.records(records)
+            if self._consumer.advance(records, len(objects) or 1):
+                if unreadable is not None and not objects:
+                    raise unreadable
+                return objects
 
     def poll_batches(self, timeout: float | None = None) -> tuple[TopicPartition, bytes, int, int] | None:
         """Whole record batches as the broker stores them: partition, bytes, first offset wanted, next offset."""

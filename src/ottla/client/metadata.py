@@ -6,13 +6,19 @@ can answer: one with an open link, then those of the last metadata, then the boo
 metadata can be reached the client begins anew from the bootstrap addresses (KIP-899), likewise when a broker turns out to be
 another than it was (KIP-1242) or when metadata could not be had for metadata.recovery.rebootstrap.trigger.ms (KIP-1102).
 
+A name stands for another topic once that was deleted and created again. Ids have no order, so nothing in an answer tells which
+of two is the newer one, and a broker that lags behind (one that was frozen) names the deleted topic. So another id than the
+known one is adopted only when a second broker, which is asked at once, names it too; and the id that it replaces is not taken
+back for half a minute, in which several brokers may lag. That ban ends: had the brokers that lag been the first to be asked,
+the topic that exists would be shut out for good.
+
 What may be repeated is repeated with exponential backoff and jitter (KIP-580) until the caller's time is over; the error
 then says what the last attempt met.
 """
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from ottla.client.config import ClientConfig
@@ -52,6 +58,8 @@ _ANSWER_WITHIN_MS: Final = 3000
 _WARN_AFTER_MS: Final = 1500
 _WARN_EVERY_MS: Final = 10_000
 _WATCH_EVERY_MS: Final = 2000
+_RETIRED_MS: Final = 30_000
+"""Time for which the id of a deleted topic is not accepted again: brokers may lag behind."""
 COORDINATOR_LINK: Final = "coordinator"
 """Groups' requests go over links of their own: a JoinGroup waits for minutes."""
 
@@ -89,8 +97,8 @@ class Metadata:
         self._newest_epochs: dict[bytes, dict[int, int]] = {}
         """topic id -> partition -> the newest leader epoch that anybody told of (KIP-320)"""
         self._ids: dict[str, bytes] = {}
-        self._retired: set[bytes] = set()
-        """Ids of topics that were deleted and created again: an answer that has one comes from a broker that lags behind."""
+        self._retired: dict[bytes, int] = {}
+        """Ids of topics that were deleted and created again -> until when (ms) an answer that has one is taken for stale."""
         self._missing: dict[str, _Missing] = {}
         self._watched_ms: int | None = None
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -324,23 +332,64 @@ class Metadata:
             self.rebootstrap()
             self._missed_since_ms = now
 
-        async def attempt(link: Link) -> tuple[MetadataResponse, int]:
-            version = link.version(MetadataRequest)
-            topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-            if version == 0 and topics is None:
-                topics = []  # how version 0 asks for all
-            request = MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < 4)
-            return await link.request(request, version), version
-
-        answer, version = await self.anywhere(attempt)
+        answer, version, address = await self.anywhere(lambda link: self._request(link, names, create=create))
         if answer.error_code == REBOOTSTRAP_REQUIRED:
             self.rebootstrap()
         if answer.error_code != NONE:
             raise error_for(answer.error_code, "metadata")
-        self._learn(answer, everything=names is None, has_epochs=version >= _OLDEST_WITH_EPOCHS)
+        other_ids = self._learn(answer, everything=names is None, has_epochs=version >= _OLDEST_WITH_EPOCHS)
+        if other_ids:
+            await self._confirm(other_ids, address)
         return answer
 
-    def _learn(self, answer: MetadataResponse, *, everything: bool, has_epochs: bool) -> None:
+    async def _request(
+        self, link: Link, names: tuple[str, ...] | None, *, create: bool
+    ) -> tuple[MetadataResponse, int, Address]:
+        """Ask one broker; the response, its version, and where it came from."""
+        version = link.version(MetadataRequest)
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        if version == 0 and topics is None:
+            topics = []  # how version 0 asks for all
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < 4)
+        return await link.request(request, version), version, link.address
+
+    async def _confirm(self, other_ids: dict[str, bytes], asked: Address) -> None:
+        """Ask a second broker for topics that have another id than before; what both say is adopted."""
+        names = tuple(sorted(other_ids))
+
+        async def attempt(link: Link) -> tuple[MetadataResponse, int, Address]:
+            return await self._request(link, names, create=False)
+
+        answer, version, _ = await self._at_another(asked, attempt)
+        if answer.error_code == NONE:
+            self._learn(answer, everything=False, has_epochs=version >= _OLDEST_WITH_EPOCHS, confirmed=other_ids)
+
+    async def _at_another(self, asked: Address, attempt: Callable[[Link], Awaitable[T]]) -> T:
+        """Run `attempt` with a connection to another broker; to any when no other one answers. Raises KafkaError."""
+        for node, address in list(self.network.brokers.items()):
+            if address == asked:
+                continue
+            asking = self.scheduler.spawn(self._attempt_at((address, node), attempt), "request")
+            try:
+                if await self.scheduler.within(asking, _ANSWER_WITHIN_MS) and asking.error is None:
+                    return asking.result()
+            finally:
+                asking.cancel()
+        return await self.anywhere(attempt)
+
+    def _learn(
+        self,
+        answer: MetadataResponse,
+        *,
+        everything: bool,
+        has_epochs: bool,
+        confirmed: Mapping[str, bytes] | None = None,
+    ) -> dict[str, bytes]:
+        """Take in an answer; the ids that are not those of the topics as they are known, by name, and are left aside.
+
+        confirmed  such ids of an answer before, which are adopted when this one has them too
+        """
+        other_ids: dict[str, bytes] = {}
         now = self.scheduler.clock.now_ms()
         self._missed_since_ms = None
         self.version += 1
@@ -360,8 +409,9 @@ class Metadata:
                 self._warn(topic.name, topic.error_code)
                 continue
             self._missing.pop(topic.name, None)
-            if not self._is_current(topic.name, topic.topic_id):
+            if not self._is_current(topic.name, topic.topic_id, confirmed or {}):
                 self._topics.pop(topic.name, None)
+                other_ids[topic.name] = topic.topic_id
                 continue
             leaders = {part.partition_index: part.leader_id for part in topic.partitions}
             epochs = {part.partition_index: part.leader_epoch if has_epochs else -1 for part in topic.partitions}
@@ -372,6 +422,7 @@ class Metadata:
             )
             if topic.topic_id != ZERO_UUID:
                 self._names[topic.topic_id] = topic.name
+        return other_ids
 
     def _warn(self, name: str, code: int) -> None:
         """Log that a topic cannot be had: not the first time, when it may be about to be created; then every few seconds."""
@@ -400,15 +451,19 @@ class Metadata:
         with contextlib.suppress(KafkaError):  # calls that need the topic raise it themselves
             await self.fetch(names)
 
-    def _is_current(self, name: str, topic_id: bytes) -> bool:
-        """Return whether a topic of this name may have this id now: not one that was replaced."""
+    def _is_current(self, name: str, topic_id: bytes, confirmed: Mapping[str, bytes]) -> bool:
+        """Return whether the topic of this name has this id now, as far as two brokers say or there is only one."""
         before = self._ids.get(name)
         if topic_id in (before, ZERO_UUID):
             return True
-        if topic_id in self._retired:
-            return False
         if before is not None:
-            self._retired.add(before)
+            now = self.scheduler.clock.now_ms()
+            if now < self._retired.get(topic_id, now):
+                return False
+            if len(self.network.brokers) > 1 and confirmed.get(name) != topic_id:
+                return False
+            self._retired = {old: until for old, until in self._retired.items() if until > now}
+            self._retired[before] = now + _RETIRED_MS
         self._ids[name] = topic_id
         return True
 

@@ -395,7 +395,7 @@ class Network:
         return sorted(found, key=lambda link: link.in_flight)
 
     def reasons(self) -> str:
-        """Why brokers cannot be reached, all of them, to be put behind an error message; empty when they can."""
+        """Reasons for unreachable brokers, as the end of an error message; empty without any."""
         return f": {'; '.join(self.troubles.values())}" if self.troubles else ""
 
     # -- what links say --

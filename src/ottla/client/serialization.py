@@ -4,10 +4,10 @@ Any function (object, context) -> bytes serializes, any function (bytes, context
 those for Avro, JSON Schema and Protobuf. Without them a record costs one comparison here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, cast
 
-from ottla.records.record import Header, Record
+from ottla.records.record import Header, Origin, Record
 from ottla.schemas.context import KEY, VALUE, Deserializer, SerializationContext, Serializer
 
 
@@ -17,9 +17,14 @@ class UnreadableRecord(ValueError):
     record  the record as it was read, with bytes
     """
 
-    def __init__(self, record: Record, field: str, reason: Exception) -> None:
+    def __init__(self, record: Record, field: str, reason: Exception | str) -> None:
         super().__init__(f"{record.topic}-{record.partition}, offset {record.offset}: {field} cannot be read: {reason}")
         self.record = record
+        self._field = field
+        self._reason = str(reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unreadable_of, (_fields_of(self.record), self._field, self._reason)
 
 
 class DeserializedRecord:
@@ -36,7 +41,13 @@ class DeserializedRecord:
         self.value = value
 
     def __getattr__(self, name: str) -> Any:
+        # Methods that copy and pickle look for are not the record's; without a record there is nothing to ask.
+        if name == "record" or (name.startswith("__") and name.endswith("__")):
+            raise AttributeError(f"DeserializedRecord has no attribute {name!r}")
         return getattr(self.record, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _deserialized_of, (_fields_of(self.record), self.key, self.value)
 
     def __repr__(self) -> str:
         place = f"topic={self.record.topic!r}, partition={self.record.partition}, offset={self.record.offset}"
@@ -50,13 +61,12 @@ class Serializers:
         self._key = key
         self._value = value
 
-    def key_and_value(self, topic: str, key: Any, value: Any, headers: Any) -> tuple[Any, Any]:
+    def key_and_value(self, topic: str, key: Any, value: Any, headers: list[Header] | None) -> tuple[Any, Any]:
         """Both as bytes. Raises what a serializer raises."""
-        pairs: Iterable[Header] | None = list(headers.items()) if isinstance(headers, Mapping) else headers
         if self._key is not None:
-            key = self._key(key, SerializationContext(topic, KEY, pairs))
+            key = self._key(key, SerializationContext(topic, KEY, headers))
         if self._value is not None:
-            value = self._value(value, SerializationContext(topic, VALUE, pairs))
+            value = self._value(value, SerializationContext(topic, VALUE, headers))
         return key, value
 
 
@@ -73,6 +83,16 @@ class Deserializers:
         value = self._read(self._value, VALUE, record.value, record)
         # Annotated as Record, which is compiled and holds bytes only: callers that use deserializers know their types.
         return cast(Record, DeserializedRecord(record, key, value))
+
+    def records(self, records: Iterable[Record]) -> tuple[list[Record], UnreadableRecord | None]:
+        """The records up to the first unreadable one, and its error."""
+        deserialized: list[Record] = []
+        for record in records:
+            try:
+                deserialized.append(self.record(record))
+            except UnreadableRecord as unreadable:
+                return deserialized, unreadable
+        return deserialized, None
 
     def _read(self, deserializer: Deserializer | None, field: str, data: bytes | None, record: Record) -> Any:
         if deserializer is None:
@@ -92,3 +112,25 @@ def serializers_of(key: Serializer | None, value: Serializer | None) -> Serializ
 def deserializers_of(key: Deserializer | None, value: Deserializer | None) -> Deserializers | None:
     """None without any."""
     return None if key is None and value is None else Deserializers(key, value)
+
+
+def _fields_of(record: Record) -> tuple[Any, ...]:
+    """A record as what it is made of: compiled, it cannot be pickled itself."""
+    origin = record.origin
+    return (
+        (record.offset, record.timestamp, record.key, record.value, record.headers),
+        (origin.topic, origin.partition, origin.timestamp_type, origin.leader_epoch, origin.delivery_count),
+    )
+
+
+def _record_of(fields: tuple[Any, ...]) -> Record:
+    (offset, timestamp, key, value, headers), origin = fields
+    return Record(offset, timestamp, key, value, headers, Origin(*origin))
+
+
+def _deserialized_of(fields: tuple[Any, ...], key: Any, value: Any) -> DeserializedRecord:
+    return DeserializedRecord(_record_of(fields), key, value)
+
+
+def _unreadable_of(fields: tuple[Any, ...], field: str, reason: str) -> UnreadableRecord:
+    return UnreadableRecord(_record_of(fields), field, reason)

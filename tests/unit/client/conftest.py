@@ -1,4 +1,4 @@
-"""What the random histories share: how many there are, and clusters that are closed after the test."""
+"""Fixtures of the random histories."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.unit.client.whole_cluster import WholeCluster
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> int:
-    """How many histories a test runs: ROUNDS of its module, `--soak` times as many, one with `--seed`."""
+    """Number of histories a test runs: ROUNDS of its module, `--soak` times as many, one with `--seed`."""
     if request.config.getoption("--seed") is not None:
         return 1
     most: int = request.module.ROUNDS

@@ -1,10 +1,13 @@
-"""Random histories of consumers in virtual time: members come and go while nodes freeze, die and lose answers.
+"""Random histories of consumers in virtual time: members come and go while nodes freeze, die and lose answers; some commit
+automatically, and topics may be deleted and created again.
 
 The checker: every record is read; a partition is read from where the group had committed, never from before the last commit
-that was acknowledged and never past what was read; and from there record by record. `--seed N` repeats a history, `--soak N`
+that was acknowledged and never past what was read; and from there record by record. A recreated topic is read from its own
+beginning, whatever was committed or read of the deleted one. `--seed N` repeats a history, `--soak N`
 runs N times as many. Records come in transactions, some of them aborted; queues are small, so that fetches wait for room.
 """
 
+import contextlib
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 from ottla.client.consumer.commits import Commits
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Handover, Listeners
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.scheduler import Cancelled
 from ottla.client.topics import TopicPartition
@@ -37,7 +40,8 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from ottla.protocol.schema import Request
+from ottla.protocol.schema import ZERO_UUID, Request
+from ottla.records.record import Record
 
 from .test_producer_histories import Faults
 from .test_producer_outages import Application
@@ -84,7 +88,8 @@ class Member:
             group_id="g",
             client_id=name,
             auto_offset_reset=history.policy,
-            enable_auto_commit="false",
+            enable_auto_commit=str(history.automatic).lower(),
+            auto_commit_interval_ms=dice.choice([500, 5000]),
             isolation_level="read_committed",
             max_partition_fetch_bytes=dice.choice([1, 300, 1 << 20]),
             request_timeout_ms=dice.choice([5000, 30_000]),
@@ -92,6 +97,10 @@ class Member:
         )
         self.consumer = ConsumerCore(self.core)
         self.at: dict[TopicPartition, int] = {}
+        self.generation = history.generation
+        commits: Any = self.consumer._commits
+        self._send = commits._send
+        commits._send = self._note_commit
         self.begin()
         self.task = self.core.scheduler.background(self._work(), name)
 
@@ -110,13 +119,15 @@ class Member:
         try:
             while True:
                 for record in self.consumer.take_many(dice.choice([1, 5, 50])):
-                    partition = TopicPartition(record.topic, record.partition)
-                    history.was_read(partition, self.at.get(partition), record.offset)
-                    self.at[partition] = record.offset + 1
+                    self._read(record)
                 await self.core.scheduler.sleep(dice.choice([0, 0, 10, 400]))
-                if dice.random() < 0.3:
+                if not history.automatic and dice.random() < 0.3:
                     await self._commit()
-                heard = await self.consumer.wait(dice.choice([0, 100, 1000]))
+                try:
+                    heard = await self.consumer.wait(dice.choice([0, 100, 1000]))
+                except UnknownTopic:
+                    assert history.recreates
+                    continue
                 if isinstance(heard, Handover):
                     heard.listener(heard.partitions)
                     heard.done.keep(None)
@@ -126,17 +137,39 @@ class Member:
             history.errors.append(error)
             raise
 
+    def _read(self, record: Record) -> None:
+        history = self.history
+        generation = history.generations[record.value or b""]
+        if generation < history.generation:
+            return  # fetched before the topic was deleted
+        if generation > self.generation:
+            self.at.clear()
+            self.generation = generation
+        partition = TopicPartition(record.topic, record.partition)
+        history.was_read(partition, self.at.get(partition), record.offset)
+        self.at[partition] = record.offset + 1
+
     async def _commit(self) -> None:
         offsets = {part: offset for part, offset in self.at.items() if part in self.consumer.assignment}
+        with contextlib.suppress(KafkaError):
+            # Offsets that the application names are taken for those of the topic that exists.
+            await self.consumer.commit(None if self.history.recreates else offsets, 5000)
+
+    async def _note_commit(self, commit: Any, partitions: dict[TopicPartition, bytes], *rest: Any) -> None:
+        """Send a commit, and note what it commits of the topic that exists."""
+        history = self.history
+        generation = history.generation
+        offsets = {
+            part: commit.offsets[part].offset
+            for part, topic_id in partitions.items()
+            if topic_id in (history.topic_id, ZERO_UUID)
+        }
         for partition, offset in offsets.items():
-            self.history.tried.setdefault(partition, {0}).add(offset)
-        try:
-            await self.consumer.commit(offsets, 5000)
-        except KafkaError:
-            return
-        for partition, offset in offsets.items():
-            before = self.history.committed.get(partition, 0)
-            self.history.committed[partition] = max(offset, before)
+            history.tried.setdefault(partition, {0}).add(offset)
+        await self._send(commit, partitions, *rest)
+        if generation == history.generation:
+            for partition, offset in offsets.items():
+                history.committed[partition] = max(offset, history.committed.get(partition, 0))
 
     def close(self) -> None:
         self.task.cancel()
@@ -161,12 +194,21 @@ class Assigned(Member):
 class History:
     """Members of a group, and what they read.
 
-    committed  the newest offset of each partition whose commit was acknowledged
-    tried      all offsets that were ever committed, with or without an answer
+    committed    the newest offset of each partition whose commit was acknowledged
+    tried        all offsets that were ever committed, with or without an answer
+    automatic    whether members commit automatically
+    recreates    whether the topic is deleted and created again
+    generation   number of topics that had the name before
+    generations  of each value the generation of the topic it was produced to
     """
+
+    recreates = False
 
     def __init__(self, directory: Path, seed: int, protocol: dict[str, str]) -> None:
         self.dice = random.Random(seed)
+        self.automatic = self.dice.random() < 0.5
+        self.generation = 0
+        self.generations: dict[bytes, int] = {}
         self.protocol: dict[str, Any] = protocol
         self.policy = "earliest"
         self.world = World()
@@ -198,7 +240,11 @@ class History:
         read.add(offset)
 
     def floor(self, partition: TopicPartition) -> int:
-        """Where reading begins at the earliest: an acknowledged commit counts."""
+        """Lowest offset at which reading may begin."""
+        if self.recreates and self.protocol.get("group_protocol") == "consumer":
+            # A member goes on with a recreated topic by name, until its heartbeat revokes the partition of the deleted one;
+            # the coordinator may have assigned that of the new one to another member, and both commit.
+            return 0
         return min(self.committed.get(partition, 0), max(self.read[partition], default=0) + 1)
 
     def join(self) -> None:
@@ -211,19 +257,43 @@ class History:
         self.writer.begin()
         for _ in range(dice.randint(1, 8)):
             self.count += 1
-            self.writer.produce("t", dice.randrange(PARTITIONS), b"%060d" % self.count)
+            value = b"%060d" % self.count
+            self.generations[value] = self.generation
+            self.writer.produce("t", dice.randrange(PARTITIONS), value)
         if dice.random() < 0.25:
             self.writer.abort()
         else:
             self.writer.commit()
 
+    @property
+    def topic_id(self) -> bytes:
+        """Id of the topic that exists."""
+        topic = self.cluster.engine.image.topics.get("t")
+        return topic.id if topic is not None else ZERO_UUID
+
+    def recreate(self) -> None:
+        """Delete the topic, and create it again at once or after a while; nothing of it is read or committed then."""
+        self.cluster.engine.delete_topic("t")
+        self.generation += 1
+        self.committed.clear()
+        self.tried.clear()
+        for read in self.read.values():
+            read.clear()
+        self.advance(self.dice.choice([0, 0, 100, 2000, 10_000]))
+        self.cluster.engine.create_topic("t", PARTITIONS)
+
     def run(self, steps: int) -> None:
         dice = self.dice
         self.join()
+        verbs = ["produce", "produce", "produce", "fault", "fault", "join", "leave", "wait"]
+        if self.recreates:
+            verbs.append("recreate")
         for _ in range(steps):
-            verb = dice.choice(["produce", "produce", "produce", "fault", "fault", "join", "leave", "wait"])
+            verb = dice.choice(verbs)
             if verb == "produce":
                 self.produce()
+            elif verb == "recreate":
+                self.recreate()
             elif verb == "fault":
                 self.faults.step()
             elif verb == "join" and len(self.members) < 3:
@@ -259,6 +329,24 @@ def test_positions_never_jump_and_every_record_is_read(
     for number in range(rounds):
         print(f"--seed {dice_seed + number}")  # noqa: T201  (shown when the test fails)
         history = History(tmp_path / str(number), dice_seed + number, PROTOCOLS[protocol])
+        made.append(history.cluster)
+        history.run(40)
+        history.check()
+
+
+class RecreationHistory(History):
+    """The topic is deleted and created again meanwhile."""
+
+    recreates = True
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_record_of_a_recreated_topic_is_read(
+    tmp_path: Path, dice_seed: int, rounds: int, protocol: str, made: list[WholeCluster]
+) -> None:
+    for number in range(rounds):
+        print(f"--seed {dice_seed + number}")  # noqa: T201  (shown when the test fails)
+        history = RecreationHistory(tmp_path / str(number), dice_seed + number, PROTOCOLS[protocol])
         made.append(history.cluster)
         history.run(40)
         history.check()
@@ -302,4 +390,23 @@ def test_the_checker_finds_positions_that_are_reset_though_offsets_are_committed
 
     monkeypatch.setattr(Commits, "fetch", fetch_once)
     with pytest.raises(Jump, match="reading began at"):
+        list(map(run, range(60)))
+
+
+def test_the_checker_finds_offsets_that_are_committed_to_a_recreated_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[WholeCluster]
+) -> None:
+    async def current_ids(commits: Commits, commit: Any, *, by_id: bool) -> tuple[dict[TopicPartition, bytes], None]:
+        del by_id
+        ids = await commits._ids({part.topic for part in commit.offsets})
+        return {part: ids[part.topic] for part in commit.offsets}, None
+
+    def run(seed: int) -> None:
+        history = RecreationHistory(tmp_path / str(seed), seed, PROTOCOLS["range"])
+        made.append(history.cluster)
+        history.run(40)
+        history.check()
+
+    monkeypatch.setattr(Commits, "_partitions", current_ids)
+    with pytest.raises(AssertionError, match=r"never read|reading began at"):
         list(map(run, range(60)))

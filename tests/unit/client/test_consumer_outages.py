@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from ottla.client.consumer import fetcher
+from ottla.client.consumer.chunks import Chunk
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Handover, Listeners
-from ottla.client.errors import BrokersUnreachable, KafkaError, OffsetOutOfRange
+from ottla.client.errors import BrokersUnreachable, CorruptBatch, KafkaError, OffsetOutOfRange, UnknownTopic
 from ottla.client.groups import OffsetAndMetadata
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.topics import TopicPartition
@@ -22,6 +24,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
+from ottla.records.record import Record
 
 from .test_producer_outages import Application
 from .whole_cluster import UNHEARD, Fate, Unreplicated, WholeCluster
@@ -196,6 +199,39 @@ def test_a_recreated_topic_is_read_from_its_beginning(cluster: WholeCluster, cou
     assert [value for _, _, value in reader.read[before:]] == [b"%d" % number for number in range(100, 100 + count)]
 
 
+@pytest.mark.parametrize("count", [0, 10])
+def test_a_recreated_topic_whose_position_is_the_same_is_read(cluster: WholeCluster, count: int) -> None:
+    """The fetch session kept the id of the deleted topic: nothing was read any more, with 8,000 fetches a second."""
+    produce(cluster, 0, count - 1, PARTS[0])
+    reader = Reader(cluster).assign(PARTS[0])
+    cluster.world.advance(3000)
+    cluster.engine.delete_topic("t")
+    cluster.world.advance(1000)
+    cluster.engine.create_topic("t", 1)
+    produce(cluster, 0, count - 1, PARTS[0])
+    cluster.world.advance(3000)
+    produce(cluster, 100, 109, PARTS[0])
+    before = reader.consumer.metrics()["fetch-total"]
+    cluster.world.advance(20_000)
+    assert reader.offsets(PARTS[0])[count:] == list(range(count + 10))
+    assert reader.consumer.metrics()["fetch-total"] - before < 100
+
+
+def test_a_fetch_session_with_a_partition_that_was_not_requested_begins_again(
+    cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers about it were ignored, and came at once."""
+    monkeypatch.setattr(fetcher, "_forgotten", lambda before, wanted, *, by_id: [])
+    reader = Reader(cluster).assign(PARTS[0])
+    cluster.world.advance(3000)
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 1)
+    produce(cluster, 0, 9, PARTS[0])
+    cluster.world.advance(20_000)
+    assert reader.offsets(PARTS[0]) == list(range(10))
+    assert reader.consumer.metrics()["fetch-total"] < 200
+
+
 def test_a_recreated_topic_is_an_error_without_a_reset_policy(cluster: WholeCluster) -> None:
     produce(cluster, 0, 9, PARTS[0])
     reader = Reader(cluster, auto_offset_reset="none")
@@ -210,6 +246,207 @@ def test_a_recreated_topic_is_an_error_without_a_reset_policy(cluster: WholeClus
     assert isinstance(reader.error, OffsetOutOfRange)
     assert "t was deleted and created again" in str(reader.error)
     assert len(reader.read) == 10
+
+
+@pytest.mark.parametrize("version", [9, 10])
+@pytest.mark.parametrize("gap", [0, 2000, 8000])
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_group_reads_a_recreated_topic_from_its_beginning(
+    cluster: WholeCluster, protocol: str, policy: str, gap: int, version: int
+) -> None:
+    """An automatic commit that failed while the topic was gone was repeated: the old offsets were those of the new topic."""
+    cluster.newest[OffsetCommitRequest.API] = version
+    reader = Reader(cluster, group_id="g", group_protocol=protocol, auto_offset_reset=policy).subscribe()
+    cluster.world.advance(10_000)
+    produce(cluster, 0, 49)
+    cluster.world.advance(7000)
+    produce(cluster, 50, 59)
+    cluster.world.advance(300)
+    before = len(reader.read)
+    cluster.engine.delete_topic("t")
+    cluster.world.advance(gap)
+    cluster.engine.create_topic("t", 3)
+    produce(cluster, 100, 199)
+    cluster.world.advance(60_000)
+    read = [(part, value) for part, _, value in reader.read[before:] if int(value or b"") >= 100]
+    assert sorted(read) == [(part, b"%d" % number) for part in PARTS for number in range(100, 200)]
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_a_commit_is_not_repeated_into_a_recreated_topic(cluster: WholeCluster, version: int) -> None:
+    """The next consumer of the group skipped as many records of the new topic as had been read of the deleted one."""
+    cluster.newest[OffsetCommitRequest.API] = version
+    configs = {"group_id": "g", "enable_auto_commit": "false"}
+    reader = Reader(cluster, "first", **configs).assign(*PARTS)
+    produce(cluster, 0, 49)
+    cluster.world.advance(5000)
+    cluster.engine.delete_topic("t")
+    commits = [
+        reader.core.scheduler.spawn(reader.consumer.commit(offsets, 30_000))
+        for offsets in (None, {PARTS[0]: OffsetAndMetadata(50)})
+    ]
+    cluster.world.advance(2000)
+    cluster.engine.create_topic("t", 3)
+    produce(cluster, 100, 199)
+    cluster.world.advance(5000)
+    for committing in commits:
+        assert isinstance(committing.error, UnknownTopic)
+        assert "t was deleted and created again" in str(committing.error)
+    reader.close()
+    second = Reader(cluster, "second", **configs).assign(*PARTS)
+    cluster.world.advance(10_000)
+    assert {part: len(second.offsets(part)) for part in PARTS} == dict.fromkeys(PARTS, 100)
+
+
+@pytest.mark.parametrize("protocol", ["none", *PROTOCOLS])
+def test_one_stale_metadata_answer_does_not_stop_a_consumer(cluster: WholeCluster, protocol: str) -> None:
+    """The id of a deleted topic, which the consumer had never seen, retired that of the live one: nothing was read any more."""
+    stale = cluster.engine.image.topics["t"].id
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 3)
+    produce(cluster, 0, 9)
+    if protocol == "none":
+        reader = Reader(cluster).assign(*PARTS)
+    else:
+        reader = Reader(cluster, group_id="g", group_protocol=protocol).subscribe()
+    cluster.world.advance(10_000)
+    seen = cluster.as_seen
+    answers = [stale]
+
+    def lagging(answer: Any) -> Any:
+        for topic in seen(answer).topics:
+            if topic.name == "t" and answers:
+                topic.topic_id = answers.pop()
+        return answer
+
+    cluster.as_seen = lagging  # type: ignore[method-assign]
+    cluster.lead("t", 0, 2)  # metadata is looked up again
+    produce(cluster, 10, 19)
+    cluster.world.advance(20_000)
+    assert not answers
+    assert {part: reader.offsets(part) for part in PARTS} == {part: list(range(20)) for part in PARTS}
+
+
+def test_a_member_reads_a_topic_that_is_recreated_twice_within_a_heartbeat(cluster: WholeCluster) -> None:
+    """Assigned the topic that was deleted again before its name was known, the member did not report that it had nothing of
+    it, and got no partition any more (KIP-848)."""
+    configs = {"group_id": "g", "group_protocol": "consumer"}
+    readers = [Reader(cluster, name, **configs).subscribe() for name in ("first", "second")]
+    cluster.world.advance(20_000)
+    members: list[Any] = [reader.consumer._membership for reader in readers]
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 3)
+    between = cluster.engine.image.topics["t"].id
+    for _ in range(10_000):
+        cluster.world.advance(1)
+        if any(topic_id == between for member in members for topic_id, _ in member._target or ()):
+            break
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 3)
+    produce(cluster, 100, 109)
+    cluster.world.advance(60_000)
+    read = {(part, value) for reader in readers for part, _, value in reader.read}
+    assert read == {(part, b"%d" % number) for part in PARTS for number in range(100, 110)}
+
+
+# -- automatic commits --
+
+
+@pytest.mark.parametrize("code", [STALE_MEMBER_EPOCH, COORDINATOR_LOAD_IN_PROGRESS])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_automatic_commit_that_fails_does_not_overwrite_the_next_owner_s(
+    cluster: WholeCluster, protocol: str, code: int
+) -> None:
+    """It was repeated with the positions that it had, after the partition had gone to another member: read twice."""
+    configs: dict[str, Any] = {"group_protocol": protocol, "group_id": "g", "auto_commit_interval_ms": 1000}
+    if protocol == "classic":
+        configs["partition_assignment_strategy"] = "cooperative-sticky"
+    first = Reader(cluster, "first", **configs).subscribe()
+    cluster.world.advance(10_000)
+    produce(cluster, 0, 9)
+    cluster.nodes[1].fate(OffsetCommitRequest, *[code] * 8)
+    cluster.world.advance(1500)
+    second = Reader(cluster, "second", **configs).subscribe()
+    for number in range(40):
+        produce(cluster, 10 + number, 10 + number)
+        cluster.world.advance(500)
+    assert second.consumer.assignment
+    for part in PARTS:
+        assert sorted(first.offsets(part) + second.offsets(part)) == list(range(50))
+
+
+# -- the time of a poll --
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 1000])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_poll_keeps_to_its_timeout_while_a_rebalance_commits(
+    cluster: WholeCluster, protocol: str, timeout_ms: int
+) -> None:
+    """A frozen coordinator kept it for 30 s."""
+    configs = {"group_id": "g", "group_protocol": protocol}
+    produce(cluster, 0, 9)
+    first = Reader(cluster, "first", **configs).subscribe()
+    cluster.world.advance(10_000)
+    first.task.cancel()
+    produce(cluster, 10, 19)
+    cluster.world.advance(1000)  # fetched, and not taken yet
+    second = Reader(cluster, "second", **configs).subscribe()
+    cluster.world.advance(5500)  # the first one learns of the rebalance
+    cluster.nodes[1].freeze()
+    for _ in range(5):
+        before = cluster.world.now
+        assert first.run(first.consumer.wait(timeout_ms)) is False
+        assert cluster.world.now - before <= timeout_ms
+        assert first.consumer.take() is None  # another member reads what was not committed
+        cluster.world.advance(10)
+    cluster.nodes[1].thaw()
+    first.begin()
+    cluster.world.advance(60_000)
+    assert first.error is None
+    assert sorted(first.consumer.assignment + second.consumer.assignment) == PARTS
+    for part in PARTS:
+        assert sorted(first.offsets(part) + second.offsets(part)) == list(range(20))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_rebalance_goes_on_when_the_application_polls_without_a_timeout(cluster: WholeCluster, protocol: str) -> None:
+    configs = {"group_id": "g", "group_protocol": protocol}
+    first = Reader(cluster, "first", **configs).subscribe()
+    cluster.world.advance(10_000)
+    first.task.cancel()
+    second = Reader(cluster, "second", **configs).subscribe()
+    for _ in range(200):
+        assert first.run(first.consumer.wait(0)) is False
+        cluster.world.advance(100)
+    assert sorted(first.consumer.assignment + second.consumer.assignment) == PARTS
+    assert second.consumer.assignment
+
+
+def test_records_before_a_corrupt_batch_are_read(cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that was longer than what came before the batch was lost."""
+    records = Chunk.records
+
+    def damaged(chunk: Chunk) -> list[Record]:
+        if chunk.state.partition == PARTS[1]:
+            raise CorruptBatch("the batch fails its CRC")
+        return records(chunk)
+
+    monkeypatch.setattr(Chunk, "records", damaged)
+    produce(cluster, 0, 9, PARTS[0])
+    reader = Reader(cluster).assign(PARTS[0])
+    cluster.world.advance(3000)
+    reader.task.cancel()
+    produce(cluster, 10, 19, PARTS[0])
+    reader.consumer.assign(PARTS[:2])
+    cluster.world.advance(3000)
+    produce(cluster, 0, 9, PARTS[1])
+    cluster.world.advance(3000)
+    assert len(reader.consumer.take_many(100)) == 10
+    assert reader.consumer.take_many(100) == []
+    with pytest.raises(CorruptBatch):
+        reader.run(reader.consumer.wait(1000))
 
 
 # -- leaving --

@@ -7,27 +7,51 @@ from typing import Any
 
 import pytest
 
-from ottla.client.errors import BrokersUnreachable, IllegalState, KafkaError, RequestTimedOut, TransactionAborted
+from ottla.client.errors import (
+    BrokersUnreachable,
+    IllegalState,
+    KafkaError,
+    RequestTimedOut,
+    TransactionAborted,
+    UnknownTopic,
+)
+from ottla.client.groups import GroupMetadata
+from ottla.client.producer import sender
+from ottla.client.producer.accumulator import TopicBuffers
 from ottla.client.producer.closed import Delivered
 from ottla.client.producer.core import ProducerCore
+from ottla.client.producer.partitioners import Partitioner
 from ottla.client.topics import TopicPartition
-from ottla.protocol.errors import INVALID_RECORD, NOT_ENOUGH_REPLICAS
+from ottla.protocol.errors import (
+    COORDINATOR_NOT_AVAILABLE,
+    INVALID_RECORD,
+    NOT_ENOUGH_REPLICAS,
+    NOT_LEADER_OR_FOLLOWER,
+    TRANSACTION_ABORTABLE,
+)
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import ProduceRequest
+from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 from .whole_cluster import UNHEARD, Late, WholeCluster
 from .world import LOST, World
 
 
 class Application:
-    """A producer, and the outcome of each value: the offset, or the error."""
+    """A producer, and the outcome of each value: the offset, or the error.
 
-    def __init__(self, cluster: WholeCluster, **configs: Any) -> None:
+    settled_ms  time of the last outcome
+    """
+
+    def __init__(self, cluster: WholeCluster, choose: Partitioner | None = None, **configs: Any) -> None:
         self.cluster = cluster
         self.world = cluster.world
         self.core = cluster.core(**configs)
-        self.producer = ProducerCore(self.core, contextlib.nullcontext(), self._wake)
+        self.producer = ProducerCore(self.core, contextlib.nullcontext(), self._wake, choose)
         self.outcomes: dict[bytes, int | KafkaError] = {}
+        self.settled_ms = 0
 
     def _wake(self) -> None:
         self.world.call_later(0, self.producer.sender.take_in)
@@ -35,13 +59,14 @@ class Application:
     def run(self, coroutine: Any, limit_ms: int = 600_000) -> Any:
         return self.world.run(self.core, coroutine, limit_ms)
 
-    def produce(self, topic: str, partition: int, *values: bytes) -> None:
+    def produce(self, topic: str, partition: int, *values: bytes, key: bytes | None = None) -> None:
         for value in values:
-            self.run(self.producer.append_later(topic, partition, 5, None, value, None, self._listener(value)))
+            self.run(self.producer.append_later(topic, partition, 5, key, value, None, self._listener(value)))
 
     def _listener(self, value: bytes) -> Any:
         def settle(error: KafkaError | None, delivered: Delivered | None) -> None:
             assert value not in self.outcomes, f"{value!r} has two outcomes"
+            self.settled_ms = self.world.now
             self.outcomes[value] = error if error is not None else delivered.offset if delivered is not None else -1
 
         return settle
@@ -75,7 +100,7 @@ def cluster(tmp_path: Path) -> Iterator[WholeCluster]:
 
 
 def committed(cluster: WholeCluster, topic: str = "t", partitions: int = 3) -> list[bytes]:
-    """What readers of committed records see."""
+    """Values visible to read_committed."""
     found = []
     for index in range(partitions):
         found += [each.value or b"" for each in cluster.engine.records(TopicPartition(topic, index), committed=True)]
@@ -125,7 +150,7 @@ def test_flush_and_end_of_a_commit_share_one_timeout(cluster: WholeCluster) -> N
     app.begin()
     app.produce("t", 0, b"a")
     cluster.nodes[1].fate(ProduceRequest, Late(4000))
-    cluster.nodes[2].freeze()  # who coordinates transactions
+    cluster.nodes[2].freeze()  # the transaction coordinator
     before = cluster.world.now
     with pytest.raises(KafkaError) as raised:
         app.commit(6000)
@@ -169,6 +194,23 @@ def test_a_commit_that_could_not_flush_can_be_aborted(cluster: WholeCluster) -> 
     app.produce("t", 1, b"c")
     app.commit()
     assert committed(cluster) == [b"c"]
+
+
+def test_send_offsets_keeps_to_its_timeout(cluster: WholeCluster) -> None:
+    """Under transaction.version 1 it may be two requests: it took up to twice as long."""
+    cluster.features["transaction.version"] = 1
+    app = transactional(cluster)
+    app.begin()
+    app.produce("t", 1, b"a")
+    app.flush()
+    cluster.coordinators[0] = 3
+    cluster.nodes[2].fate(AddOffsetsToTxnRequest, *[COORDINATOR_NOT_AVAILABLE] * 5)
+    cluster.nodes[3].fate(TxnOffsetCommitRequest, *[COORDINATOR_NOT_AVAILABLE] * 1000)
+    before = cluster.world.now
+    with pytest.raises(RequestTimedOut):
+        app.run(app.producer.send_offsets({TopicPartition("t", 0): 5}, GroupMetadata("g"), 4000))
+    assert cluster.nodes[3].asked[TxnOffsetCommitRequest]
+    assert 3900 <= cluster.world.now - before <= 4100
 
 
 # -- an aborted transaction is gone --
@@ -232,6 +274,27 @@ def test_what_was_produced_before_an_abort_fails_as_aborted(cluster: WholeCluste
     assert app.producer.accumulator.records == 0
 
 
+def test_an_abort_goes_on_when_a_broker_demands_one(cluster: WholeCluster) -> None:
+    """TRANSACTION_ABORTABLE for a batch in flight made abort_transaction raise IllegalState."""
+    app = transactional(cluster)
+    app.begin()
+    app.produce("t", 1, b"a")
+    app.produce("t", 0, b"0")
+    app.flush()
+    cluster.nodes[1].freeze()
+    app.produce("t", 0, b"b")
+    cluster.world.advance(50)
+    cluster.nodes[1].fate(ProduceRequest, TRANSACTION_ABORTABLE)
+    aborting = app.core.scheduler.spawn(app.producer.transactional().abort(None))
+    cluster.world.advance(500)
+    cluster.nodes[1].thaw()
+    cluster.world.finish(aborting)
+    app.begin()
+    app.produce("t", 0, b"c")
+    app.commit()
+    assert committed(cluster) == [b"c"]
+
+
 # -- another epoch numbers only what no broker may have --
 
 
@@ -269,6 +332,57 @@ def test_what_waits_behind_an_expired_batch_is_not_duplicated(cluster: WholeClus
     cluster.nodes[1].fates.clear()
     app.flush()
     assert cluster.values("t", [0]) == [b"warm", b"a", b"b", b"c"]
+
+
+def test_a_lost_answer_behind_a_partition_s_first_batch_duplicates_nothing(cluster: WholeCluster) -> None:
+    """The first batch was refused. The second was appended, as a broker accepts any first sequence, and sent again under
+    another epoch because its answer was lost."""
+    app = Application(cluster, linger_ms=0, batch_size=0)
+    app.produce("u", 0, b"warm")
+    app.flush()
+    cluster.nodes[1].fate(ProduceRequest, INVALID_RECORD, UNHEARD)
+    app.produce("t", 0, b"a", b"b", b"c")
+    app.flush()
+    assert isinstance(app.outcomes[b"a"], KafkaError)
+    assert cluster.values("t", [0]) == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("others", [(0, 1), (1, 0)])
+def test_no_batch_is_sent_without_a_producer_id_when_the_epochs_are_used_up(
+    cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch, others: tuple[int, int]
+) -> None:
+    """Partitions without a hole sent batches with producer id -1, outside of the protection against duplicates."""
+    monkeypatch.setattr(sender, "_LAST_EPOCH", 0)
+    app = Application(cluster, linger_ms=0, batch_size=0)
+    app.produce("t", 0, b"warm 0")
+    app.produce("t", 1, b"warm 1")
+    app.flush()
+    cluster.nodes[1].fate(ProduceRequest, INVALID_RECORD)
+    app.produce("t", 0, b"refused")
+    cluster.world.advance(20)
+    for index in others:
+        app.producer.append("t", index, 5, None, b"next %d" % index, None, None)
+    app.flush()
+    for index in others:
+        found = cluster.engine.headers(TopicPartition("t", index))
+        assert [header.producer_id >= 0 for header in found] == [True, True]
+    assert cluster.values("t", [0, 1]) == [b"warm 0", b"next 0", b"warm 1", b"next 1"]
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_first_batch_that_is_refused_once_comes_before_the_second(cluster: WholeCluster, *, recreated: bool) -> None:
+    """The second one was accepted as the first of the producer; the first one failed with SequenceLost."""
+    app = Application(cluster, linger_ms=0, batch_size=0)
+    app.produce("u" if not recreated else "t", 0, b"warm")
+    app.flush()
+    if recreated:
+        cluster.engine.delete_topic("t")
+        cluster.engine.create_topic("t", 3)
+        app.run(app.core.metadata.fetch(["t"]))
+    cluster.nodes[1].fate(ProduceRequest, NOT_LEADER_OR_FOLLOWER)
+    app.produce("t", 0, b"a", b"b", b"c")
+    app.flush()
+    assert cluster.values("t", [0]) == [b"a", b"b", b"c"]
 
 
 # -- after an outage --
@@ -360,6 +474,78 @@ def test_a_record_for_a_partition_that_is_gone_says_so_at_once(cluster: WholeClu
     assert "has no partition 2" in str(app.outcomes[b"new"])
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_partitioner_that_names_a_partition_that_is_gone_fails_its_records(
+    cluster: WholeCluster, *, fails: bool
+) -> None:
+    """The client's thread was busy for good."""
+
+    def choose(topic: TopicBuffers, key: bytes | None) -> int:
+        if fails and topic.partitions == 1 and key == b"2":
+            raise ZeroDivisionError("no such key")
+        return int(key or b"0")
+
+    app = Application(cluster, choose, linger_ms=0)
+    app.produce("t", -1, b"warm", key=b"2")
+    app.flush()
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 1)
+    app.produce("t", -1, b"gone", key=b"2")
+    app.produce("t", -1, b"here", key=b"0")
+    app.flush(30)
+    what = "the partitioner failed: ZeroDivisionError" if fails else "the partitioner chose partition 2"
+    assert what in str(app.outcomes[b"gone"])
+    assert cluster.values("t", [0]) == [b"here"]
+
+
+def test_records_of_a_transaction_for_partitions_that_are_gone_fail_it(
+    cluster: WholeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With more than one of them the sender stopped with a KeyError."""
+    app = transactional(cluster, linger_ms=1000)
+    app.begin()
+    app.produce("t", 0, b"w0")
+    app.produce("t", 1, b"w1")
+    app.produce("t", 2, b"w2")
+    app.flush()
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 1)
+    app.produce("t", 1, b"a")
+    app.produce("t", 2, b"b")
+    app.produce("t", 0, b"c")
+    with pytest.raises(IllegalState, match="has no partition"):
+        app.commit(20_000)
+    assert {type(app.outcomes[value]) for value in (b"a", b"b", b"c")} == {UnknownTopic}
+    assert "KeyError" not in caplog.text
+    app.abort()
+
+
+def test_a_producer_finds_a_topic_again_after_all_brokers_lagged(cluster: WholeCluster) -> None:
+    """The id of the topic that exists was retired for good, and every record failed."""
+    stale = cluster.engine.image.topics["t"].id
+    cluster.engine.delete_topic("t")
+    cluster.engine.create_topic("t", 3)
+    app = Application(cluster)
+    app.produce("t", 0, b"a")
+    app.flush()
+    seen = cluster.as_seen
+
+    def lagging(answer: Any) -> Any:
+        for topic in seen(answer).topics:
+            topic.topic_id = stale if topic.name == "t" else topic.topic_id
+        return answer
+
+    cluster.as_seen = lagging  # type: ignore[method-assign]
+    cluster.lead("t", 0, 2)
+    app.produce("t", 0, b"b")
+    cluster.world.advance(5000)
+    cluster.as_seen = seen  # type: ignore[method-assign]
+    before = cluster.world.now
+    app.flush(100)
+    assert cluster.world.now - before < 45_000
+    assert cluster.values("t", [0]) == [b"a", b"b"]
+
+
 # -- outages --
 
 
@@ -393,3 +579,39 @@ def test_abort_transaction_outlives_an_outage(cluster: WholeCluster) -> None:
         node.start()
     cluster.world.finish(task)
     assert committed(cluster) == []
+
+
+# -- flush, and the time of delivery --
+
+
+@pytest.mark.parametrize("idempotent", ["true", "false"])
+def test_flush_returns_when_the_last_batch_expires(cluster: WholeCluster, idempotent: str) -> None:
+    """It went on until its own timeout was over."""
+    app = Application(
+        cluster, delivery_timeout_ms=3000, request_timeout_ms=1000, linger_ms=0, enable_idempotence=idempotent
+    )
+    app.produce("t", 0, b"warm")
+    app.flush()
+    cluster.nodes[1].fate(ProduceRequest, *[NOT_ENOUGH_REPLICAS] * 1000)
+    app.produce("t", 0, b"a")
+    before = cluster.world.now
+    assert app.flush(300) == 0
+    assert isinstance(app.outcomes[b"a"], RequestTimedOut)
+    assert cluster.world.now - before < 4500
+
+
+def test_records_expire_while_no_broker_gives_a_producer_id(cluster: WholeCluster) -> None:
+    """They had no outcome until one did."""
+    app = Application(cluster, linger_ms=0, delivery_timeout_ms=5000, request_timeout_ms=1000)
+    for node in cluster.nodes.values():
+        node.fate(InitProducerIdRequest, *[COORDINATOR_NOT_AVAILABLE] * 10_000)
+    app.produce("t", 0, b"a")
+    cluster.world.advance(3000)
+    app.produce("t", 0, b"b")
+    cluster.world.advance(3500)
+    assert isinstance(app.outcomes[b"a"], RequestTimedOut)
+    assert b"b" not in app.outcomes
+    for node in cluster.nodes.values():
+        node.fates.clear()
+    app.flush()
+    assert cluster.values("t", [0]) == [b"b"]

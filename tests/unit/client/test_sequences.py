@@ -16,10 +16,50 @@ def queue_of(count: int, **settings: int) -> PartitionQueue:
 
 
 def test_five_are_on_their_way_at_most() -> None:
-    queue = queue_of(7)
+    queue = queue_of(8)
+    queue.done(queue.take(ME))
     taken = [queue.take(ME).sequence for _ in range(5) if queue.next(ME)]
-    assert taken == [0, 10, 20, 30, 40]
+    assert taken == [10, 20, 30, 40, 50]
     assert queue.next(ME) is None
+
+
+def test_one_is_on_its_way_until_the_broker_has_state_of_the_producer() -> None:
+    """It accepts any first sequence: the second batch was in the log, and the first one could not be appended any more."""
+    queue = queue_of(4)
+    first = queue.take(ME)
+    assert queue.next(ME) is None
+    queue.again(first)
+    assert queue.take(ME) is first
+    assert queue.next(ME) is None
+    queue.done(first)
+    second, third = queue.take(ME), queue.take(ME)
+    queue.done(second)
+    queue.done(third)
+    queue.begin_topic(bytes(16))  # created again: it knows nothing
+    assert queue.take(ME).sequence == 30
+    queue.add(Batch(TopicPartition("t", 0), b"", 10, 0))
+    assert queue.next(ME) is None
+
+
+def test_what_may_be_in_a_deleted_topic_is_renumbered_in_the_next_one() -> None:
+    queue = queue_of(3)
+    first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
+    queue.failed(first)
+    third.uncertain = True
+    queue.again(second)
+    queue.again(third)
+    assert queue.next(ME) is third
+    queue.begin_topic(bytes(16))
+    assert queue.wants_identity()
+    queue.renumber(NEXT)
+    assert queue.take(NEXT) is second
+
+
+def test_another_producer_id_begins_with_one_batch() -> None:
+    queue = queue_of(3)
+    queue.done(queue.take(ME))
+    queue.take((10, 0))
+    assert queue.next((10, 0)) is None
 
 
 def test_after_a_failure_all_answers_are_awaited_then_the_oldest_goes_first() -> None:
@@ -34,7 +74,7 @@ def test_after_a_failure_all_answers_are_awaited_then_the_oldest_goes_first() ->
 
 def test_five_are_counted_from_the_oldest_that_is_open() -> None:
     queue = queue_of(7)
-    first, second = queue.take(ME), queue.take(ME)
+    first, second = queue.take(ME), queue.take(ME)  # as if the broker had state
     queue.again(first)
     queue.done(second)
     assert [queue.take(ME).sequence for _ in range(4) if queue.next(ME)] == [0, 20, 30, 40]
@@ -80,6 +120,26 @@ def test_behind_a_refused_batch_all_is_renumbered_once_everything_is_answered() 
     assert queue.wants_identity()
     queue.renumber(NEXT)
     assert [(each.sequence, each.identity) for each in (queue.take(NEXT), queue.take(NEXT))] == [(0, NEXT), (10, NEXT)]
+
+
+def test_a_batch_behind_a_refused_one_keeps_its_number_until_its_answer_is_known() -> None:
+    """A broker without state of the producer accepts any first sequence."""
+    queue = queue_of(4)
+    first, second, third, fourth = (queue.take(ME) for _ in range(4))
+    queue.failed(first)
+    for batch in (third, fourth):
+        batch.uncertain = True
+    for batch in (second, third, fourth):
+        queue.again(batch)
+    assert not queue.wants_identity()
+    assert (queue.take(ME), queue.take(ME), queue.next(ME)) == (third, fourth, None)
+    assert queue.verdict(third, errors.DUPLICATE_SEQUENCE_NUMBER) is Verdict.ACKNOWLEDGED
+    queue.done(third)
+    assert queue.verdict(fourth, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    queue.again(fourth)
+    assert queue.wants_identity()
+    queue.renumber(NEXT)
+    assert [queue.take(NEXT).sequence for _ in range(2)] == [0, 10]
 
 
 def test_what_was_sent_before_a_refused_batch_keeps_its_numbers() -> None:

@@ -19,7 +19,7 @@ from ottla.protocol.connection import Envelope
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.schema import Peer, Request, RequestContext
-from ottla.records.batch import build
+from ottla.records.batch import BatchHeader, build
 from ottla.records.control import ABORT, read_marker
 from ottla.records.record import Record
 
@@ -99,6 +99,12 @@ class WholeBroker(Broker):
                 if read_marker(records[0].key, records[0].value).type != ABORT:
                     seen += ended
         return sorted(seen, key=lambda record: record.offset)
+
+    def headers(self, partition: TopicPartition) -> list[BatchHeader]:
+        """The headers of all batches of a partition."""
+        found = self._broker.replicas.find(*partition)
+        assert found is not None
+        return [header for header, _ in found.log.batches()]
 
     @property
     def is_troubled(self) -> bool:

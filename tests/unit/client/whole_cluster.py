@@ -105,7 +105,7 @@ class Node(Broker):
         self.frozen = False
         self.fates: dict[int, deque[Fate]] = {}
         self.held: list[tuple[Wire, bytes]] = []
-        self._sessions: dict[int, dict[tuple[str, int], int]] = {}
+        self._sessions: dict[int, dict[tuple[str, bytes, int], int]] = {}
 
     # -- faults --
 
@@ -138,7 +138,7 @@ class Node(Broker):
         return self.frozen
 
     def fate(self, kind: type[Request], *fates: Fate) -> None:
-        """What happens to the next requests of a kind."""
+        """Set the fates of the next requests of a kind."""
         self.fates.setdefault(kind.API, deque()).extend(fates)
 
     # -- requests --
@@ -171,7 +171,7 @@ class Node(Broker):
         return answer
 
     def _forward(self, envelope: Envelope, request: Request | None = None) -> Any:
-        """What the broker behind the nodes answers."""
+        """Forward a request to the broker behind the nodes."""
         engine = self.cluster.engine
         engine.speaker = self.speaker
         if request is not None:
@@ -215,7 +215,7 @@ class Node(Broker):
         return self._forward(envelope)
 
     def _code_of(self, name: str, index: int, epoch: int) -> int:
-        """Why this node does not serve a partition, NONE when it does."""
+        """Return the error code for a partition this node does not serve, or NONE."""
         partition = (name, index)
         if self.cluster.leader(partition) != self.node:
             return NOT_LEADER_OR_FOLLOWER
@@ -269,40 +269,37 @@ class Node(Broker):
     def _fetched(self, request: FetchRequest, envelope: Envelope) -> Any:
         """A fetch, in a session or not; partitions that this node does not lead are refused in the answer."""
         known = dict(self._sessions.get(request.session_id, {})) if request.session_epoch > 0 else {}
-        by_id: dict[str, bytes] = {}
-        for topic in request.topics:
-            name = self.cluster.name_of(topic)
-            for part in topic.partitions:
-                known[name, part.partition] = part.current_leader_epoch
-                part.current_leader_epoch = -1
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
-                known.pop((self.cluster.name_of(forgotten), index), None)
-        by_id = {name: self.cluster.id_of(name) for name, _ in known}
-        codes = {part: self._code_of(*part, epoch) for part, epoch in known.items()}
-        wrong = {part: code for part, code in codes.items() if code != NONE}
-        if wrong:
+                known.pop((*self._key_of(forgotten), index), None)
+        for topic in request.topics:
+            for part in topic.partitions:
+                known[*self._key_of(topic), part.partition] = part.current_leader_epoch
+                part.current_leader_epoch = -1
+        if any(self._code_of(name, index, epoch) != NONE for (name, _, index), epoch in known.items()):
             request.max_wait_ms = 0
 
         def joined(answer: FetchResponse) -> FetchResponse:
             if answer.error_code == NONE and answer.session_id:
                 self._sessions[answer.session_id] = known
-            # Who waits for records is answered as soon as another node leads: the codes are those of now.
-            refused = {**wrong}
-            for part, epoch in known.items():
-                code = self._code_of(*part, epoch)
-                if code != NONE:
-                    refused[part] = code
+            # A waiting fetch is answered when the leader changes, with the codes of that moment.
+            refused = {
+                key: code for key, epoch in known.items() if (code := self._code_of(key[0], key[2], epoch)) != NONE
+            }
             for topic in answer.responses:
-                name = self.cluster.name_of(topic)
-                topic.partitions = [row for row in topic.partitions if (name, row.partition_index) not in refused]
-            for (name, index), code in refused.items():
+                key = self._key_of(topic)
+                topic.partitions = [row for row in topic.partitions if (*key, row.partition_index) not in refused]
+            for (name, topic_id, index), code in refused.items():
                 row = PartitionData(partition_index=index, error_code=code, high_watermark=-1)
-                answer.responses.append(FetchableTopicResponse(topic=name, topic_id=by_id[name], partitions=[row]))
+                answer.responses.append(FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[row]))
             answer.node_endpoints = []
             return answer
 
         return after(self._forward(envelope, request), joined)
+
+    def _key_of(self, topic: Any) -> tuple[str, bytes]:
+        """Name and id of a topic of a fetch: an id tells a topic from one of the same name that was deleted."""
+        return self.cluster.name_of(topic), topic.topic_id
 
     def hung_up(self, wire: Wire) -> None:
         self.cluster.engine.hung_up(wire)
@@ -314,6 +311,7 @@ class WholeCluster:
     leaders       who leads a partition, where that was ever changed
     coordinators  who coordinates: groups (0), transactions (1)
     features      levels of finalized features, where they are not those of the broker
+    newest        API -> newest version that the nodes offer, where it is not that of the broker
     chance        called with (node, kind of request) for a fate, where none was ordered
     """
 
@@ -328,7 +326,10 @@ class WholeCluster:
         self.epochs: dict[tuple[str, int], int] = {}
         self.coordinators = {0: 1, 1: 2}
         self.features: dict[str, int] = {}
+        self.newest: dict[int, int] = {}
         self.chance: Callable[[Node, type[Request]], Fate] | None = None
+        self._names: dict[bytes, str] = {}
+        """Names of topics by id, those of deleted ones too."""
 
     @property
     def bootstrap(self) -> str:
@@ -343,12 +344,8 @@ class WholeCluster:
         name: str = getattr(topic, "topic", "") or getattr(topic, "name", "")
         if name:
             return name
-        found = self.engine.image.topics_by_id.get(topic.topic_id)
-        return found.name if found is not None else ""
-
-    def id_of(self, name: str) -> bytes:
-        found = self.engine.image.topics.get(name)
-        return found.id if found is not None else bytes(16)
+        self._names.update((topic_id, each.name) for topic_id, each in self.engine.image.topics_by_id.items())
+        return self._names.get(topic.topic_id, "")
 
     def leader(self, partition: tuple[str, int]) -> int:
         """The node that leads; of topic `shared` one node leads all partitions."""
@@ -368,7 +365,7 @@ class WholeCluster:
         return self.leader(("shared", 0))
 
     def fail_over(self, node: int) -> None:
-        """What a node led and coordinated goes to others that live."""
+        """Move leadership and coordination to live nodes."""
         others = [
             each.node for each in self.nodes.values() if each.node != node and not each.refuses and not each.frozen
         ]
@@ -383,7 +380,9 @@ class WholeCluster:
                 self.coordinators[kind] = others[0]
 
     def with_features(self, answer: Any) -> Any:
-        """ApiVersions with the features of this cluster."""
+        """ApiVersions with the features and versions of this cluster."""
+        for row in answer.api_keys:
+            row.max_version = self.newest.get(row.api_key, row.max_version)
         for feature in answer.finalized_features:
             level = self.features.get(feature.name, feature.max_version_level)
             feature.max_version_level = feature.min_version_level = level

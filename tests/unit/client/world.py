@@ -310,7 +310,7 @@ class Broker:
         """A connection is closed."""
 
     def keeps(self, wire: Wire, frame: bytes) -> bool:
-        """Whether the broker reads a request that has arrived later, if ever."""
+        """Return whether the broker keeps a request for later."""
         del wire, frame
         return False
 
@@ -362,7 +362,7 @@ class Broker:
 
 
 def kill(core: Core, consumer: ConsumerCore) -> None:
-    """Kill the process of a group's member: nothing more is sent, and nobody is told."""
+    """Kill the process of a group's member: nothing more is sent, without a goodbye."""
     membership: Any = consumer._membership
     if membership._task is not None:
         membership._task.cancel()

@@ -105,7 +105,8 @@ class ClassicMember:
         self._task.cancel()
         self._task = None
         if self._joining is not None:
-            self._joining.close()  # a broker answers a connection in order: it would hear of this after the rebalance
+            # Requests on a connection are answered in order: LeaveGroup would wait for the end of the rebalance.
+            self._joining.close()
             self._joining = None
         with contextlib.suppress(KafkaError):  # its session times out instead
             await self._say_goodbye()
@@ -294,7 +295,7 @@ class ClassicMember:
         return answer
 
     async def _waited_for(self, link: Link, promise: Promise[T]) -> T:
-        """The answer to a join or a sync, which comes when all members have joined."""
+        """Await a join or sync, and note its connection so that `leave` can close it."""
         self._joining = link
         try:
             answer = await promise

@@ -1,12 +1,19 @@
-"""Committed offsets of a group: written and read at its coordinator."""
+"""Committed offsets of a group: written and read at its coordinator.
+
+An offset belongs to one topic, not to all that ever have its name: a commit keeps the topic id of its first attempt, or of the
+position that is committed, so that it never reaches a topic that was created again meanwhile. OffsetCommit 10 names topics by
+id. With older versions the id is compared with the metadata before each attempt, which leaves the moment until the broker has
+the request.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, RetriableError, UnknownTopic, error_for
+from ottla.client.errors import KafkaError, RetriableError, StaleMetadata, UnknownTopic, error_for
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.metadata import COORDINATOR_LINK, GROUP
+from ottla.client.network import Link
 from ottla.client.topics import TopicPartition
 from ottla.protocol import errors as table
 from ottla.protocol.messages.offset_commit import (
@@ -27,6 +34,32 @@ from ottla.protocol.schema import ZERO_UUID
 _NEWEST_WITHOUT_IDS: Final = 9
 _NEWEST_BY_TOPIC: Final = 7
 """OffsetFetch names one group and its topics up to 7, several groups from 8 on."""
+_DELETED: Final = frozenset({table.UNKNOWN_TOPIC_ID, table.UNKNOWN_TOPIC_OR_PARTITION})
+
+
+class _Commit:
+    """Offsets to commit, over all attempts.
+
+    ids        id of the topic that each offset belongs to; missing where no broker has named one
+    unknown    ids that the coordinator did not know
+    automatic  whether partitions of deleted topics are left out in place of an error
+    """
+
+    __slots__ = ("about", "automatic", "ids", "offsets", "unknown")
+
+    def __init__(
+        self,
+        about: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[TopicPartition, bytes],
+        *,
+        automatic: bool,
+    ) -> None:
+        self.about = about
+        self.offsets = offsets
+        self.ids = dict(topic_ids)
+        self.unknown: set[bytes] = set()
+        self.automatic = automatic
 
 
 class Commits:
@@ -41,30 +74,95 @@ class Commits:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         member: Callable[[], GroupMetadata],
         timeout_ms: int | None = None,
+        *,
+        topic_ids: Mapping[TopicPartition, bytes] | None = None,
     ) -> None:
         """Commit offsets as a member, or without one (generation -1). Raises what the first partition met that time does not
-        mend: FencedError and the like when the member was removed.
+        mend: FencedError and the like when the member was removed, UnknownTopic when a topic was deleted and created again.
 
-        member  asked before each attempt: its epoch may change meanwhile
+        member     asked before each attempt: its epoch may change meanwhile
+        topic_ids  ids of the topics that the offsets belong to, as far as they are known
         """
         if offsets:
-            about = f"commit offsets of group {self._group_id}"
-            await self._core.metadata.retrying(about, lambda: self._commit(offsets, member(), about), timeout_ms)
+            commit = _Commit(self._about, offsets, topic_ids or {}, automatic=False)
+            await self._core.metadata.retrying(self._about, lambda: self._attempt(commit, member()), timeout_ms)
 
-    async def _commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, about: str
+    async def commit_positions(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        member: Callable[[], GroupMetadata],
+        timeout_ms: int,
+        *,
+        topic_ids: Mapping[TopicPartition, bytes],
     ) -> None:
-        metadata = self._core.metadata
-        node = await metadata.coordinator(GROUP, self._group_id)
+        """As `commit`, of positions that the application does not commit itself: those in deleted topics are left out."""
+        if offsets:
+            commit = _Commit(self._about, offsets, topic_ids, automatic=True)
+            await self._core.metadata.retrying(self._about, lambda: self._attempt(commit, member()), timeout_ms)
+
+    async def commit_positions_once(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        member: GroupMetadata,
+        *,
+        topic_ids: Mapping[TopicPartition, bytes],
+    ) -> None:
+        """As `commit_positions`, in one attempt. Raises errors that time may mend, too."""
+        if offsets:
+            await self._attempt(_Commit(self._about, offsets, topic_ids, automatic=True), member)
+
+    @property
+    def _about(self) -> str:
+        return f"commit offsets of group {self._group_id}"
+
+    async def _attempt(self, commit: _Commit, member: GroupMetadata) -> None:
+        node = await self._core.metadata.coordinator(GROUP, self._group_id)
         link = await self._core.network.ready(node, COORDINATOR_LINK)
-        ids = await self._ids({part.topic for part in offsets})
-        version = link.version(OffsetCommitRequest, 32767 if ZERO_UUID not in ids.values() else _NEWEST_WITHOUT_IDS)
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for (name, index), offset in offsets.items():
-            topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name, topic_id=ids[name]))
+        by_id = link.version(OffsetCommitRequest) > _NEWEST_WITHOUT_IDS
+        partitions, refused = await self._partitions(commit, by_id=by_id)
+        if partitions:
+            await self._send(commit, partitions, link, member)
+        if refused is not None and not commit.automatic:
+            raise refused
+
+    async def _partitions(
+        self, commit: _Commit, *, by_id: bool
+    ) -> tuple[dict[TopicPartition, bytes], KafkaError | None]:
+        """Return the partitions to send with the ids of their topics (ZERO_UUID: by name), and the error of the others."""
+        offsets, ids = commit.offsets, commit.ids
+        missing = [part for part in offsets if part not in ids]
+        current = await self._ids({part.topic for part in missing})
+        ids.update({part: current[part.topic] for part in missing if current[part.topic] != ZERO_UUID})
+        # A request that names ids leaves the decision to the coordinator: the metadata may be older. It counts only for ids
+        # that the coordinator did not know, and for requests with names.
+        by_id = by_id and all(part in ids for part in offsets)
+        doubtful = [part for part in offsets if part in ids and (not by_id or ids[part] in commit.unknown)]
+        current = await self._ids({part.topic for part in doubtful})
+        error: KafkaError | None = None
+        left_out = set()
+        for part in doubtful:
+            topic_id = current[part.topic]
+            if topic_id == ids[part] or (topic_id == ZERO_UUID and by_id):
+                continue
+            left_out.add(part)
+            if topic_id != ZERO_UUID:
+                error = UnknownTopic(f"{commit.about}: topic {part.topic} was deleted and created again")
+            else:
+                error = error or StaleMetadata(f"{commit.about}: topic {part.topic} does not exist")
+        return {part: ids.get(part, ZERO_UUID) for part in offsets if part not in left_out}, error
+
+    async def _send(
+        self, commit: _Commit, partitions: dict[TopicPartition, bytes], link: Link, member: GroupMetadata
+    ) -> None:
+        newest = 32767 if ZERO_UUID not in partitions.values() else _NEWEST_WITHOUT_IDS
+        version = link.version(OffsetCommitRequest, newest)
+        topics: dict[tuple[str, bytes], OffsetCommitRequestTopic] = {}
+        for part, topic_id in partitions.items():
+            name, offset = part.topic, commit.offsets[part]
+            topic = topics.setdefault((name, topic_id), OffsetCommitRequestTopic(name=name, topic_id=topic_id))
             topic.partitions.append(
                 OffsetCommitRequestPartition(
-                    partition_index=index,
+                    partition_index=part.partition,
                     committed_offset=offset.offset,
                     committed_leader_epoch=offset.leader_epoch,
                     committed_metadata=offset.metadata,
@@ -79,8 +177,12 @@ class Commits:
         if version >= 7:
             request.group_instance_id = member.group_instance_id
         answer: OffsetCommitResponse = await link.request(request, version)
-        for row in (row for topic in answer.topics for row in topic.partitions):
-            self._check(row.error_code, about)
+        for topic_answer in answer.topics:
+            for row in topic_answer.partitions:
+                if row.error_code == table.UNKNOWN_TOPIC_ID:
+                    commit.unknown.add(topic_answer.topic_id)
+                if not (commit.automatic and row.error_code in _DELETED):
+                    self._check(row.error_code, commit.about)
 
     async def _ids(self, names: Iterable[str]) -> dict[str, bytes]:
         """Topic ids, zero for what is not known: names do as well."""

@@ -215,6 +215,9 @@ class ConsumerMember:
             self._target = {
                 (topic.topic_id, index) for topic in answer.assignment.topic_partitions for index in topic.partitions
             }
+            # The coordinator waits until the member says what it has, also when there is nothing to revoke or to take: of a
+            # topic that was deleted before the member knew its name, or created again under the same name.
+            self._owned_told = False
 
     # -- reconciliation --
 

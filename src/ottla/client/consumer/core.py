@@ -28,13 +28,14 @@ from ottla.client.consumer.rebalance import Change, Handover, Listeners, Members
 from ottla.client.consumer.search import PositionSearch
 from ottla.client.consumer.validation import EpochEnd
 from ottla.client.core import Core, logger
-from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffset, OffsetOutOfRange
+from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffset, OffsetOutOfRange, RequestTimedOut
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
-from ottla.client.scheduler import Promise, Signal
+from ottla.client.scheduler import Promise, Signal, Task
 from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
 from ottla.environment import Cancellable
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
+from ottla.protocol.schema import ZERO_UUID
 from ottla.records.record import Record
 
 _NO_GROUP: Final = "this needs the config group.id"
@@ -75,7 +76,7 @@ class ConsumerCore:
             failed=self._not_found,
         )
         self._committed_ms = core.clock.now_ms()
-        self._committing = False
+        self._committing: Task[None] | None = None
         self._closed = False
         self._assigned_by_hand = False
         self._reminder: Cancellable | None = None
@@ -146,12 +147,10 @@ class ConsumerCore:
         """Partitions come or go, while the application is inside `wait`: nothing changes under its hands."""
         self._visitors += 1
         try:
-            while not self._inside and not self._closed:
-                entered = self._entered.wait()
-                self._stir()
-                await entered
+            await self._until_inside()
             if change is Change.REVOKED:
                 await self._commit_before_revocation()
+                await self._until_inside()  # the application's `poll` may have ended meanwhile: its time was over
             if change is Change.ASSIGNED:
                 self._take_over(owned)
             listener = self.listeners.of(change)
@@ -166,11 +165,27 @@ class ConsumerCore:
             self._visitors -= 1
             self._stirred.happen()
 
+    async def _until_inside(self) -> None:
+        """Wait until the application is in `wait`; what follows without another wait happens there."""
+        while not self._inside and not self._closed:
+            entered = self._entered.wait()
+            self._stir()
+            await entered
+
     async def _commit_before_revocation(self) -> None:
-        """What is processed is committed before it goes elsewhere."""
+        """Commit what is processed before it goes elsewhere."""
+        if self._committing is not None:
+            self._committing.cancel()  # older positions
+            self._committing = None
         if self._group_id and self.core.config["enable.auto.commit"]:
+            offsets = self.consumed()
             try:
-                await self._commit_offsets(self.consumed())
+                await self._commits.commit_positions(
+                    offsets,
+                    lambda: self.group_metadata,
+                    self.core.config["request.timeout.ms"],
+                    topic_ids=self._topic_ids(offsets),
+                )
             except KafkaError as error:
                 logger.warning("commit before a rebalance: %s", error)
 
@@ -190,16 +205,40 @@ class ConsumerCore:
                 return None
 
     def take_many(self, most: int) -> list[Record]:
-        """Up to `most` records that are there."""
+        """Up to `most` records that are there. Raises CorruptBatch; behind records that are there `wait` raises it."""
         self.polls += 1
         found: list[Record] = []
         while len(found) < most and not self.attention:
             part = self._records[self._next : self._next + most - len(found)]
             self._next += len(part)
             found += part
-            if len(found) < most and not self._open_chunk():
-                break
+            try:
+                if len(found) < most and not self._open_chunk():
+                    break
+            except KafkaError as error:
+                if not found:
+                    raise
+                self._fetcher.trouble = error
+                self.attention = True
         return found
+
+    def peek_many(self, most: int) -> list[Record]:
+        """Up to `most` records of one chunk, which stay where they are until `advance`. Raises CorruptBatch."""
+        self.polls += 1
+        if self.attention:
+            return []
+        while self._next >= len(self._records):
+            if not self._open_chunk():
+                return []
+        return self._records[self._next : self._next + most]
+
+    def advance(self, records: list[Record], count: int) -> bool:
+        """Go on behind the first `count` of the records of `peek_many`. False when they are not the next ones any more, because
+        of a seek, a pause or a rebalance."""
+        if self._next >= len(self._records) or self._records[self._next] is not records[0]:
+            return False
+        self._next += count
+        return True
 
     def take_batches(self) -> tuple[TopicPartition, bytes, int, int] | None:
         """A whole chunk as it came: partition, batches, first offset wanted, next offset. Raises CorruptBatch."""
@@ -285,6 +324,8 @@ class ConsumerCore:
             return await self._wait(self.core.clock.now_ms() + timeout_ms)
         finally:
             self._inside = False
+            if self._visitors:
+                self.attention = True  # no record of a partition that is about to go is given until the change is over
 
     async def _wait(self, deadline: int) -> Handover | bool:
         while True:
@@ -293,7 +334,10 @@ class ConsumerCore:
                 return self._handovers.popleft()
             left = deadline - self.core.clock.now_ms()
             if self._visitors:
-                await stirred
+                # At least one turn, also when the time is over: calls with timeout 0 would hold up a rebalance for good.
+                await self.core.scheduler.within(stirred, max(left, 0))
+                if left <= 0 and self._visitors and not self._handovers:
+                    return False
                 continue
             self._settle_truncations()
             self._raise_trouble()
@@ -471,7 +515,8 @@ class ConsumerCore:
         if not self._group_id:
             raise IllegalState(f"commit: {_NO_GROUP}")
         wanted = self.consumed() if offsets is None else whole_offsets(offsets)
-        await self._commits.commit(wanted, lambda: self.group_metadata, timeout_ms)
+        ids = self._topic_ids(wanted)
+        await self._commits.commit(wanted, lambda: self.group_metadata, timeout_ms, topic_ids=ids)
         self._committed_ms = self.core.clock.now_ms()
         return wanted
 
@@ -484,9 +529,11 @@ class ConsumerCore:
         wanted = [TopicPartition(*partition) for partition in partitions]
         return await self._commits.fetch(wanted, lambda: GroupMetadata(self._group_id), timeout_ms)
 
-    async def _commit_offsets(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        if offsets:
-            await self._commits.commit(offsets, lambda: self.group_metadata, self.core.config["request.timeout.ms"])
+    def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
+        """Ids of the topics that positions belong to, as far as they are known."""
+        states = self._positions.states
+        ids = {part: states[part].topic_id for part in partitions if part in states}
+        return {part: topic_id for part, topic_id in ids.items() if topic_id is not None and topic_id != ZERO_UUID}
 
     def _commit_now_and_then(self) -> None:
         """enable.auto.commit: every auto.commit.interval.ms, in the background."""
@@ -499,22 +546,32 @@ class ConsumerCore:
         if self._reminder is None:
             # The application may be at one chunk for long: it is asked to come by when the time is over.
             self._reminder = self.core.scheduler.call_later(left if left > 0 else max(interval, 1), self._remind)
-        if left > 0 or self._committing:
+        if left > 0 or (self._committing is not None and not self._committing.done):
             return
         self._committed_ms = now
-        self._committing = True
         offsets = self.consumed()
+        commit = self._commit_once(offsets, self._topic_ids(offsets))
+        self._committing = self.core.scheduler.background(commit, "automatic commit")
 
-        async def commit() -> None:
-            try:
-                await self._commit_offsets(offsets)
-            except KafkaError as error:
-                if not lost_membership(error):
-                    logger.warning("automatic commit: %s", error)
-            finally:
-                self._committing = False
-
-        self.core.scheduler.background(commit(), "automatic commit")
+    async def _commit_once(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], topic_ids: dict[TopicPartition, bytes]
+    ) -> None:
+        """One attempt: repeated later, it would overwrite what was committed meanwhile, here or by the next owner of a
+        partition. The next interval commits the positions of then."""
+        limit: int = self.core.config["request.timeout.ms"]
+        committing = self._commits.commit_positions_once(offsets, self.group_metadata, topic_ids=topic_ids)
+        attempt = self.core.scheduler.spawn(committing, "automatic commit")
+        try:
+            if not await self.core.scheduler.within(attempt, limit):
+                raise RequestTimedOut(f"commit offsets of group {self._group_id}: no answer within {limit} ms")
+            attempt.result()
+        except KafkaError as error:
+            if error.retriable or lost_membership(error):
+                logger.info("automatic commit: %s", error)
+            else:
+                logger.warning("automatic commit: %s", error)
+        finally:
+            attempt.cancel()
 
     def _remind(self) -> None:
         self._reminder = None
@@ -548,7 +605,6 @@ class ConsumerCore:
             await self._membership.leave()
             self._membership = None
         self._handovers.clear()
-        self._visitors = 0
         self._topics, self._pattern = [], None
         self._assigned_by_hand = False
         self._take_over([])

@@ -7,6 +7,10 @@ max.partition.fetch.bytes waiting. A fetch names only what has changed since the
     session 0, epoch 0 --> every partition named; the answer names the session
     session S, epoch n --> partitions with another position, partitions that are new, and those forgotten
 
+A session holds partitions by topic id: one of a recreated topic is forgotten under the old id and named under the new one, also
+when its position is the same in both. A row about a partition that was not requested shows that the two sides of a session
+differ: the next fetch begins another session.
+
 A partition whose leader epoch is another than before is not fetched until its new leader has said that it has what was read
 (validation.py); the epoch of what was fetched last goes with each fetch, so that the leader can tell then too.
 
@@ -39,10 +43,11 @@ from ottla.records.batch import scan
 
 _PURPOSE: Final = "fetch"
 _NEWEST_WITHOUT_IDS: Final = 12
+_OLDEST_WITH_IDS: Final = 13
 _OLDEST_WITH_LAST_EPOCH: Final = 12
 _FULL: Final = 0
 _ANSWER_WITHIN_MS: Final = 3000
-"""How long a node may not answer before its partitions are looked for elsewhere; its connection has request.timeout.ms."""
+"""Time for a node to answer before its partitions are looked up again; the connection itself has request.timeout.ms."""
 _SESSION_CODES: Final = frozenset(
     {
         table.FETCH_SESSION_ID_NOT_FOUND,
@@ -52,8 +57,8 @@ _SESSION_CODES: Final = frozenset(
     }
 )
 
-Asked = tuple[int, int, int]
-"""(offset, leader epoch, epoch of what was fetched last) that a session was last told."""
+Asked = tuple[bytes, int, int, int]
+"""(topic id, offset, leader epoch, epoch of what was fetched last) that a session has of a partition."""
 Truncated = Callable[[PartitionState, EpochEnd], None]
 
 
@@ -151,6 +156,7 @@ class Fetcher:
     def _is_recreated(self, state: PartitionState, info: TopicInfo) -> bool:
         """Return whether the position belongs to a topic that was deleted; if so, the consumer is notified."""
         before, state.topic_id = state.topic_id, info.id
+        self._positions.topic_ids[state.partition] = info.id
         if before is None or ZERO_UUID in (before, info.id):
             return False
         self._recreated(state)
@@ -264,7 +270,7 @@ class Fetcher:
             ids = {info.name: info.id for info in states.values()}
             newest = 32767 if ZERO_UUID not in ids.values() else _NEWEST_WITHOUT_IDS
             version = link.version(FetchRequest, newest)
-            request = self._request(known, states, ids, version)
+            request = self._request(known, states, version)
             timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
             self.fetches += 1
             asking: Promise[FetchResponse] = link.request(request, version, timeout_ms=timeout_ms)
@@ -278,21 +284,26 @@ class Fetcher:
             else:
                 if version >= 7:
                     self._next_epoch(known, answer)
-                self._take(answer, states, sent)
+                if not self._take(answer, states, sent):
+                    self._begin_again(known)
         except KafkaError as error:
-            known.forget()
             if not error.retriable:
                 self.trouble = error
             for state, info in states.items():
                 state.preferred = None
                 self._core.metadata.forget(info.name)
-            wait = self._core.metadata.backoff_ms(1)
-            known.not_before = self._core.clock.now_ms() + wait
-            self._core.scheduler.call_later(wait, self.pump)
+            self._begin_again(known)
         finally:
             known.busy = False
         self.arrived.happen()
         self.pump()
+
+    def _begin_again(self, known: _NodeFetch) -> None:
+        """Begin another session after a back-off: a node that answers the same at once is not asked without a pause."""
+        known.forget()
+        wait = self._core.metadata.backoff_ms(1)
+        known.not_before = self._core.clock.now_ms() + wait
+        self._core.scheduler.call_later(wait, self.pump)
 
     def _look_for_leaders(self, states: dict[PartitionState, TopicInfo]) -> None:
         """Refresh the metadata: a node that does not answer may lead no more. Its answer is still used if it is first."""
@@ -300,16 +311,14 @@ class Fetcher:
             self._core.metadata.forget(info.name)
         self.pump()
 
-    def _request(
-        self, known: _NodeFetch, states: dict[PartitionState, TopicInfo], ids: dict[str, bytes], version: int
-    ) -> FetchRequest:
+    def _request(self, known: _NodeFetch, states: dict[PartitionState, TopicInfo], version: int) -> FetchRequest:
         config = self._config
         wanted: dict[TopicPartition, Asked] = {}
         topics: dict[str, FetchTopic] = {}
         for state, info in states.items():
             epoch = info.epochs.get(state.partition.partition, -1)
             last = state.epoch_before(state.fetch_position)
-            asked = wanted[state.partition] = (state.fetch_position, epoch, last)
+            asked = wanted[state.partition] = (info.id, state.fetch_position, epoch, last)
             if known.epoch > _FULL and known.asked.get(state.partition) == asked:
                 continue
             topic = topics.setdefault(info.name, FetchTopic(topic=info.name, topic_id=info.id))
@@ -333,13 +342,7 @@ class Fetcher:
             rack_id=config["client.rack"],
         )
         if version >= 7 and known.epoch > _FULL:
-            forgotten: dict[str, ForgottenTopic] = {}
-            for gone in known.asked.keys() - wanted.keys():
-                left = self._core.metadata.known(gone.topic)
-                topic_id = left.id if left is not None else ids.get(gone.topic, ZERO_UUID)
-                each = forgotten.setdefault(gone.topic, ForgottenTopic(topic=gone.topic, topic_id=topic_id))
-                each.partitions.append(gone.partition)
-            request.forgotten_topics_data = list(forgotten.values())
+            request.forgotten_topics_data = _forgotten(known.asked, wanted, by_id=version >= _OLDEST_WITH_IDS)
         known.asked = wanted
         return request
 
@@ -357,7 +360,9 @@ class Fetcher:
         answer: FetchResponse,
         states: dict[PartitionState, TopicInfo],
         sent: dict[PartitionState, tuple[int, int]],
-    ) -> None:
+    ) -> bool:
+        """Take the rows of an answer; False when one belongs to no partition that was requested."""
+        complete = True
         by_name = {(info.name, state.partition.partition): state for state, info in states.items()}
         by_id = {(info.id, state.partition.partition): state for state, info in states.items() if info.id != ZERO_UUID}
         for topic in answer.responses:
@@ -365,10 +370,14 @@ class Fetcher:
                 state = by_name.get((topic.topic, row.partition_index)) or by_id.get(
                     (topic.topic_id, row.partition_index)
                 )
-                if state is None or sent[state] != (state.version, state.fetch_position):
-                    continue  # somebody has moved on since
+                if state is None:
+                    complete = False
+                    continue
+                if sent[state] != (state.version, state.fetch_position):
+                    continue  # the position was changed after the request
                 if self._positions.states.get(state.partition) is state:
                     self._take_row(state, row)
+        return complete
 
     def _take_row(self, state: PartitionState, row: PartitionData) -> None:
         position = state.fetch_position
@@ -421,3 +430,18 @@ class Fetcher:
         kept = [each for each in self.chunks if not each.stale and states.get(each.state.partition) is each.state]
         self.chunks.clear()
         self.chunks.extend(kept)
+
+
+def _forgotten(
+    before: dict[TopicPartition, Asked], wanted: dict[TopicPartition, Asked], *, by_id: bool
+) -> list[ForgottenTopic]:
+    """The partitions that leave a session, under the ids by which they came: those not wanted any more, and those whose topic
+    has another id now. By name (before version 13) such a one is replaced, and would be lost if it were forgotten as well."""
+    topics: dict[tuple[str, bytes], ForgottenTopic] = {}
+    for partition, (topic_id, *_) in before.items():
+        following = wanted.get(partition)
+        if following is None or (by_id and following[0] != topic_id):
+            name = partition.topic
+            topic = topics.setdefault((name, topic_id), ForgottenTopic(topic=name, topic_id=topic_id))
+            topic.partitions.append(partition.partition)
+    return list(topics.values())

@@ -107,10 +107,14 @@ class PartitionState:
 
 
 class Positions:
-    """All assigned partitions; changed on the core's thread only."""
+    """All assigned partitions; changed on the core's thread only.
+
+    topic_ids  of the topic in which each partition was last read, those that are not assigned any more too
+    """
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
+        self.topic_ids: dict[TopicPartition, bytes] = {}
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """These and no others; what was known of those that stay is kept."""

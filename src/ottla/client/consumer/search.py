@@ -1,7 +1,7 @@
 """The search for positions that a consumer lacks: what the group has committed, else what auto.offset.reset says.
 
 no position --> committed? --yes---------------------------------------------------------> position
-                    | no, or no group
+                    | no, or no group; EARLIEST in a topic that was recreated after this consumer had read it
                     v
             auto.offset.reset --earliest, latest, by_duration:...--> asked for by time --> position
                               --none--> NoOffset
@@ -18,6 +18,7 @@ from ottla.client.groups import GroupMetadata
 from ottla.client.offsets import list_offsets
 from ottla.client.scheduler import Task
 from ottla.client.topics import EARLIEST, LATEST
+from ottla.protocol.schema import ZERO_UUID
 
 
 class PositionSearch:
@@ -61,7 +62,12 @@ class PositionSearch:
                 await self._find_committed(lacking)
             # Not those that were assigned meanwhile: their committed offsets were not requested yet.
             for state in lacking:
-                if self._lacks(state):
+                recreated = await self._is_recreated(state)
+                if not self._lacks(state):
+                    continue
+                if recreated and self._core.config["auto.offset.reset"] != "none":
+                    state.look_up(EARLIEST)  # all its records are newer than those that were read
+                else:
                     self.reset_by_policy(state, None)
             await self._look_up(self._positions.resetting())
         except KafkaError as error:
@@ -76,6 +82,13 @@ class PositionSearch:
             self._task = None
         self._found()
         self.begin()  # positions may be missing that were not a moment ago
+
+    async def _is_recreated(self, state: PartitionState) -> bool:
+        """Return whether this consumer has read the partition in a topic that was deleted since."""
+        before = self._positions.topic_ids.get(state.partition)
+        if before is None or before == ZERO_UUID:
+            return False
+        return (await self._core.metadata.topic(state.partition.topic)).id not in (before, ZERO_UUID)
 
     def _lacks(self, state: PartitionState) -> bool:
         """Return whether a partition is still read, and still without a position or an order to look one up."""

@@ -46,3 +46,11 @@ def header_list(headers: Headers) -> list[Header]:
     """As they travel, in order."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return [(name, as_bytes(content)) for name, content in pairs]
+
+
+def checked_headers(headers: Headers | None) -> list[Header] | None:
+    """As `header_list`, None for none. Raises TypeError that names what is wrong."""
+    try:
+        return None if headers is None else header_list(headers)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise wrong_argument("", None, None, -1, None, headers) or error from None

@@ -30,7 +30,7 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.network import Link
-from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.accumulator import Accumulator, TopicBuffers
 from ottla.client.producer.closed import ClosedBatch, Packing
 from ottla.client.producer.sequences import Identity, PartitionQueue, Verdict
 from ottla.client.scheduler import Promise, Signal
@@ -135,13 +135,13 @@ class Sender:
             closed = ClosedBatch(
                 TopicPartition(topic, batch.partition), batch, self._packing, deadline, transactional=transactional
             )
-            if self.refused is not None:
-                self._release(closed)
-                closed.tell(self.refused)
-            else:
-                self._queue(closed)
+            self._queue(closed)
 
     def _queue(self, batch: ClosedBatch) -> None:
+        if self.refused is not None:
+            self._release(batch)
+            batch.tell(self.refused)
+            return
         partition = batch.partition
         queue = self._queues.get(partition)
         if queue is None:
@@ -185,42 +185,51 @@ class Sender:
                 self._pump()
         finally:
             self._pumping = False
+        if self.empty:  # also when the last batches expired, without an answer
+            self.drained.happen()
 
     def _pump(self) -> None:
         if self._accumulator.held:
             self._close_late()
         if not self._waiting:
-            if not self._in_flight:
-                self.drained.happen()
-            return
-        if self.idempotent and not self._has_producer_id():
             return
         now = self._clock.now_ms()
-        self._expire(now)
+        self._expire(now)  # first: the time of delivery counts also while there is no producer id
+        if not self.idempotent or self._has_producer_id():
+            self._send_ready(now)
+        if any(held not in self._waiting for held in self._accumulator.held):
+            self._pump_again = True
+        if self._waiting:
+            self._wake_at(now + 1000)
+
+    def _send_ready(self, now: int) -> None:
+        """Send the batches whose turn it is to the nodes that take more."""
         ready: dict[int, list[TopicPartition]] = {}
         infos: dict[str, TopicInfo] = {}
         for partition in list(self._waiting):
             node = self._node_for(partition, now, infos)
             if node >= 0:
                 ready.setdefault(node, []).append(partition)
+        if self.idempotent and self.producer_id < 0:
+            return  # the last epoch was used up in this turn: partitions before that one wait for another id, too
         for node, partitions in ready.items():
             self._send_to(node, partitions, infos)
-        if any(held not in self._waiting for held in self._accumulator.held):
-            self._pump_again = True
-        if self._waiting:
-            self._wake_at(now + 1000)
 
     def _node_for(self, partition: TopicPartition, now: int, infos: dict[str, TopicInfo]) -> int:
         """Where the partition's next batch goes now; -1 when it has to wait."""
         queue = self._queues[partition]
         if not queue.waiting:
-            del self._waiting[partition]
+            self._waiting.pop(
+                partition, None
+            )  # missing if the transaction failed in this turn, and all that waited with it
             return -1
         not_before = self._not_before.get(partition, 0)
         if not_before > now:
             self._wake_at(not_before)
             return -1
-        if (self.idempotent and not self._settled(queue)) or queue.next(self._identity) is None:
+        if self.idempotent and not self._settled(queue):
+            return -1
+        if (self.idempotent and self.producer_id < 0) or queue.next(self._identity) is None:
             return -1
         if not self.admit(partition):
             return -1
@@ -228,6 +237,10 @@ class Sender:
         if info is None:
             self._once(f"topic {partition.topic}", self._look_up(partition.topic))
             return -1
+        if info.id != queue.topic_id:
+            if queue.in_flight and queue.topic_id is not None:
+                return -1  # to a topic that was deleted: their answers come first
+            queue.begin_topic(info.id)
         if partition.topic not in infos:
             infos[partition.topic] = info
             self._resize(info)
@@ -295,6 +308,8 @@ class Sender:
             version = link.version(ProduceRequest, newest)
             for batch in batches:
                 name = batch.partition.topic
+                if version <= _NEWEST_WITHOUT_IDS:
+                    self._queues[batch.partition].by_id = False
                 topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
                 data = batch.sealed(version)
                 topic.partition_data.append(PartitionProduceData(index=batch.partition.partition, records=data))
@@ -461,13 +476,36 @@ class Sender:
                 gone = f"topic {partition.topic} was created again and has no partition {partition.partition}"
                 self._fail(batch, UnknownTopic(f"produce to {partition}: {gone}: it has {partitions}"))
                 continue
-            for part in batch.spread(lambda key: self._accumulator.partition_for(buffers, key)):
-                self._queue(part)
+            errors: dict[int, KafkaError] = {}
+            for part in batch.spread(lambda key: self._choose(buffers, key, partitions, errors)):  # noqa: B023
+                error = errors.get(part.partition.partition)
+                if error is None:
+                    self._queue(part)
+                else:
+                    self._fail(part, error)
         del self._queues[partition]
         self._waiting.pop(partition, None)
         self._pump_again = True
 
-    # -- who we are --
+    def _choose(self, buffers: TopicBuffers, key: bytes | None, partitions: int, errors: dict[int, KafkaError]) -> int:
+        """Return the partition of a record that named none; a negative number, and its error, when the partitioner fails or
+        names a partition that the topic does not have: queued for that one, it would come back here at once."""
+        try:
+            chosen = self._accumulator.partition_for(buffers, key)
+        except Exception as reason:  # noqa: BLE001  (a partitioner of the application)
+            error = KafkaError(f"produce to {buffers.name}: the partitioner failed: {reason!r}")
+        else:
+            if 0 <= chosen < partitions:
+                return chosen
+            error = UnknownTopic(
+                f"produce to {buffers.name}: the partitioner chose partition {chosen}; the topic was created again and has "
+                f"{partitions}"
+            )
+        number = -1 - len(errors)
+        errors[number] = error
+        return number
+
+    # -- identity --
 
     @property
     def _identity(self) -> Identity:
@@ -475,20 +513,20 @@ class Sender:
 
     @property
     def is_broken(self) -> bool:
-        """Whether a partition has a hole in its sequences, or may have one."""
+        """Return whether any sequence is missing or unresolved."""
         return any(queue.is_broken for queue in self._queues.values())
 
     def forget_batches(self) -> None:
-        """Nothing of any partition is on its way or waits, and none of it is in a transaction to come: sequences begin at 0."""
+        """Restart the sequences of all partitions at 0, between transactions."""
         for queue in self._queues.values():
             queue.renumber(self._identity)
 
     def new_identity(self, producer_id: int, epoch: int) -> None:
-        """Another id or epoch; partitions change over one by one."""
+        """Set producer id and epoch; each partition adopts them when nothing of it is in flight."""
         self.producer_id, self.epoch = producer_id, epoch
 
     def _settled(self, queue: PartitionQueue) -> bool:
-        """Whether a partition's batches are numbered as they must be, if need be under another epoch."""
+        """Return whether a partition may send; raises the epoch when its batches must be renumbered."""
         if not queue.wants_identity():
             return True
         if queue.identity == self._identity:
@@ -505,7 +543,7 @@ class Sender:
         return True
 
     def _has_producer_id(self) -> bool:
-        """Whether there is a producer id; if not, one is on its way."""
+        """Return whether there is a producer id; request one otherwise."""
         if self.producer_id >= 0:
             return True
         if self.transactional_id is None:

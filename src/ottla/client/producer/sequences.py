@@ -6,10 +6,17 @@ taken before it, so nothing more is sent until all that is on its way is answere
 first, with the sequences they had. One that had been appended although its answer was lost is recognised by the broker and
 acknowledged without being appended twice.
 
+That holds for a broker that has state of the producer in the partition. One that has none accepts any first sequence: the
+second batch of a partition could be in its log without the first, and the first could not come behind it. So one batch is in
+flight until the first one is acknowledged; likewise in a topic that was created again.
+
 A batch that fails for good leaves a hole in the sequences of its partition, which only another epoch closes (KIP-360). A batch
 keeps producer id, epoch and sequence as long as it may be in the log: numbered again it would be appended twice.
 
-    refused, no attempt unanswered     it is not in the log, so nothing behind it is: all that is behind it is renumbered
+    refused, no attempt unanswered     it is not in the log; what is behind it is renumbered, too. A batch whose answer was lost
+                                       first goes out under its sequence: a broker that knows nothing of a producer (its first
+                                       batch in a partition, or state that expired) accepts any first sequence, so that batch
+                                       may be in the log although the one before it is not
     expired, or refused after an       it may be in the log (unresolved): those sent behind it go on under their sequences;
     attempt without an answer          the first one that is acknowledged shows that there is no hole, the first one that is
                                        out of order that there is one. New ones wait until then.
@@ -59,7 +66,7 @@ class Batch:
     number     position among all batches of its partition, never reused; of halves in between
     sequence   -1 until it is first sent
     identity   producer id and epoch that the sequence belongs to
-    uncertain  whether it may be in the log although it was never acknowledged
+    uncertain  whether it may be in the log although it was never acknowledged; such a batch is never numbered again
     deadline   clock ms after which it is not sent again (delivery.timeout.ms)
     """
 
@@ -80,13 +87,19 @@ class PartitionQueue:
     """The batches of one partition: those that wait, in order, and those on their way, in order.
 
     identity  producer id and epoch of the sequences that are assigned now
+    topic_id  of the topic that batches go to, None before the first
+    by_id     whether they were sent by topic id, so that none can reach another topic of the same name
     """
 
     def __init__(self, *, idempotent: bool, limit: int = MOST_IN_FLIGHT) -> None:
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.identity = NO_IDENTITY
+        self.topic_id: bytes | None = None
+        self.by_id = True
         self._idempotent = idempotent
+        self._has_state = not idempotent
+        """Whether the broker has state of the producer: it has acknowledged a batch with a sequence."""
         self._limit = limit
         self._numbers = 0
         self._next_sequence = 0
@@ -95,7 +108,7 @@ class PartitionQueue:
         """Number of the newest batch that was acknowledged, and the sequence behind it."""
         self._unresolved = False
         self._hole: float | None = None
-        """Batches from this number on are not in the log, and cannot be under the sequences they have."""
+        """Batches from this number on are not in the log, except uncertain ones, and cannot be under their sequences."""
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.in_flight)
@@ -107,11 +120,15 @@ class PartitionQueue:
 
     def next(self, identity: Identity) -> Batch | None:
         """The batch that may be sent now by a producer of this identity, left where it is."""
-        if not self.waiting or (self._draining and self.in_flight):
+        if not self.waiting or (self.in_flight and (self._draining or not self._has_state)):
             return None
         head = self.waiting[0]
         if self._hole is not None and head.number >= self._hole:
-            return None
+            # Nothing goes out but what may be in the log: its answer shows whether it is.
+            uncertain = self._first_uncertain()
+            if uncertain is None:
+                return None
+            head = uncertain
         # Sequence 0 of another epoch would overtake what is on its way; behind what is unresolved no sequence is known.
         must_wait = self._unresolved or (self.in_flight and identity != self.identity)
         if head.sequence < 0 and self._idempotent and must_wait:
@@ -120,9 +137,21 @@ class PartitionQueue:
         # without our hearing of it must still be among them when it goes out again.
         return head if not self.in_flight or head.number - self.in_flight[0].number < self._limit else None
 
+    def begin_topic(self, topic_id: bytes) -> None:
+        """Go on in another topic, which knows nothing of the producer; only while nothing is in flight."""
+        self.topic_id = topic_id
+        self._has_state = not self._idempotent
+        if self.by_id:
+            for batch in self.waiting:
+                batch.uncertain = False  # it may be in the log of the topic that was deleted
+        self.by_id = True
+
     def take(self, identity: Identity) -> Batch:
-        """The batch of `next`, on its way from now on."""
-        batch = self.waiting.popleft()
+        """The batch of `next`, in flight from now on."""
+        batch = self.waiting[0]
+        if self._hole is not None and batch.number >= self._hole:
+            batch = self._first_uncertain() or batch
+        self.waiting.remove(batch)  # the first one, as a rule
         self._draining = False
         if self._idempotent and batch.sequence < 0:
             if identity != self.identity:
@@ -133,11 +162,15 @@ class PartitionQueue:
         self.in_flight.append(batch)
         return batch
 
+    def _first_uncertain(self) -> Batch | None:
+        return next((batch for batch in self.waiting if batch.uncertain), None)
+
     def verdict(self, batch: Batch, code: int) -> Verdict:
         """What `code` means for a batch on its way."""
         if code in (table.NONE, table.DUPLICATE_SEQUENCE_NUMBER):
             return Verdict.ACKNOWLEDGED
         if code == table.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            batch.uncertain = False  # in the log it would be a duplicate
             if self._is_behind(batch) or (self._hole is not None and batch.number >= self._hole):
                 return Verdict.AGAIN
             if self._unresolved:
@@ -154,11 +187,12 @@ class PartitionQueue:
     def done(self, batch: Batch) -> None:
         """It was acknowledged."""
         self.in_flight.remove(batch)
+        self._has_state = True
         if batch.sequence >= 0 and batch.number > self._acknowledged[0]:
             self._acknowledged = batch.number, (batch.sequence + batch.count) % _SEQUENCES
 
     def failed(self, batch: Batch) -> None:
-        """It is given up, on its way or taken out of `waiting` before."""
+        """Give up a batch that is in flight or was removed from `waiting`."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         if batch.sequence < 0 or not self._idempotent:
@@ -173,16 +207,18 @@ class PartitionQueue:
 
     @property
     def is_broken(self) -> bool:
-        """Whether there is a hole in the sequences, or may be."""
+        """Return whether any sequence is missing or unresolved."""
         return self._unresolved or self._hole is not None
 
     def wants_identity(self) -> bool:
-        """Whether nothing goes on before what waits is numbered under another identity."""
+        """Return whether waiting batches must be renumbered under another epoch before anything is sent."""
         if self.in_flight or not self.is_broken:
             return False
         head = self.waiting[0] if self.waiting else None
         if head is not None and head.sequence >= 0 and (self._hole is None or head.number < self._hole):
             return False  # its answer comes first
+        if self._first_uncertain() is not None:
+            return False  # likewise
         if self._hole is None and self._acknowledged[1] == self._next_sequence:
             self._unresolved = False  # the unresolved one was appended: a later batch was acknowledged
             return False
@@ -196,6 +232,8 @@ class PartitionQueue:
             batch.uncertain = False
 
     def _begin(self, identity: Identity) -> None:
+        if identity[0] != self.identity[0]:
+            self._has_state = not self._idempotent
         self.identity = identity
         self._next_sequence = 0
         self._acknowledged = self._acknowledged[0], 0

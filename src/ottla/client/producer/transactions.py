@@ -4,11 +4,11 @@
                                    |                     |
                                    |  a batch fails      |  abort() while nothing has been decided
                                    v  for good           v
-                               ABORTABLE --abort()--> ABORTING --> READY         whoever is fenced: FATAL, for ever
+                               ABORTABLE --abort()--> ABORTING --> READY         fenced: FATAL, permanently
 
-A commit first flushes; only when every record is acknowledged does the coordinator hear of it (EndTxn). Both share the caller's
-timeout. When it is over the call raises RequestTimedOut and the state stays: called again, it goes on where it was. Once EndTxn
-was sent the coordinator may have decided, so nothing but another commit is possible.
+A commit first flushes; EndTxn is sent only when every record is acknowledged. Both share the caller's timeout. When it is over
+the call raises RequestTimedOut and the state stays: called again, it goes on where it was. Once EndTxn was sent the
+coordinator may have decided, so nothing but another commit is possible.
 
 While a transaction is aborted nothing of it is sent any more: what waits fails, and so does what comes back from a broker that
 did not answer. Such a batch may be in the log, before the marker; the next transaction numbers from the beginning.
@@ -28,6 +28,7 @@ from ottla.client.errors import (
     KafkaError,
     RequestTimedOut,
     TransactionAborted,
+    UnknownTopic,
     error_for,
 )
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
@@ -106,7 +107,10 @@ class Transactions:
         """A batch failed for good, or a request did."""
         if error.code in _FENCED or isinstance(error, FencedError):
             self._state, self._error = _State.FATAL, error
-        elif self._state in (_State.OPEN, _State.COMMITTING) or error.code == table.TRANSACTION_ABORTABLE:
+        elif self._state in (_State.OPEN, _State.COMMITTING) or (
+            self._state is _State.ENDING and error.code == table.TRANSACTION_ABORTABLE
+        ):
+            # While it is aborted an error changes nothing: the abort goes on.
             self._state, self._error = _State.ABORTABLE, error
         else:
             return
@@ -218,10 +222,11 @@ class Transactions:
         group: GroupMetadata,
         timeout_ms: int | None,
     ) -> None:
-        """Commit a group's offsets with the transaction."""
+        """Commit a group's offsets with the transaction; `timeout_ms` counts for both requests together."""
         self._expect(_State.OPEN)
         if not offsets:
             return
+        deadline, _ = self._deadline(timeout_ms)
         self._touched = True
         about = f"add offsets of group {group.group_id} to the transaction"
         if self._sender.transaction_version < 2:
@@ -235,14 +240,23 @@ class Transactions:
             async def add() -> None:
                 self._check((await self._coordinated(request)).error_code, about)
 
-            await self._ask(about, add, timeout_ms)
-        await self._ask(about, lambda: self._commit_offsets(offsets, group, about), timeout_ms)
+            await self._ask(about, add, self._left(deadline))
+        ids: dict[str, bytes] = {}
+        await self._ask(about, lambda: self._commit_offsets(offsets, group, ids, about), self._left(deadline))
 
     async def _commit_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, about: str
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        ids: dict[str, bytes],
+        about: str,
     ) -> None:
+        """One attempt. `ids` are those of the first one: an offset is not committed to a topic that was created since."""
         metadata = self._core.metadata
-        ids = {name: (await metadata.topic(name)).id for name in {partition.topic for partition in offsets}}
+        for name in {partition.topic for partition in offsets}:
+            topic_id = (await metadata.topic(name)).id
+            if ids.setdefault(name, topic_id) != topic_id:
+                raise UnknownTopic(f"{about}: topic {name} was deleted and created again")
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for (name, index), offset in offsets.items():
             topic = topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name, topic_id=ids[name]))
@@ -317,6 +331,10 @@ class Transactions:
         limit = int(self._core.config["default.api.timeout.ms"] if timeout_ms is None else timeout_ms)
         return self._core.clock.now_ms() + limit, limit
 
+    def _left(self, deadline: int) -> int:
+        """The ms until a deadline."""
+        return max(deadline - self._core.clock.now_ms(), 0)
+
     async def _end(self, deadline: int, *, commit: bool) -> None:
         about = f"{'commit' if commit else 'abort'} transaction {self._id}"
         if self._touched:
@@ -334,7 +352,7 @@ class Transactions:
                 return answer
 
             try:
-                answer = await self._ask(about, attempt, max(deadline - self._core.clock.now_ms(), 0))
+                answer = await self._ask(about, attempt, self._left(deadline))
             except KafkaError as error:
                 # The coordinator knows of no partition: there is nothing to abort.
                 if commit or error.code != table.INVALID_TXN_STATE or self._added:
@@ -345,8 +363,7 @@ class Transactions:
                 self._sender.new_identity(answer.producer_id, answer.producer_epoch)
                 self._sender.forget_batches()
         if self._sender.is_broken:
-            left = max(deadline - self._core.clock.now_ms(), 0)
-            await self._init(left, self._sender.producer_id, self._sender.epoch)
+            await self._init(self._left(deadline), self._sender.producer_id, self._sender.epoch)
             self._sender.forget_batches()
         self._sender.refused = None
         self._state, self._error = _State.READY, None
