@@ -153,7 +153,7 @@ def killed(*_: object, **__: object) -> None:
 def test_a_driver_that_was_thought_dead_publishes_nothing(sink: Sink) -> None:
     zombie = [sink.task(0, 0, ["a"]), sink.task(0, 1, ["b"])]
     sink.batch(0, ["a"], ["b"])
-    with pytest.raises(PublicationError, match=r"ended by somebody else .* another run of this query has taken over"):
+    with pytest.raises(PublicationError, match=r"ended by another client .* another run of this query has taken over"):
         sink.commit(0, zombie)
     sink.batch(1, ["c"], [])
     assert sink.published() == ["a", "b", "c"]

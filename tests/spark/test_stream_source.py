@@ -128,7 +128,7 @@ def test_a_topic_made_anew_ends_the_query_unless_loss_is_allowed(
     cluster.delete(topic)
     cluster.topic(numbered(5, 2), name=topic)
     with pytest.raises(
-        StreamingQueryException, match=rf"topic {topic} was deleted and made anew \(its id was"
+        StreamingQueryException, match=rf"topic {topic} was deleted and created again \(its id was"
     ) as raised:
         target.run(reading.stream(**options))
     assert "onTopicRecreated=restart" in str(raised.value)

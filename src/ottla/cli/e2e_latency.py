@@ -101,7 +101,7 @@ def _measure(producer: Producer, consumer: Consumer, given: dict[str, Any]) -> L
         if record is None:
             raise CommandFailed(f"record {number} did not come within {_PATIENCE_S:.0f} s")
         if record.value != value or record.key != key:
-            raise CommandFailed(f"record {number} came as {record.value!r}: is somebody else writing to the topic?")
+            raise CommandFailed(f"record {number} came as {record.value!r}: does another client write to the topic?")
         latencies.add(milliseconds)
         if number % _REPORT_EVERY == 0 and not given["as_json"]:
             click.echo(f"{number}\t{milliseconds:.6g}")

@@ -76,7 +76,7 @@ def _face(given: dict[str, Any], stop: Stop) -> Any:
     try:
         from ottla.cli.top_screen import Screen
     except ImportError:
-        click.echo("A screen that is drawn anew wants rich: pip install 'ottla[top]'. Tables follow.", err=True)
+        click.echo("The refreshing screen needs rich: pip install 'ottla[top]'. Tables follow.", err=True)
         return nullcontext(_Lines(stop, as_json=False))
     return Screen(stop)
 

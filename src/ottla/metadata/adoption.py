@@ -239,7 +239,7 @@ def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, r
         if kept:
             configs[kind, name] = kept
     if metadata.acls:
-        left_out.append(f"{len(metadata.acls)} ACLs: this release has no authorizer, everybody may do everything")
+        left_out.append(f"{len(metadata.acls)} ACLs: this release has no authorizer, every client may do everything")
     if metadata.tokens:
         left_out.append(f"{len(metadata.tokens)} delegation tokens")
     for kind, count in sorted(metadata.unknown.items()):

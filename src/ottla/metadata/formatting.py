@@ -168,7 +168,7 @@ def _opened(paths: Sequence[Path], held: ExitStack) -> list[LogDirectory]:
             directory = LogDirectory(DiskStore(), path)
             held.callback(directory.release)
             if directory.identity() is not None:
-                raise CannotFormat(f"{path} was formatted by somebody else just now")
+                raise CannotFormat(f"{path} was formatted by another process at the same time")
         except (FailedDirectory, UnusableDirectory) as cause:
             raise CannotFormat(str(cause)) from None
         opened.append(directory)

@@ -257,7 +257,7 @@ def end_all(cluster: Cluster, sink: str, parts: list[Part], *, commit: bool, los
             if not isinstance(error, FencedError) and error.code not in _ENDED:
                 raise
             lost = lost or PublicationError(
-                f"transaction {name} was ended by somebody else before its batch was complete ({error}): the batch took "
+                f"transaction {name} was ended by another client before its batch was complete ({error}): the batch took "
                 "longer than kafka.transaction.timeout.ms, or another run of this query has taken over. It is written "
                 "again when the query starts again"
             )

@@ -251,7 +251,7 @@ def ranges(start: Positions, end: Positions) -> tuple[list[Range], list[str]]:
     for partition, offset in sorted(end.items()):
         begin = start.get(partition, 0)
         if offset < begin:
-            lost.append(f"the offset of {partition} went back from {begin} to {offset}: was the topic made anew?")
+            lost.append(f"the offset of {partition} went back from {begin} to {offset}: was the topic created again?")
         elif offset > begin:
             found.append(Range(partition, begin, offset))
     return found, lost

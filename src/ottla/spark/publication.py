@@ -129,7 +129,7 @@ def verdict(sink: str, batch: int, task: int, decision: Decision | None, markers
         if mine is None and task in decision.tasks:
             raise PublicationError(
                 f"sink {sink}, batch {batch}, task {task}: the part was to be published, and its marker is gone "
-                "(offsets.retention.minutes, or its topic was deleted), so nobody knows whether it was. Look at the "
+                "(offsets.retention.minutes, or its topic was deleted), so it is unknown whether it was. Look at the "
                 "topic, then begin with a new checkpoint and a new sinkId"
             )
     return Verdict.COMPARE if mine is not None and mine.batch == batch else Verdict.WRITE

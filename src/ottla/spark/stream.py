@@ -245,7 +245,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
             if self.options.fail_on_data_loss:
                 was, now = (uuid_text(found[anew[0]]) for found in (start.topic_ids, ids))
                 raise DataLoss(
-                    f"topic {anew[0]} was deleted and made anew (its id was {was} and is {now}). onTopicRecreated=restart "
+                    f"topic {anew[0]} was deleted and created again (its id was {was} and is {now}). onTopicRecreated=restart "
                     "reads the new one from its beginning, failOnDataLoss=false goes on at the same offset"
                 )
             kept = dict(start.positions)

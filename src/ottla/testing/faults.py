@@ -392,7 +392,7 @@ class Faults:
         name = _COORDINATED[key_type]
         topic = broker.image.topics.get(name)
         if topic is None:
-            raise LookupError(f"{key} has no coordinator yet: nobody has asked for one")
+            raise LookupError(f"{key} has no coordinator yet: no client has asked for one")
         index = partition_of(key, len(topic.partitions))
         self._moved.add((name, index))
         broker.coordination.resign(name, index)

@@ -190,7 +190,7 @@ def test_a_lost_connection_is_made_anew() -> None:
 
 def test_another_topic_of_the_same_name_is_not_read() -> None:
     world, _, core = cluster(lambda offset: (batch(0, 3), 0, []))
-    with pytest.raises(TopicRecreated, match="topic t was deleted and made anew"):
+    with pytest.raises(TopicRecreated, match="topic t was deleted and created again"):
         world.run(core, RangeReading(core, PARTITION, 0, 3, topic_id=b"another topic id").next())
     assert world.run(core, RangeReading(core, PARTITION, 0, 3, topic_id=TOPIC_ID).next()) is not None
 

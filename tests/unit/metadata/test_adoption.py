@@ -61,7 +61,7 @@ def test_everything_lies_in_the_store(tmp_path: Path) -> None:
     assert list(done.left_out) == [
         "no.such.config of plain: Unknown topic config name: no.such.config",
         "the configs of broker 2",
-        "1 ACLs: this release has no authorizer, everybody may do everything",
+        "1 ACLs: this release has no authorizer, every client may do everything",
     ]
     store = SqliteStore(home / "metadata.db")
     found = {entry.key: entry.value for entry in store.range("/")}

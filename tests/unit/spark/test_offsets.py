@@ -150,7 +150,7 @@ def test_ranges_and_losses() -> None:
     assert ranges({A: 1, B: 4}, {A: 3, B: 4, C: 2}) == ([Range(A, 1, 3), Range(C, 0, 2)], [])
     found, lost = ranges({A: 5, B: 4}, {A: 2})
     assert found == []
-    assert lost == ["t-1 is gone, at offset 4", "the offset of t-0 went back from 5 to 2: was the topic made anew?"]
+    assert lost == ["t-1 is gone, at offset 4", "the offset of t-0 went back from 5 to 2: was the topic created again?"]
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=6), st.integers(1, 40))

@@ -113,7 +113,7 @@ class RangeReading:
         core, config = self._core, self._core.config
         info = await core.metadata.topic(self.partition.topic)
         if ZERO_UUID not in (self._topic_id, info.id) and info.id != self._topic_id:
-            raise TopicRecreated(f"topic {info.name} was deleted and made anew")
+            raise TopicRecreated(f"topic {info.name} was deleted and created again")
         link = await core.network.ready(core.metadata.leader_in(info, self.partition), _READING)
         answer = await _fetch(
             core,
