@@ -22,7 +22,7 @@ _COLUMNS = (
 
 @click.group("cluster", cls=CommandGroup)
 def cluster() -> None:
-    """What a cluster is made of."""
+    """Show the id, brokers and API versions of a cluster; unregister brokers."""
 
 
 cluster.add_command(broker_api_versions, "api-versions")

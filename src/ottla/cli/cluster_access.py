@@ -105,7 +105,7 @@ class Cluster(Blocking, Generic[R_co]):
 
     @property
     def admin(self) -> R_co:
-        """What can be asked; `ask` waits for it."""
+        """Requests of the admin client, as coroutines for `ask`."""
         return self._part
 
     def ask(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:

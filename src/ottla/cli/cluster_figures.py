@@ -1,4 +1,4 @@
-"""What `ottla top` reckons: rates from two samples of a cluster, without asking anybody anything."""
+"""Figures of `ottla top`: rates from two samples of a cluster. Sends no requests."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from ottla.client.topics import TopicPartition
 
 
 class Sample(NamedTuple):
-    """What a cluster said of itself at one moment.
+    """State of a cluster at one moment.
 
-    seconds    of a clock that only goes on
+    seconds    time of a monotonic clock
     leaders    of the partitions that are looked at, -1 for none
-    ends       end offsets, without those of partitions that did not answer
-    sizes      node -> bytes of each replica on it; a node that does not tell is missing
-    committed  group -> offset of each partition that it has read, as far as it told
-    lags       group -> records that it has not read, None where nobody knows
-    trouble    what could not be found out
+    ends       end offsets, without those of partitions whose request failed
+    sizes      node -> bytes of each replica on it; a node that does not report sizes is missing
+    committed  group -> committed offset of each partition; a group whose request failed is missing
+    lags       group -> records that it has not read, None if unknown
+    trouble    errors of the requests that failed
     """
 
     seconds: float
@@ -86,8 +86,10 @@ SORTS = ("bytes", "lag", "name", "records", "size")
 
 
 def figures(before: Sample | None, now: Sample, sort: str = "bytes") -> Figures:
-    """Rates are None without an earlier sample. `sort` is one of SORTS: the largest first, and by name where it does not
-    apply."""
+    """Compute the figures of a sample; the rates need an earlier one and are unset (None) without it.
+
+    sort  one of SORTS: the largest first, and by name where it does not apply
+    """
     seconds = None if before is None else max(now.seconds - before.seconds, 1e-3)
     growth = _Growth(before, now, seconds)
     topics = sorted(growth.topics(), key=lambda row: (-_weight(row, sort), row.topic))

@@ -25,7 +25,7 @@ _ITERATIONS: Final = 4096
 
 
 class Entity(Protocol):
-    """What has quotas: the name is None for all of the type, "" for the default one."""
+    """An entity with quotas: the name is None for all of the type, "" for the default one."""
 
     @property
     def type(self) -> str:
@@ -33,11 +33,11 @@ class Entity(Protocol):
 
     @property
     def name(self) -> str | None:
-        """Which of them."""
+        """Name of the user or client, or IP address."""
 
 
 class Part(Quotas, Scram):
-    """What is asked of a cluster for it."""
+    """The part of the admin client that quotas and credentials need."""
 
 
 def describe_quotas(cluster: Cluster[Part], entities: Sequence[Entity], *, as_json: bool) -> None:
@@ -78,7 +78,7 @@ def _credentials(cluster: Cluster[Part], entities: Sequence[Entity]) -> dict[str
 
 
 def _name(entity: ClientQuotaEntity) -> str:
-    """Whom a quota is for, in Kafka's words."""
+    """Describe the entity of a quota in Kafka's words."""
     parts = dict(entity)
     return ", ".join(
         f"the default {told}" if parts[kind] is None else f"{told} '{parts[kind]}'"

@@ -49,14 +49,14 @@ _OWN_SOURCE = {
 
 
 class Entity(NamedTuple):
-    """What has configs; the name is None for all of the type, "" for the default one."""
+    """An entity with configs; the name is None for all of the type, "" for the default one."""
 
     type: str
     name: str | None
 
 
 class _Part(QuotaPart, Configs, ClusterRequests, Topics, Groups):
-    """What this command asks."""
+    """The part of the admin client that this command needs."""
 
 
 class _InOrder(click.Command):
@@ -115,7 +115,7 @@ def configs(bootstrap_server: str | None, command_config: str | None, **given: A
 
 
 def _entities(given: Mapping[str, Any]) -> list[Entity]:
-    """Who is meant, in the order of the command line. Raises UsageError."""
+    """Return the entities of the options: those of --entity-type, then --topic, --user and so on. Raises UsageError."""
     found = []
     if given["types"]:
         names = given["names"]
@@ -231,7 +231,7 @@ def _document(entry: ConfigEntry) -> dict[str, Any]:
 
 
 def _changes(given: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """What is set and what is deleted. Raises UsageError."""
+    """Return the configs to set and the names to delete. Raises UsageError."""
     added: dict[str, str] = {}
     if given["add_config_file"] is not None:
         added = read_properties(given["add_config_file"])

@@ -28,7 +28,7 @@ _NO_DRY_RUN = (
 
 
 class _Part(ConsumerGroups, Groups, Topics):
-    """What this command asks."""
+    """The part of the admin client that this command needs."""
 
 
 @click.command("consumer-groups")
@@ -102,7 +102,7 @@ def consumer_groups(bootstrap_server: str | None, command_config: str | None, **
 
 
 def _action(given: dict[str, Any]) -> str:
-    """Which of the actions it is. Raises UsageError when the options do not go together."""
+    """Return the action that the options name. Raises UsageError when the options do not go together."""
     action = one_action(given, _ACTIONS)
     if action in ("describe", "delete", "reset-offsets") and bool(given["groups"]) == given["all_groups"]:
         raise click.UsageError(f"--{action} wants either --group or --all-groups")

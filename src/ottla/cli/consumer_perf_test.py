@@ -93,13 +93,13 @@ def wanted_records(given: dict[str, Any]) -> int:
 
 
 def given_properties(given: dict[str, Any]) -> dict[str, str]:
-    """What the options say of the consumer. Raises UsageError, CommandFailed."""
+    """Return the consumer configs of the options. Raises UsageError, CommandFailed."""
     file = given["command_config"] or given["consumer_config"]
     return properties(file, given["command_property"], "--command-property")
 
 
 def exiting(timeout_ms: int) -> str:
-    """Why a tool of Kafka's stops early."""
+    """Return the warning that Kafka's tools print when they stop early."""
     return (
         f"WARNING: Exiting before consuming the expected number of records: timeout ({timeout_ms} ms) exceeded. "
         "You can use the --timeout option to increase the timeout."
@@ -121,11 +121,11 @@ _GROUPS = {
     "assigned-partitions": "consumer-coordinator-metrics",
     "connection-creation-total": "consumer-metrics",
 }
-"""Where a metric is not one of fetching."""
+"""Groups of the metrics that are not fetch metrics."""
 
 
 class Reading:
-    """What was read, and how long it took."""
+    """Records and bytes that were read, and the time it took."""
 
     def __init__(self, given: dict[str, Any], count: int) -> None:
         self._given = given
@@ -179,7 +179,7 @@ class Reading:
         ]
 
     def summary(self, metrics: dict[str, float]) -> None:
-        """What came of it."""
+        """Print the result."""
         given = self._given
         if given["as_json"]:
             cells = [float(cell) for cell in self._cells(self._begun, (0, 0))]

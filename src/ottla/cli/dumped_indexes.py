@@ -1,4 +1,4 @@
-"""What `ottla dump-log` shows of indexes, and how it holds them against the log beside them (their layouts: log/index.py)."""
+"""Dumps of index files for `ottla dump-log`, compared with the log beside them (layouts: log/index.py)."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def _base_offset(path: Path) -> int:
 
 
 class _Entry(NamedTuple):
-    """What an index may name: a batch, or a message of an older format (whose offsets are the last one in it)."""
+    """A batch that an index may refer to, or a message of an older format (whose offsets are the last one in it)."""
 
     start: int
     base_offset: int
@@ -31,7 +31,7 @@ class _Entry(NamedTuple):
 
 
 def _batches(path: Path) -> list[_Entry]:
-    """Of the log beside an index, none if there is none."""
+    """Return the entries of the log beside an index, an empty list without a log."""
     log = path.with_suffix(".log")
     data = log.read_bytes() if log.exists() else b""
     entries: list[_Entry] = []
@@ -61,7 +61,7 @@ def _offsets(data: bytes, base: int) -> Iterator[tuple[int, int]]:
 
 
 def _sane(path: Path, dump: Dump, data: bytes, size: int, *, sound: bool) -> None:
-    """What a broker looks at when it starts."""
+    """Report the result of the sanity check that a broker makes when it starts."""
     if sound and len(data) % size == 0:
         dump.say(f"{path} passed sanity check.")
     else:

@@ -42,7 +42,7 @@ class OldMessage(NamedTuple):
         return self.end - self.start
 
     def record(self) -> Record:
-        """What it says."""
+        """Return the message as a record."""
         return Record(self.offset, self.timestamp, self.key, self.value)
 
     def records(self) -> "list[OldMessage]":
@@ -63,7 +63,7 @@ class OldMessage(NamedTuple):
 
 
 def is_old(data: bytes, start: int) -> bool:
-    """Whether a message of magic 0 or 1 stands there, or what is left of one."""
+    """Return whether a message of magic 0 or 1 begins at `start`, complete or cut off after its magic byte."""
     return start + 17 <= len(data) and data[start + 16] in (0, 1)
 
 

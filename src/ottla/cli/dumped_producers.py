@@ -1,4 +1,4 @@
-"""What `ottla dump-log` shows of a producer snapshot: who has written to a partition, and what came last."""
+"""Dump of a producer snapshot for `ottla dump-log`: the producers of a partition and the last batch of each."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `ottla dump-log` shows of a log or of a metadata snapshot: its batches or old messages, and records."""
+"""Dump of a log or of a metadata snapshot for `ottla dump-log`: its batches or old messages, and records."""
 
 import struct
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ DECODERS: Final[dict[str, Any]] = {
 
 
 class Dump:
-    """What is said of one file: lines for people, or entries for JSON; and what is wrong with it."""
+    """Output about one file: lines for people, or entries for JSON; and the errors in the file."""
 
     def __init__(self, path: Path, *, quiet: bool) -> None:
         self.path = path

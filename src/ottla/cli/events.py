@@ -1,4 +1,4 @@
-"""What the verifiable clients say: one JSON object a line, for programs that check afterwards what was written and read.
+"""Events of the verifiable clients: one JSON object a line, for programs that check afterwards what was written and read.
 
 Names of events, fields and their order are those of Kafka's tools.
 """
@@ -21,7 +21,7 @@ _JAVA_NAMES = {
     table.NOT_ENOUGH_REPLICAS: "NotEnoughReplicasException",
     table.UNKNOWN_SERVER_ERROR: "UnknownServerException",
 }
-"""Where the class of an exception is not the name of its code."""
+"""Exception classes whose names do not follow from the name of the error code."""
 
 
 class Events:
@@ -56,7 +56,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def java_class(error: KafkaError) -> str:
-    """What Java prints of the class of such an exception."""
+    """Return the text that Java prints for the exception class of an error."""
     name = _JAVA_NAMES.get(error.code)
     if name is None:
         name = "".join(word.capitalize() for word in error.name.split("_"))

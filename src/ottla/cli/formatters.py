@@ -1,7 +1,7 @@
-"""How consumed records are written: Kafka's message formatters, by the names that Kafka users know.
+"""Output of consumed records: Kafka's message formatters, by the names that Kafka users know.
 
 A formatter is named by its class, in full or without its package, and set up by properties (print.key=true). Deserializers
-likewise: StringDeserializer unless told otherwise.
+likewise: StringDeserializer by default.
 """
 
 import json
@@ -223,7 +223,7 @@ def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
 
 
 def formatter_of(given: Mapping[str, Any]) -> Formatter:
-    """What the options of a console consumer ask for. Raises BadParameter, UsageError, CommandFailed."""
+    """Return the formatter that the options of a console consumer select. Raises BadParameter, UsageError, CommandFailed."""
     if given["as_json"] and given["formatter_name"] != DEFAULT_FORMATTER:
         raise click.UsageError("--json and --formatter exclude each other")
     texts = [*given["old_property"], *given["formatter_property"]]

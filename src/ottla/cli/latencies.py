@@ -22,11 +22,11 @@ class Latencies:
 
     @property
     def average_ms(self) -> float:
-        """0 when there are none."""
+        """Average latency, 0 before the first one."""
         return self.total_ms / self.count if self.count else 0.0
 
     def quantiles(self, wanted: Sequence[float]) -> list[int]:
-        """Below which milliseconds these shares (0.5, 0.99) lie, rounded down."""
+        """Return the latencies in ms below which these shares (0.5, 0.99) lie, rounded down; `wanted` is sorted."""
         found: list[int] = []
         passed, left = 0, list(wanted)
         for milliseconds, count in sorted(self._seen.items()):

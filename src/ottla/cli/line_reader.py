@@ -10,7 +10,7 @@ from ottla.records.record import Header
 
 
 class Parsed(NamedTuple):
-    """What a line says."""
+    """Key, value and headers of a line."""
 
     key: bytes | None
     value: bytes | None

@@ -12,7 +12,7 @@ from ottla.client.admin.log_dirs import LogDir, LogDirs
 
 
 class _Part(LogDirs, Cluster):
-    """What this command asks."""
+    """The part of the admin client that this command needs."""
 
 
 @click.command("log-dirs")

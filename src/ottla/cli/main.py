@@ -14,7 +14,7 @@ from ottla.version import VERSION
 
 
 def form() -> str:
-    """Whether the hot modules run compiled or interpreted."""
+    """Return "compiled" or "interpreted", the form in which the hot modules run."""
     found = find_spec("ottla.records.validation")  # looked for, not loaded
     return "interpreted" if found is None or str(found.origin).endswith(".py") else "compiled"
 

@@ -1,4 +1,4 @@
-"""Where a group is to go on: the options of --reset-offsets, and what they mean for partitions.
+"""Plans of offset resets: the options of --reset-offsets, and the offsets that they mean for partitions.
 
 A plan is made first, shown, and only then carried out (--execute). Plans travel as CSV (--export, --from-file): a line is
 TOPIC,PARTITION,OFFSET for one group, GROUP,TOPIC,PARTITION,OFFSET for several, as in Kafka's tools.
@@ -37,12 +37,12 @@ _TARGETS = (
 _SCOPES = ("topic", "all-topics", "from-file")
 _COLUMNS = (Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10), Column("NEW-OFFSET"))
 Current = Mapping[TopicPartition, int | None]
-"""Where a group is; None where it has read nothing."""
+"""Offsets of a group by partition; None where it has read nothing."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def reset_options(function: F) -> F:
-    """What --reset-offsets takes; `shift-by` and `by-duration` are of consumer groups alone."""
+    """Add the options of --reset-offsets to a command; `shift-by` and `by-duration` are options of consumer groups only."""
     for option in reversed(
         (
             click.option("--to-earliest", is_flag=True, help="Reset to the earliest offset."),
@@ -67,12 +67,12 @@ def reset_options(function: F) -> F:
 
 
 class Target(NamedTuple):
-    """Where to go: exactly one of these is set.
+    """Target of a reset: exactly one of these is set.
 
     moment  EARLIEST, LATEST, or ms since the epoch
     offset  the same for all partitions
-    shift   so far from where the group is
-    current stay
+    shift   number of records from the group's offset, negative for backwards
+    current keep the group's offset
     file    a CSV of --export
     """
 
@@ -93,7 +93,7 @@ def check_reset(given: Mapping[str, Any]) -> None:
 
 
 def target_of(given: Mapping[str, Any]) -> Target:
-    """Where to go. Raises BadParameter for a time that is none."""
+    """Return the target that the options name. Raises BadParameter for an invalid time or duration."""
     if given["to_datetime"] is not None:
         return Target(moment=timestamp_ms(given["to_datetime"]))
     if given.get("by_duration") is not None:
@@ -119,9 +119,9 @@ def plan_for(
     *,
     whole_topics: bool = False,
 ) -> Plan:
-    """Where each group is to go on.
+    """Return the offsets to which each group is to be reset.
 
-    currents      the groups, and where they are
+    currents      the groups and their offsets
     whole_topics  --all-topics means all partitions of the topics that the group knows, not only those it has offsets of
     """
     target = target_of(given)
@@ -160,7 +160,7 @@ def _offsets(
 
 
 def _staying(cluster: Cluster[Topics], partitions: list[TopicPartition], current: Current) -> dict[TopicPartition, int]:
-    """Where the group is; the end of a partition that nobody has read."""
+    """Return the group's offsets, and the end offset of each partition that it has not read."""
     unread = [partition for partition in partitions if current.get(partition) is None]
     ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(unread, LATEST))).check() if unread else {}
     found = {}

@@ -142,7 +142,7 @@ def _runs(
         count += 1
         if not given["continuous"] or count == given["iterations"]:
             return
-        # What was to be computed anew has been.
+        # A full refresh applies to the first run only.
         refresh = refresh._replace(full_all=False, full=())
         show.status("waiting")
         stop.sleep(given["interval"])
@@ -151,7 +151,7 @@ def _runs(
 
 
 class _Show:
-    """What a person sees, or a program: a line for where it is on a terminal, a table or JSON at the end of each run."""
+    """Output of runs: a status line on a terminal, and a table or JSON at the end of each run."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json

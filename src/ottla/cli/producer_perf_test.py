@@ -71,7 +71,7 @@ def producer_perf_test(**given: Any) -> None:
 
 
 def _payloads(given: dict[str, Any]) -> list[bytes]:
-    """What is sent; empty for records that count."""
+    """Return the payloads to send; an empty list for --payload-monotonic."""
     named = [name for name in ("record_size", "payload_file") if given[name] is not None]
     if len(named) + given["payload_monotonic"] != 1:
         raise click.UsageError("exactly one of --record-size, --payload-file, --payload-monotonic says what to send")
@@ -201,7 +201,7 @@ class _Test:
                 time.sleep(max(sent / wanted - (time.perf_counter() - self._whole.begun), 0))
 
     def summary(self, metrics: dict[str, float]) -> None:
-        """What came of it."""
+        """Print the result."""
         if self._as_json:
             whole = self._whole
             seconds = time.perf_counter() - whole.begun

@@ -37,7 +37,7 @@ def given_of(given: Mapping[str, Any], names: Iterable[str]) -> list[str]:
 
 
 def one_action(given: Mapping[str, Any], actions: Sequence[str]) -> str:
-    """Which of the actions it is. Raises UsageError."""
+    """Return the action that is given. Raises UsageError unless it is exactly one."""
     named = given_of(given, actions)
     if len(named) != 1:
         listed = ", ".join(f"--{each}" for each in actions)

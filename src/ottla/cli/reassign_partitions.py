@@ -27,7 +27,7 @@ _ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 
 
 class _Part(Throttles, Replicas, LogDirs, Topics):
-    """What this command asks."""
+    """The part of the admin client that this command needs."""
 
 
 @click.command("reassign-partitions")
@@ -122,7 +122,7 @@ def _described(cluster: Cluster[_Part], names: Sequence[str]) -> dict[str, Topic
 
 
 def _current(cluster: Cluster[_Part], places: Sequence[TopicPartition]) -> list[Move]:
-    """Where the replicas are now, and in which directories."""
+    """Return the current replicas and their directories. Raises CommandFailed for a partition that does not exist."""
     topics = _described(cluster, [place.topic for place in places])
     parts = {TopicPartition(name, part.partition): part for name, topic in topics.items() for part in topic.partitions}
     missing = [place for place in places if place not in parts]
@@ -217,7 +217,7 @@ def _move_directories(cluster: Cluster[_Part], moves: Sequence[Move]) -> dict[To
 
 
 def _verify(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -> None:
-    """What has become of a plan; its throttles go when it is done."""
+    """Print the state of a plan; remove its throttles when it is done. Raises CommandFailed for a plan that did not succeed."""
     under_way = cluster.ask(cluster.admin.list_partition_reassignments([move.place for move in moves]))
     results = cluster.ask(cluster.admin.describe_topics({move.place.topic for move in moves}))
     parts = {
@@ -314,7 +314,7 @@ def _cancel(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -
 def _current_directories(
     cluster: Cluster[_Part], moves: Sequence[Move], moving: Sequence[str]
 ) -> dict[TopicPartitionReplica, str]:
-    """Where replicas that are on their way still are: sent there, they stay."""
+    """Return the directories that replicas are being moved from: moving a replica to its own directory cancels the move."""
     wanted = [move for move in moves if any(f"{move.place}-{node}" in moving for node in move.replicas)]
     if not wanted:
         return {}

@@ -1,6 +1,6 @@
 """Records of Kafka's internal topics as JSON, as its own tools write them.
 
-a message     field names in camelCase, bytes in base64, uuids in base64url; tagged fields only if somebody set them
+a message     field names in camelCase, bytes in base64, uuids in base64url; tagged fields unless they have their default
 a record      key {"type": "1", "data": ...} and payload {"version": "4", "data": ...}, both as text; console consumers
               write {"key": {"type": 1, "data": ...}, "value": {"version": 4, "data": ...}} and leave blobs as they are
 metadata      {"type": "TOPIC_RECORD", "version": 0, "data": ...}
@@ -133,7 +133,7 @@ def _texts(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes 
 
 
 def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
-    """What consumers say of themselves in a classic group is a message too."""
+    """Decode the subscription and the assignment of each consumer in a classic group."""
     if value.protocol_type != "consumer":
         return
     for member, shown in zip(value.members, data["members"], strict=True):

@@ -20,7 +20,7 @@ _PARTITION_STATES: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED
 
 
 def remote_log_metadata(value: bytes | None) -> str:
-    """One record. Raises ValueError for what is none."""
+    """Return the text of one record. Raises ValueError for an invalid one."""
     if value is None:
         raise ValueError("a record without a value")
     try:
@@ -63,7 +63,7 @@ def _snapshot(record: records.RemoteLogSegmentMetadataSnapshotRecord) -> Shown:
 
 
 def _rest(record: Any) -> Shown:
-    """What whole descriptions of a segment end with."""
+    """Return the fields at the end of a segment's whole description."""
     epochs = sorted((each.leader_epoch, each.offset) for each in record.segment_leader_epochs)
     return [
         ("segmentLeaderEpochs", f"{{{', '.join(f'{epoch}={offset}' for epoch, offset in epochs)}}}"),

@@ -1,4 +1,4 @@
-"""How much replication may send while replicas move (KIP-73): configs of brokers and topics that come and go with a plan."""
+"""Replication throttles while replicas move (KIP-73): configs of brokers and topics, set and removed with a plan."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -15,7 +15,7 @@ _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 
 class Part(Configs, ClusterRequests):
-    """What is asked of a cluster for it."""
+    """The part of the admin client that throttles need."""
 
 
 def set_throttles(

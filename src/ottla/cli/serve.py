@@ -70,7 +70,7 @@ def serve(
 
 
 def _flags(listen: str | None, data_dir: str | None, file: dict[str, str], options: tuple[str, ...]) -> list[str]:
-    """The flags as configs, behind Ottla's own defaults where nobody says anything: loopback, and ./ottla-data."""
+    """Return options and flags as configs; Ottla's own defaults, loopback and ./ottla-data, where nothing else is set."""
     said = set(file) | {option.partition("=")[0].strip() for option in options}
     said |= {
         name for name in ("listeners", "log.dirs", "log.dir") if f"OTTLA_{name.upper().replace('.', '_')}" in os.environ

@@ -139,7 +139,7 @@ class Readers:
         return _Told(now, self._bytes[number], self._records[number])
 
     def summary(self) -> None:
-        """What came of it."""
+        """Print the result."""
         given = self._given
         seconds = self._ended - self._begun
         whole = _cells(seconds, sum(self._bytes), sum(self._records))

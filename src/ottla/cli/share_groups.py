@@ -21,7 +21,7 @@ _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("P
 
 
 class _Part(ShareGroups, Groups, Topics):
-    """What this command asks."""
+    """The part of the admin client that this command needs."""
 
 
 @click.command("share-groups")
@@ -84,7 +84,7 @@ def share_groups(bootstrap_server: str | None, command_config: str | None, **giv
 
 
 def _action(given: dict[str, Any]) -> str:
-    """Which of the actions it is. Raises UsageError when the options do not go together."""
+    """Return the action that the options name. Raises UsageError when the options do not go together."""
     action = one_action(given, _ACTIONS)
     scoped = action in ("describe", "delete", "reset-offsets")
     if scoped and bool(given["groups"]) == given["all_groups"]:

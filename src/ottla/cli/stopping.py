@@ -1,6 +1,6 @@
-"""How a command that runs until it is told to stop hears of it: SIGTERM and Ctrl-C ask, and it ends between two steps.
+"""Stop requests for commands that run until they are stopped: after SIGTERM or Ctrl-C a command ends between two steps.
 
-A signal that threw an exception could come in the middle of a line of output. The second one does throw: somebody is impatient.
+The first signal raises no exception, which could come in the middle of a line of output. The second one does, to end at once.
 """
 
 import signal
@@ -15,7 +15,7 @@ STEP_S = 0.2
 
 
 class Stop:
-    """Whether somebody has asked.
+    """Handler of the signals.
 
     asked  SIGTERM or SIGINT came
     """
@@ -45,7 +45,7 @@ class Stop:
             self._impatient = False
 
     def sleep(self, seconds: float) -> None:
-        """Do nothing for so long, or until somebody asks."""
+        """Sleep for `seconds`, or until a stop is requested."""
         end = time.monotonic() + seconds
         while not self.asked and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, STEP_S))
@@ -53,7 +53,7 @@ class Stop:
 
 @contextmanager
 def told_to_stop() -> Iterator[Stop]:
-    """Hear SIGTERM and SIGINT; in a thread that gets no signals nobody asks."""
+    """Handle SIGTERM and SIGINT; outside the main thread, which alone gets signals, a stop is never requested."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop

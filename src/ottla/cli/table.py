@@ -1,4 +1,4 @@
-"""What commands print: rows for people, in the columns of Kafka's own tools, or JSON for machines.
+"""Output of commands: rows for people, in the columns of Kafka's own tools, or JSON for machines.
 
 A column is as wide as its widest cell, and at least as wide as its title says; the last one is never padded, so that piped
 output has no blanks at the end of its lines. On a terminal titles are bold.
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 UNSET = "-"
-"""How Kafka's tools print what is not there."""
+"""Placeholder of Kafka's tools for a missing value."""
 
 
 class Column(NamedTuple):

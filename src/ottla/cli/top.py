@@ -54,7 +54,7 @@ def top(bootstrap_server: str | None, command_config: str | None, **given: Any) 
 
 
 class Face(Protocol):
-    """Where figures are shown."""
+    """Display of figures."""
 
     def first(self, shown: Figures) -> None:
         """Without rates: there is one sample only."""
@@ -66,7 +66,7 @@ class Face(Protocol):
         """The cluster did not answer."""
 
     def wait(self, seconds: float) -> None:
-        """Until the next look, or until somebody ends it."""
+        """Wait for the next sample, or until a stop is requested."""
 
 
 def _face(given: dict[str, Any], stop: Stop) -> Any:
@@ -151,7 +151,7 @@ def tables(shown: Figures) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]
 
 
 class _Part(Topics, LogDirs, Cluster, ConsumerGroups, ShareGroups, Groups):
-    """What this command asks."""
+    """The part of the admin client that this command needs."""
 
 
 class _Observer:

@@ -1,4 +1,4 @@
-"""What `ottla topics --describe` shows: topics, their partitions, their configs."""
+"""Output of `ottla topics --describe`: topics, their partitions, their configs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ _MISSING = (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Part(Topics, Configs, Replicas):
-    """What is asked of a cluster for it."""
+    """The part of the admin client that the description needs."""
 
 
 def describe(cluster: Cluster[Part], given: dict[str, Any]) -> None:

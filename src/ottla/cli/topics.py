@@ -116,7 +116,10 @@ def _check(action: str, given: dict[str, Any]) -> None:
 
 
 def matching(cluster: Cluster[Topics], given: Mapping[str, Any], *, wanted: bool = True) -> list[TopicInfo]:
-    """The topics meant by --topic, all unless given. Raises CommandFailed if there must be one and is none."""
+    """Return the topics that --topic matches, all without it.
+
+    Raises UsageError for an invalid pattern, and CommandFailed if no topic matches, unless not `wanted` or --if-exists.
+    """
     known = cluster.ask(cluster.admin.list_topics(internal=not given["exclude_internal"]))
     if given["topic"] is None:
         return list(known.values())

@@ -49,7 +49,7 @@ _HANGING: Final = (
 
 
 class _Part(Transactions, Topics, ClusterRequests):
-    """What this command asks."""
+    """The part of the admin client that this command needs."""
 
 
 class _Open(NamedTuple):
@@ -246,7 +246,7 @@ def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **gi
 
 
 def _places(cluster: Cluster[_Part], given: Mapping[str, Any]) -> list[TopicPartition]:
-    """Where to look. Raises CommandFailed for a topic or a partition that is none."""
+    """Return the partitions to search. Raises KafkaError for an unknown topic, CommandFailed for an unknown partition of it."""
     names = [given["topic"]] if given["topic"] is not None else sorted(cluster.ask(cluster.admin.list_topics()))
     described = cluster.ask(cluster.admin.describe_topics(names)).check()
     node = given["broker_id"]

@@ -71,7 +71,7 @@ def verifiable_consumer(bootstrap_server: str | None, **given: Any) -> None:
 
 
 def _configs(given: dict[str, Any]) -> dict[str, Any]:
-    """What the options say wins over the file. Raises UsageError."""
+    """Return the consumer configs; the options override the file. Raises UsageError."""
     file = given["command_config"] or given["consumer_config"]
     own: dict[str, Any] = {
         **properties(file, (), "--command-config"),
@@ -109,7 +109,7 @@ class _Reading:
         self._held: set[TopicPartition] = set()
 
     def run(self) -> None:
-        """Read until there is enough, or somebody asks to stop."""
+        """Read until there is enough, or a stop is requested."""
         self._events.say("startup_complete")
         self._consumer.subscribe(
             [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked

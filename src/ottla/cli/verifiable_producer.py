@@ -94,7 +94,7 @@ class _Sending:
         self._sent = self._acked = 0
 
     def run(self) -> None:
-        """Send until there are enough, or somebody asks to stop."""
+        """Send until there are enough, or a stop is requested."""
         self._events.say("startup_complete")
         while not self._stop.asked and (self._most < 0 or self._sent < self._most):
             self._send()

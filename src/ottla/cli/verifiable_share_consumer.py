@@ -72,7 +72,7 @@ class _Reading:
         self._acknowledged = 0
 
     def run(self, configs: dict[str, Any]) -> None:
-        """Read until there is enough, or somebody asks to stop."""
+        """Read until there is enough, or a stop is requested."""
         self._events.say("startup_complete")
         strategy = self._given["offset_reset_strategy"]
         if strategy is not None:

@@ -36,7 +36,7 @@ def head(number: int) -> bytes:
 
 
 def message_indexes(frame: bytes) -> tuple[tuple[int, ...], int]:
-    """Which message of the .proto file follows, and where its payload begins; raises BadRecord."""
+    """Return the indexes of the message in the .proto file, and the position of its payload; raises BadRecord."""
     count, at = _varint(frame, HEAD)
     if count == 0:
         return (0,), at

@@ -1,4 +1,4 @@
-"""Where schemas are kept: a Schema Registry over HTTP, or a directory.
+"""Schema stores: a Schema Registry over HTTP, or a directory.
 
 A directory has one file for each schema, named by its id, and an index that says which ids are a subject's versions, oldest
 first, and what a schema refers to:
@@ -7,8 +7,8 @@ first, and what a schema refers to:
     subjects.json                     {"subjects": {"orders-value": [1, 3]},
                                        "references": {"3": [{"name": "money.proto", "subject": "money", "version": 1}]}}
 
-Both answer the same questions, those of Confluent's REST API. Schemas never change once they have an id, so what `by_id`
-found is kept for as long as the process lives; what a subject's latest version is, is asked each time.
+Both answer the same requests, those of Confluent's REST API. Schemas never change once they have an id, so results of `by_id`
+are cached while the process lives; the latest version of a subject is requested each time.
 """
 
 import base64
@@ -70,10 +70,10 @@ class Registered(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaRegistry:
-    """Where schemas are looked up: an address of a Schema Registry, several of one with commas between them, or a directory.
+    """Location of schemas: an address of a Schema Registry, several of one with commas between them, or a directory.
 
-    `user_info` is USER:PASSWORD for basic authentication; it may be part of the address as well. A question is given up
-    after `timeout_ms`, and asked again `retries` times while nobody answers or the registry says it is overloaded.
+    `user_info` is USER:PASSWORD for basic authentication; it may be part of the address as well. Each request times out after
+    `timeout_ms`. It is retried up to `retries` times if no address answers, or only with HTTP 408, 429, 500 or 502 to 504.
     """
 
     location: str
@@ -106,7 +106,7 @@ class SchemaRegistry:
         return self._kept().register(subject, schema)
 
     def referred(self, schema: Schema) -> dict[str, Schema]:
-        """What a schema refers to, directly or not, by name, each after what it needs itself."""
+        """Return the schemas that a schema refers to, directly or not, by name, each after those that it refers to itself."""
         found: dict[str, Schema] = {}
         for reference in schema.references:
             other = self.version(reference.subject, reference.version).schema
@@ -147,7 +147,7 @@ class _Http:
         return int(self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", _posted(schema))["id"])
 
     def _answer(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the first registry that answers says, with more time between one round and the next."""
+        """Return the response of the first address that answers; the pause between rounds doubles each time."""
         said = ""
         for attempt in range(self._asked.retries + 1):
             if attempt:
@@ -264,7 +264,7 @@ class _Directory:
 
 
 def _same(one: Schema, other: Schema) -> bool:
-    """Whether two texts are one schema: spaces do not count where the text is JSON."""
+    """Return whether two texts are one schema: compared as JSON, or as words between whitespace for Protobuf."""
     if one.kind != other.kind or one.references != other.references:
         return False
     if one.kind == PROTOBUF:

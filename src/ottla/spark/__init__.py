@@ -7,8 +7,9 @@ settings it asks for are `SESSION_CONFS`; `java.py` finds a Java runtime where n
 import socket
 from typing import Final
 
-# Without the first, rows with NULL headers reach a Python sink thirty times slower: Spark then sizes each row of an Arrow
-# batch anew. The second halves the cost of a micro-batch; its price is that two runs on one checkpoint are fenced less well.
+# Without the first, rows with NULL headers reach a Python sink thirty times slower: Spark then computes the size of each row
+# of an Arrow batch again. The second halves the cost of a micro-batch; its price is that two runs on one checkpoint are
+# fenced less well.
 # With the third, filters on topic, partition, offset and timestamp keep a batch read from what it does not need.
 # The fourth is for the exactly-once sink: a batch that is run again is to have the same tasks.
 # The last is for small batches: by TCP the last bytes of a task wait 40 ms for an acknowledgement (Nagle's algorithm on

@@ -50,7 +50,7 @@ class OttlaReader(Reading, DataSourceReader):
         return self.tasks(pieces, ids)
 
     def _ending(self, found: list[TopicPartition]) -> Positions:
-        """Where the read ends. Raises DataLoss for offsets that were named and are not there (yet), unless allowed."""
+        """Return the end offsets of the read. Raises DataLoss for named offsets that do not exist (yet), unless allowed."""
         end = self.positions(self.options.end, found)
         if self.options.end.offsets is None:
             return end
@@ -65,7 +65,10 @@ class OttlaReader(Reading, DataSourceReader):
         return {partition: min(end[partition], latest[partition]) for partition in found}
 
     def _pruned(self, pieces: list[Range]) -> list[Range]:
-        """What filters leave. A partition's records before the first one of a time are older than that time, all of them."""
+        """Return the ranges that filters leave.
+
+        All records of a partition before the first one at or after a time are older than that time.
+        """
         left = [kept for piece in pieces if (kept := self.pruning.of(piece)) is not None]
         since = self.pruning.since_ms
         if since is None or since < 0 or not left:

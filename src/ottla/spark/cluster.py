@@ -37,7 +37,7 @@ class Cluster(Blocking):
         return self._core.clock
 
     def forget(self) -> None:
-        """What is known of topics is stale."""
+        """Drop the cached metadata of all topics."""
         self._call(self._core.metadata.forget)
 
     def pause(self, milliseconds: int) -> None:
@@ -82,13 +82,13 @@ class Cluster(Blocking):
         return self._run(list_offsets(self._core, wanted, committed=committed)) if wanted else {}
 
     def wait_for_records(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> bool:
-        """Whether something may have come at or after these offsets, after at most about `wait_ms`. Raises KafkaError."""
+        """Return whether there may be records at or after these offsets; wait about `wait_ms` at most. Raises KafkaError."""
         return self._run(wait_for_records(self._core, positions, wait_ms))
 
     def bytes_per_offset(
         self, positions: Mapping[TopicPartition, int], sample_bytes: int
     ) -> dict[TopicPartition, float]:
-        """How many bytes of the log an offset takes, by the first batches at each position. Raises KafkaError."""
+        """Return the bytes of the log per offset, estimated from the first batches at each position. Raises KafkaError."""
         return self._run(bytes_per_offset(self._core, positions, sample_bytes))
 
     # -- records --
@@ -118,9 +118,9 @@ class Cluster(Blocking):
     def committed(
         self, group: str, partitions: list[TopicPartition], timeout_ms: int | None = None, *, stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed; partitions without a commit are left out.
+        """Return the offsets that a group has committed; partitions without a commit are left out.
 
-        stable  transactions that are about to commit something are waited for
+        stable  wait for transactions that are about to commit offsets
         """
         return self._run(
             Commits(self._core, group).fetch(partitions, lambda: GroupMetadata(group), timeout_ms, stable=stable)
@@ -136,7 +136,7 @@ class Cluster(Blocking):
     def share_group_offsets(
         self, group: str, partitions: list[TopicPartition]
     ) -> "Mapping[TopicPartition, ShareGroupOffset]":
-        """How far a share group is; partitions that it has never read are left out. Raises KafkaError."""
+        """Return the offsets of a share group; partitions that it has never read are left out. Raises KafkaError."""
         from ottla.client.admin.share_groups import ShareGroups
 
         found = self._run(ShareGroups(self._core).list_share_group_offsets({group: partitions}))[group]

@@ -29,8 +29,11 @@ def cluster_of(config: ClientConfig) -> Cluster:
 
 @contextmanager
 def producing(config: ClientConfig) -> Iterator["Producer"]:
-    """The producer of this config in this process. After an error it is none any more: what it has taken and not sent is not
-    to come later, and what broke it is not to break the next one who asks."""
+    """Yield the producer of this config in this process.
+
+    An error in the block closes and discards the producer: records that it has accepted and not sent must not be sent later,
+    and its failure must not affect the next caller.
+    """
     from ottla.client.blocking import Producer
 
     key = os.getpid(), config

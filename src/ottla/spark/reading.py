@@ -1,4 +1,4 @@
-"""What batch and stream reads share: which partitions there are, where they begin and end, and how a range is read."""
+"""Shared base of batch and stream reads: partitions, their start and end offsets, and the reading of a range."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ _ROWS: Final = 50_000
 
 
 class OffsetRange(InputPartition):
-    """What one task reads; `topic_id` is what the topic's id was when that was decided, ZERO_UUID where it has none."""
+    """The range that one task reads; `topic_id` is the topic's id at the time of planning, ZERO_UUID if it has none."""
 
     def __init__(self, piece: Range, topic_id: bytes = ZERO_UUID) -> None:
         super().__init__((*piece, topic_id))
@@ -83,12 +83,12 @@ class Reading:
         return resolved(boundary, partitions, found, latest)
 
     def ends(self, partitions: Iterable[TopicPartition], time: int = LATEST) -> Positions:
-        """Where partitions end (last stable offset under read_committed) or, with EARLIEST, begin."""
+        """Return the end offsets of partitions (last stable offsets under read_committed), or the offsets at another `time`."""
         found = self.cluster.list_offsets(dict.fromkeys(partitions, time))
         return {partition: answer.offset for partition, answer in found.items()}
 
     def tasks(self, found: list[Range], ids: Mapping[str, bytes]) -> list[OffsetRange]:
-        """What each task reads (minPartitions, maxRecordsPerPartition); `ids` are those of the topics that have one."""
+        """Split ranges among tasks (minPartitions, maxRecordsPerPartition); `ids` are those of the topics that have one."""
         cut = split(found, self.options.min_partitions or 1, self.options.max_records)
         return [OffsetRange(piece, ids.get(piece.partition.topic, ZERO_UUID)) for piece in cut]
 
@@ -131,7 +131,7 @@ class Reading:
             position = chunk.next_offset
 
     def _after_loss(self, piece: Range, start: int, error: OffsetOutOfRange | UnknownTopic) -> int:
-        """Where reading goes on when that is allowed: at the beginning of what is left, or not at all."""
+        """Return the offset to go on at: the start of what is left of the range, or its end. Raises DataLoss unless allowed."""
         partition = piece.partition
         if isinstance(error, UnknownTopic):
             # With restart the driver waits for the topic, and reads the new one from its beginning.

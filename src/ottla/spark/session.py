@@ -29,8 +29,8 @@ def session_builder(name: str) -> "SparkSession.Builder":
 
 
 def _interpreter() -> Path:
-    """What Spark's Python processes should run. Spark itself would start "python3" from the PATH, which is another one where
-    the environment is not activated.
+    """Return the interpreter for Spark's Python processes. Spark itself would start "python3" from the PATH, which is another
+    one if the environment is not activated.
 
     It is this interpreter, by way of `ottla-spark-python` where both were installed side by side and PySpark with them:
     that is the same on every host that has the same environment.

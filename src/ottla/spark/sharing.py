@@ -145,7 +145,7 @@ class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailable
         return self._member
 
     def _acquire(self) -> list[Record]:
-        """What the group hands out now."""
+        """Acquire records from the group; with availableNow, wait for those before the target."""
         member = self._joined()
         records = member.poll(_WAIT_S)
         if self._target is None:
@@ -158,11 +158,11 @@ class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailable
             # All of it came after this run began: it is for the next one.
             records = []
         if not records:
-            self.stop()  # nobody says that the query has ended; what is not acknowledged goes back to the group
+            self.stop()  # no call announces the end of the query; what is not acknowledged goes back to the group
         return records
 
     def _reached(self, target: Positions) -> bool:
-        """Whether the group is done with everything before the target."""
+        """Return whether the group is done with everything before the target."""
         earliest = self.ends(target, EARLIEST)
         filled = [partition for partition, end in target.items() if end > earliest[partition]]
         found = self.cluster.share_group_offsets(self.options.share_group or "", filled)

@@ -9,7 +9,7 @@ and a task that Spark repeats writes its rows again. Exactly once: a transaction
     headers    array<struct<key string, value binary>>
     topic      string; the option `topic` comes before it
     partition  int; chooses the partition itself
-    timestamp  timestamp; the time of writing where there is none
+    timestamp  timestamp; the time of writing by default
 
 Other columns are left aside, as Spark's own Kafka sink does.
 """
@@ -58,7 +58,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 
 class _Sink:
-    """What batch and stream share.
+    """Shared base of the batch and the stream sink.
 
     sink    id of an exactly-once sink; "" for the id of the query
     stream  batches have numbers, and come again after a crash

@@ -27,7 +27,7 @@ from ottla.spark.schema import COLUMNS, HEADERS, arrow_schema
 
 
 class OttlaDataSource(DataSource):
-    """What Spark makes of format("ottla")."""
+    """Data source behind format("ottla")."""
 
     @classmethod
     def name(cls) -> str:

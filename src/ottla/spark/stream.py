@@ -227,7 +227,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         return kept
 
     def _something_came(self, positions: Positions) -> bool:
-        """Whether there may be something new, after a moment's wait."""
+        """Return whether there may be new records, after a short wait for them."""
         try:
             there = {part: offset for part, offset in positions.items() if part.topic not in self._missing_ms}
             return self.cluster.wait_for_records(there, _WAIT_MS)
@@ -235,9 +235,9 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
             return True
 
     def _beginnings(self, start: StreamOffset, end: Positions, ids: dict[str, bytes]) -> Positions:
-        """Where a batch that goes on at `start` begins: partitions and topics that are new are read from their beginning.
+        """Return the start offsets of a batch that goes on at `start`: new partitions and topics are read from their beginning.
 
-        Raises DataLoss for a topic that was made anew, and for a new partition whose first records are gone already.
+        Raises DataLoss for a recreated topic, and for a new partition whose first records are gone already.
         """
         anew = [name for name, topic_id in ids.items() if start.topic_ids.get(name, topic_id) != topic_id]
         kept = {partition: offset for partition, offset in start.positions.items() if partition.topic not in anew}
@@ -274,7 +274,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
     # -- triggers --
 
     def _waits_for_more(self, begins: Positions, latest: Positions) -> bool:
-        """Whether there is too little for a batch, after a moment's wait (minOffsetsPerTrigger, maxTriggerDelay)."""
+        """Return whether there is too little for a batch, after a short wait (minOffsetsPerTrigger, maxTriggerDelay)."""
         least = self.options.min_offsets
         if least is None or self._target is not None:
             return False
@@ -290,7 +290,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         return False
 
     def _limited(self, begins: Positions, latest: Positions) -> Positions:
-        """What a batch takes of what there is (maxOffsetsPerTrigger, maxBytesPerTrigger)."""
+        """Return the end offsets of a batch: `latest`, limited by maxOffsetsPerTrigger and maxBytesPerTrigger."""
         end = latest
         if self.options.max_bytes:
             behind = {partition: begins[partition] for partition in end if begins[partition] < end[partition]}
@@ -328,7 +328,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._done(stream_offset(end))
 
     def _done(self, offset: StreamOffset) -> None:
-        """Everything before this is committed. Raises KafkaError when the group is somebody else's."""
+        """Commit an offset to the consumer group of groupOffsets. Raises KafkaError when the group has members."""
         group = self.options.group
         if group is None or offset.positions == self._committed:
             return

@@ -1,4 +1,4 @@
-"""What Spark keeps of a stream between two batches: offsets as JSON.
+"""State of a stream that Spark keeps between two batches: offsets as JSON.
 
 The shape is that of Spark's own Kafka source, so that its checkpoints can be taken over; what we need beyond it stands under
 names that no topic can have:
@@ -11,8 +11,8 @@ names that no topic can have:
      "#turn": 7,                           with shareGroup: grows with each batch, the same offsets may come again
      "#member": "Kd83..."}                 with shareGroup: the member that the query is
 
-Spark is told where a query begins when it asks, and forgets it if the query dies before its first batch is committed; the end
-of a batch it keeps. Hence "#from": a first batch that is run again reads what it read before, also with startingOffsets=latest.
+Spark asks where a query begins, and forgets the answer if the query dies before its first batch is committed; it keeps the end
+of a batch. Hence "#from": a first batch that is run again reads what it read before, also with startingOffsets=latest.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ Acquired = dict[TopicPartition, list[tuple[int, int]]]
 
 
 class StreamOffset(NamedTuple):
-    """Ends of partitions, and what else a checkpoint tells.
+    """End offsets of partitions, and the other contents of a checkpoint.
 
     positions  offsets, exclusive
     topic_ids  of topics that have one, by name
@@ -74,7 +74,7 @@ class StreamOffset(NamedTuple):
 
 
 def stream_offset(json: Mapping[str, Any]) -> StreamOffset:
-    """What `StreamOffset.json` made, or Spark's own Kafka source."""
+    """Return the offset of JSON that `StreamOffset.json` returned, or of Spark's own Kafka source."""
     positions = from_json({name: parts for name, parts in json.items() if not name.startswith("#")})
     ids = {name: uuid_bytes(text) for name, text in json.get(_IDS, {}).items()}
     begins = from_json(json[_FROM]) if _FROM in json else None

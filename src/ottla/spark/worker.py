@@ -1,4 +1,4 @@
-"""What Spark's Python workers are told, so that their tasks cost less: a worker is kept for many tasks.
+"""Settings of Spark's Python workers that make tasks cheaper: a worker is kept for many tasks.
 
 Memory. A task moves chunks of some MB each. glibc returns memory of that size to the kernel when it is freed, and the next
 chunk takes it again page by page, each page cleared first: a third of the time of reading values of 1 KB.
@@ -25,10 +25,11 @@ _tasks = 0
 
 
 def begin_task() -> None:
-    """A task begins in this process. In its first one memory is seen to; in its second one what the first has left behind,
-    which is what was imported and the connections, is taken out of collections for good (`gc.freeze`).
+    """Configure this process for tasks, when one begins.
 
-    A process that reads without being a worker of Spark's is left alone: it is somebody's own.
+    The first task keeps freed memory. The second one excludes what the first has left behind, imports and connections, from
+    garbage collection for good (`gc.freeze`). A process that reads without being a worker of Spark's is not changed: it is
+    the user's own.
     """
     global _tasks
     if TaskContext.get() is None:

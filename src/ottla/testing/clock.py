@@ -34,7 +34,7 @@ class MovableClock:
 
     @property
     def stands(self) -> bool:
-        """Whether time stands still."""
+        """True while the clock is stopped."""
         return self._stands_at is not None
 
     def stop(self) -> None:

@@ -65,12 +65,12 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients want to know: "127.0.0.1:port"."""
+        """Bootstrap servers for clients: "127.0.0.1:port"."""
         host, port = self.address
         return address_text(host, port)
 
     def client_metrics(self) -> dict[bytes, ClientMetrics]:
-        """What clients have pushed of their metrics (KIP-714), by client instance id: the newest push of each, as OTLP."""
+        """Return the metrics that clients have pushed (KIP-714), by client instance id: the newest push of each, as OTLP."""
         return self.broker.telemetry.received.instances()
 
     @property
@@ -98,7 +98,7 @@ class EmbeddedBroker:
         self._thread.start()
 
     def _end(self, end: Callable[[Broker], None]) -> None:
-        """Have the broker end, by `Broker.stop` or `Broker.kill`. Its ports are given to nobody else until it is closed."""
+        """End the broker, by `Broker.stop` or `Broker.kill`. Its ports stay reserved until it is started again or closed."""
         self._check_process()
         with self._asking:
             thread, self._thread = self._thread, None
@@ -118,7 +118,7 @@ class EmbeddedBroker:
         self._loop.run_forever()
 
     def _call(self, function: Callable[[], R]) -> R:
-        """What `function` returns or raises on the thread of the broker."""
+        """Run `function` on the thread of the broker; return its result or raise its exception."""
 
         async def run() -> R:
             return function()
@@ -158,12 +158,12 @@ class EmbeddedBroker:
             )
 
     def _hold_ports(self) -> None:
-        """Bind where nobody listens for a while, so that clients are refused and no other process takes the port."""
+        """Bind the ports without listening, so that clients are refused and no other process takes a port."""
         for _, (host, port) in self.broker.bound:
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._held.append(sock)
-            with contextlib.suppress(OSError):  # somebody was faster: starting again will say so
+            with contextlib.suppress(OSError):  # another process was faster: a restart will fail
                 sock.bind((host, port))
 
     def _let_go_of_ports(self) -> None:
@@ -172,7 +172,7 @@ class EmbeddedBroker:
         self._held.clear()
 
     def close(self) -> None:
-        """Stop cleanly; what is to be removed anyway is not put on the medium first. Nothing in a forked process."""
+        """Stop the broker: cleanly, or without a flush if its directory is temporary. Does nothing in a forked process."""
         if os.getpid() != self._process:
             return
         self._end(Broker.stop if self._temporary is None else Broker.kill)

@@ -1,12 +1,12 @@
-"""What happens to requests between the socket and their handler because a test wants it.
+"""Faults that a test injects between the socket and the handler of a request.
 
-As long as nothing is wanted, the broker serves requests as ever: `Server.answer` is `dispatch.answer`. Otherwise it is
-`Faults.answer`, which asks in this order:
+Without faults the broker serves requests as usual: `Server.answer` is `dispatch.answer`. Otherwise it is `Faults.answer`,
+which applies in this order:
 
-    a pinned release     is the version one that the release served? what would it have said to ApiVersions?
-    the faults           in the order in which they were asked for; the first that is for this API and is not used up acts.
+    a pinned release     rejects versions that the release did not serve, and answers ApiVersions as the release did
+    the faults           in the order in which they were added; the first that is for this API and is not used up acts.
                          A delay lets those behind it act when it is over.
-    a moved coordinator  whoever asks for its address finds it again
+    a moved coordinator  is back when a FindCoordinator request asks for it
 
 Everything here runs on the broker's thread.
 """
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from ottla.protocol.connection import Envelope
 
 _Behind = Callable[[], Answer[Response] | None]
-"""What is done with the request where a fault lets it through."""
+"""The faults and the handler behind a fault, which calls them to let the request through."""
 
 _FIRST_WITH_RANGE: Final = (2, 4)
-"""From this release on, whoever asks for ApiVersions in an unknown version is told which are known (KIP-511)."""
+"""First release whose answer to ApiVersions in an unknown version names the known versions (KIP-511)."""
 _FIRST_WITH_FEATURES: Final = (4, 0)
 _PRODUCE_MAY_SAY: Final = 0
 """Kafka 4 says that it serves Produce from version 0 on, for the sake of librdkafka, and does not (KAFKA-18659)."""
@@ -94,7 +94,7 @@ class Fault(Lasting, ABC):
         self._was_hit = threading.Condition()
 
     def takes(self, key: int) -> bool:
-        """Whether it acts on the next request of this API."""
+        """Return whether the fault acts on the next request of this API."""
         return key == self.key and (self.left is None or self.left > 0)
 
     def count(self) -> None:
@@ -215,7 +215,7 @@ class Failure(Fault):
 
 
 def _topics_of(partitions: Sequence[WantedPartition]) -> list[FetchTopic]:
-    """What a session asks for, as a fetch says it."""
+    """Return the partitions of a fetch session as topics of a fetch request."""
     topics: dict[tuple[str, bytes], FetchTopic] = {}
     for wanted in partitions:
         topic = topics.setdefault(
@@ -316,7 +316,7 @@ class Pinned:
         return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=known)
 
     def told(self, response: Any) -> Response:
-        """What the broker says to ApiVersions, as the release would have said it."""
+        """Change the broker's ApiVersions response into that of the release."""
         response.api_keys = [self._row(row.api_key) for row in response.api_keys if row.api_key in self._served]
         if self._release < _FIRST_WITH_FEATURES:
             response.supported_features, response.finalized_features = [], []
@@ -341,7 +341,7 @@ class Faults:
         """Topic and partition of coordinators that are elsewhere as far as clients know."""
 
     def attach(self, broker: "Broker") -> None:
-        """Stand before the broker's handlers, as long as there is a reason to."""
+        """Serve the broker's requests through the faults if there are any, else directly."""
         wanted = self._faults or self._moved or self.pinned is not None
         broker.server.answer = self.answer if wanted else dispatch.answer
 
@@ -388,7 +388,7 @@ class Faults:
         return dispatch.answer(envelope, context, broker)
 
     def move_coordinator(self, key_type: int, key: str, broker: "Broker") -> None:
-        """Let the coordinator of a key be elsewhere until somebody asks where. Raises LookupError when it has none yet."""
+        """Resign as coordinator of a key until a FindCoordinator request for it. Raises LookupError if it has none yet."""
         name = _COORDINATED[key_type]
         topic = broker.image.topics.get(name)
         if topic is None:
@@ -398,7 +398,7 @@ class Faults:
         broker.coordination.resign(name, index)
 
     def _find(self, envelope: "Envelope", broker: "Broker") -> None:
-        """Somebody asks for coordinators: those that are meant are here again."""
+        """Take back the moved coordinators that a FindCoordinator request asks for."""
         request = codec.decode(FindCoordinatorRequest, envelope.version, envelope.frame, envelope.body)[0]
         name = _COORDINATED.get(request.key_type)
         topic = broker.image.topics.get(name or "")

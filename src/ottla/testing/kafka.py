@@ -36,7 +36,7 @@ from ottla.testing.faults import Delay, Drop, Failure, Fault, Faults, Lasting, P
 from ottla.testing.releases import release_named, versions_of
 
 _OF_A_TEST: Final = {"group.initial.rebalance.delay.ms": "0"}
-"""The one config that differs from Kafka's: nobody wants to wait three seconds for the first member of a group."""
+"""The one config that differs from Kafka's: the first member of a group does not wait three seconds for others."""
 _LOOK_AGAIN_S: Final = 0.005
 R = TypeVar("R")
 _GROUP: Final = 0
@@ -297,9 +297,11 @@ class Kafka(EmbeddedBroker):
                 self._call(listen)
 
     def move_coordinator(self, group: str | None = None, *, transactional_id: str | None = None) -> None:
-        """Have the coordinator of a group, or of a transactional id, be another broker: requests answer NOT_COORDINATOR until
-        somebody asks where it is, which is here again, with what its log says. All groups of the same partition of
-        __consumer_offsets move with it, as in Kafka. Raises LookupError when it has no coordinator yet.
+        """Move the coordinator of a group, or of a transactional id, away from this broker.
+
+        Requests are answered with NOT_COORDINATOR until a FindCoordinator request, after which the coordinator is here again
+        with the state of its log. All groups of the same partition of __consumer_offsets move with it, as in Kafka. Raises
+        LookupError when it has no coordinator yet.
         """
         if (group is None) == (transactional_id is None):
             raise TypeError("move_coordinator takes a group or a transactional_id")
@@ -443,7 +445,7 @@ def _refused(request: object, code: int) -> int:  # noqa: ARG001
 
 
 def _expire(group: str, member: str, groups: Groups, request: object, now: int) -> Result:
-    """What the timer of a member's session does."""
+    """End the session of a member, as its timer does."""
     if group in groups.consumer_groups:
         result = consumer_timers.end_session(groups, group, member, now)
     elif group in groups.share_groups:
@@ -454,7 +456,7 @@ def _expire(group: str, member: str, groups: Groups, request: object, now: int) 
 
 
 def _records_of(partition: Partition, *, committed: bool) -> list[Record]:
-    """What a reader from the beginning gets."""
+    """Return the records that a consumer reads from the beginning, with read_committed if `committed`."""
     log = partition.log
     end = log.last_stable_offset if committed else log.high_watermark
     found: list[Record] = []

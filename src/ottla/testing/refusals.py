@@ -50,7 +50,7 @@ _IDENTITY: Final = {
     "transactional_id": ("transactional_id",),
     "user": ("name",),
 }
-"""What a row is of -> where the row of the request says so."""
+"""Field that identifies a row of the response -> the fields that may have its value in the row of the request."""
 
 _CODES: Final = ("error_code", "partition_error_code")
 
@@ -63,7 +63,7 @@ _UNKNOWN: Final[dict[int, dict[str, Any]]] = {
     api.INIT_PRODUCER_ID: {"producer_epoch": -1},
     api.DESCRIBE_CLIENT_QUOTAS: {"entries": None},
 }
-"""What Kafka puts beside an error code, where that is not the field's default."""
+"""Values that Kafka sets beside an error code, by API, for fields that do not get their default."""
 
 _FIRST_WITHOUT_PROTOCOL: Final = 7
 """Of JoinGroup: what no member has agreed on is null."""
@@ -109,7 +109,7 @@ _OF_MEMBERS: Final = frozenset({errors.UNKNOWN_MEMBER_ID, errors.FENCED_INSTANCE
 
 
 def is_of_parts(code: int) -> bool:
-    """Whether an error is one of a topic or a partition."""
+    """Return whether an error is one of a topic or a partition."""
     return code in _OF_PARTS
 
 
@@ -192,7 +192,7 @@ class _Refusal:
         return row if self._fill(row, asked, inner=inner) else None
 
     def _asked(self, name: str, asked: Any) -> Iterator[Any]:
-        """What the request names where the response has the list `name`."""
+        """Yield the entries of the request that correspond to the list `name` of the response."""
         if not isinstance(asked, Struct):
             return
         there = {declared.name for declared in self._present(asked)}
@@ -207,7 +207,7 @@ class _Refusal:
 
 
 def _names(declared: Field, key: Any) -> bool:
-    """Whether a field may be the one that a row has its name in."""
+    """Return whether a field can hold the key of a row: a string, or another primitive for a key that is no string."""
     if declared.name == "error_message" or declared.name in _CODES:
         return False
     return declared.type is String if isinstance(key, str) else isinstance(declared.type, Primitive)

@@ -1,4 +1,4 @@
-"""Which versions of each API the releases of Apache Kafka served: for a broker that answers as an older one.
+"""Versions of each API that the releases of Apache Kafka served: for a broker that answers as an older one.
 
 A row says from which release on a range holds, "-" for none, up to the next one that it names; versions that were unstable are
 left out. It is Apache Kafka's history and does not change: a new release is added to RELEASES, and where it differs.
@@ -146,7 +146,7 @@ def release_named(name: str) -> str:
 
 
 def versions_of(release: str) -> dict[int, VersionRange]:
-    """What a release served, by API key. `release` is one of RELEASES."""
+    """Return the versions that a release served, by API key. `release` is one of RELEASES."""
     place = RELEASES.index(release)
     found: dict[int, VersionRange] = {}
     for key, row in _RANGES.items():

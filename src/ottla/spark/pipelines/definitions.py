@@ -25,7 +25,7 @@ from ottla.spark.pipelines.project import InvalidProject, Project, open_project
 
 
 class Definitions(GraphElementRegistry):
-    """What the files of a project define; passed on to the registry of a run, if there is one.
+    """Definitions in the files of a project; passed on to the registry of a run, if there is one.
 
     outputs, flows  by name, as PySpark has them
     modules         the Python files, by name without `.py`
@@ -101,7 +101,7 @@ def definitions(directory: Path | str, spark: SparkSession) -> dict[str, ModuleT
 
 
 def files(project: Project) -> Iterator[Path]:
-    """What the spec's globs name, each file once."""
+    """Yield the files that the spec's globs match, each file once."""
     seen: set[Path] = set()
     for library in project.spec.libraries:
         for file in project.root.glob(library.include):

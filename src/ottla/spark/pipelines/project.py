@@ -17,7 +17,7 @@ from pyspark.pipelines.cli import PipelineSpec, find_pipeline_spec, load_pipelin
 from ottla.spark import SESSION_CONFS
 
 DATA = "data"
-"""Where a project keeps tables, catalog, checkpoints and logs, beside its spec."""
+"""Folder of a project's tables, catalog, checkpoints and logs, beside its spec."""
 
 
 class InvalidProject(Exception):
@@ -40,7 +40,7 @@ class Project(NamedTuple):
 
     @property
     def storage(self) -> str:
-        """Where checkpoints are. Spark wants an absolute address; one that is relative counts from the project."""
+        """Absolute address of the checkpoints, as Spark requires it; a relative one is resolved against the project."""
         given = self.spec.storage
         return given if "://" in given or given.startswith("file:") else f"file://{self.root / given}"
 
@@ -94,7 +94,7 @@ def resolved_confs(confs: Mapping[str, str], root: Path) -> dict[str, str]:
 
 
 def static_confs(root: Path) -> dict[str, str]:
-    """What Spark must be started with for a project in `root`: a catalog beside it that remembers, and SESSION_CONFS."""
+    """Return the settings to start Spark with for a project in `root`: a persistent catalog beside it, and SESSION_CONFS."""
     return resolved_confs(TEMPLATE_CONFS, root)
 
 

@@ -1,7 +1,7 @@
-"""What became of the flows of a run: Spark's events, figures of queries and counts of tables, put together. No Spark in here.
+"""Report of a run's flows: Spark's events, figures of queries and counts of tables, put together. Does not import Spark.
 
-Spark tells a run's story in sentences ("Flow spark_catalog.shop.silver is RUNNING."). A flow that fails is first said to have
-COMPLETED and is then tried again, up to three times: the last word counts.
+Spark reports a run in sentences ("Flow spark_catalog.shop.silver is RUNNING."). A flow that fails is first reported as
+COMPLETED and is then tried again, up to three times: the last state counts.
 """
 
 import re
@@ -20,9 +20,9 @@ class FlowReport(NamedTuple):
     """One flow in one run.
 
     state     Spark's word: QUEUED, RUNNING, COMPLETED, FAILED, SKIPPED (something above it failed), ...; CHECKED in a dry run
-    rows_in   rows read; None for a materialized view, which is computed anew
-    rows_out  rows written; None where nobody counted
-    lag       offsets that were there and are not read; None where no source tells
+    rows_in   rows read; None for a materialized view, which is recomputed
+    rows_out  rows written; None if they were not counted
+    lag       offsets that were there and are not read; None if no source reports it
     batches   micro-batches
     seconds   from its first start to its last end
     why       of a failed one, in one line
@@ -46,7 +46,7 @@ class RunReport(NamedTuple):
 
     @property
     def failure(self) -> str | None:
-        """Which flow failed and why, in one line."""
+        """The first flow that failed and its error, in one line; None if all succeeded."""
         for flow in self.flows:
             if flow.state == FAILED:
                 return f"flow {flow.name} failed: {flow.why or 'Spark does not say why'}"
@@ -128,12 +128,12 @@ def run_state(message: str) -> str | None:
 
 
 def growth(before: Mapping[str, int], after: Mapping[str, int], anew: Iterable[str]) -> dict[str, int]:
-    """By how many rows tables have grown; those that were computed `anew` from nothing."""
+    """Return by how many rows tables have grown; those in `anew` were recomputed from nothing."""
     return {name: rows - (0 if name in set(anew) else before.get(name, 0)) for name, rows in after.items()}
 
 
 def reason(error: str) -> str:
-    """What an error of Spark's says, in one line: of a Python traceback its exception, else the first line without codes."""
+    """Shorten an error of Spark's to one line: of a Python traceback its exception, else the first line without codes."""
     lines = error.strip().splitlines()
     for number, line in enumerate(lines):
         if "Traceback (most recent call last)" in line:

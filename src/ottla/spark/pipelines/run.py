@@ -23,7 +23,7 @@ Watch = Callable[[str, str], None]
 
 
 class Refresh(NamedTuple):
-    """What a run does anew: as `spark-pipelines run` has it.
+    """Tables that a run refreshes, with the choices of `spark-pipelines run`.
 
     dry       check the definitions and that topics exist, run nothing
     full_all  every table from nothing
@@ -127,7 +127,7 @@ def _told(figure: QueryFigure) -> tuple[int, int, int | None, int | None]:
 
 
 def _count(spark: SparkSession, project: Project, tables: Sequence[str]) -> dict[str, int]:
-    """How many rows tables have, by the names that definitions give them; those that are there."""
+    """Return the row counts of the tables that exist, by the names that definitions give them."""
     shown = spark.sql(f"SHOW TABLES IN {_qualified(project, '') or 'default'}").collect()
     here = {row["tableName"] for row in shown}
     there = [name for name in tables if (name.lower() in here if "." not in name else spark.catalog.tableExists(name))]

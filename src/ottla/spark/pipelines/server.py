@@ -1,4 +1,4 @@
-"""The Spark that a run uses: a Connect server in a Java of this process, or one that somebody else keeps.
+"""The Spark that a run uses: a Connect server in a Java of this process, or an external one.
 
 Pipelines speak Spark Connect only. Ours lives and dies with this process (Java ends when its standard input does, even after
 `kill -9`), listens on the loopback with a token, and may have any master: local, or a cluster.
@@ -23,7 +23,7 @@ _CONNECT = "SPARK_CONNECT_MODE_ENABLED"
 
 
 def log_file(root: Path) -> Path:
-    """Where Spark's own log goes."""
+    """Return the path of Spark's own log."""
     return root / DATA / "spark.log"
 
 
@@ -49,7 +49,7 @@ def connect_server(root: Path, master: str | None, confs: Mapping[str, str]) -> 
             given[name] = written[name]
         given |= confs
         if "derby.stream.error.file" not in given["spark.driver.extraJavaOptions"]:
-            # Otherwise it writes derby.log wherever somebody stands.
+            # Derby would otherwise write derby.log to the working directory.
             given["spark.driver.extraJavaOptions"] += f" -Dderby.stream.error.file={log.with_name('derby.log')}"
         if master or not (set(written) | set(confs)) & {"spark.master"}:
             builder = builder.master(master or "local[*]")
@@ -76,7 +76,7 @@ def connect_server(root: Path, master: str | None, confs: Mapping[str, str]) -> 
 
 
 def _port(spark: SparkSession) -> int:
-    """Where the plugin listens: it took a free port."""
+    """Return the port of the Connect plugin, which chose a free one."""
     java: Any = spark._jvm
     service = getattr(java, "org.apache.spark.sql.connect.service.SparkConnectService$")
     return int(getattr(service, "MODULE$").localPort())

@@ -1,4 +1,4 @@
-"""What `ottla pipeline init` writes: a project that runs as it stands, also with `spark-pipelines run`.
+"""Template of `ottla pipeline init`: a project that runs as it is, also with `spark-pipelines run`.
 
 Orders come as JSON from a topic. Bronze keeps them as they came, silver those that keep the rules, a quarantine the others;
 gold adds up by customer, and large ones go to a topic, exactly once. Paths are relative to the project's folder, so that it can

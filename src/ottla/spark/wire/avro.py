@@ -58,7 +58,7 @@ class Avro:
         self._plain, self._parsed = _parsed(self._schema)
 
     def decoder(self, text: str, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
-        """What makes a value of a payload that was written with this schema, given where it begins; raises BadRecord."""
+        """Return a function that decodes the payload at an index of a frame, written with this schema; it raises BadRecord."""
         other, writer = _parsed(whole(text, referred))
         reader = None if other == self._plain else self._parsed
         tagged, read = self._tagged, fastavro.schemaless_reader
@@ -157,7 +157,7 @@ def _branches(union: list[Any]) -> list[Any]:
 
 
 def _has_members(schema: Any) -> bool:
-    """Whether there is a union that becomes a struct."""
+    """Return whether the schema has a union that becomes a struct."""
     if isinstance(schema, list):
         return len(_branches(schema)) > 1 or any(_has_members(branch) for branch in schema)
     if not isinstance(schema, dict):
@@ -262,7 +262,7 @@ _WIDER: Final = {("long", "int"), ("double", "float")}
 
 
 def _tag(branch: Any, named: Mapping[str, Any]) -> str:
-    """How a value says that it is of this branch: the name of a record, enum or fixed; the kind of anything else."""
+    """Return the tag of the values of a branch: the name of a record, enum or fixed; the kind of anything else."""
     if isinstance(branch, str):
         return branch
     kind = branch["type"]

@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How frames become values: `registry` knows the writers' schemas; `permissive` makes null of a bad record."""
+    """Decoding of frames: `registry` has the writers' schemas; `permissive` turns a bad record into null."""
 
     plan: Plan
     registry: SchemaRegistry | None
@@ -118,7 +118,7 @@ def texts(registry: SchemaRegistry, schema: Any) -> Mapping[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
-    """How values become frames: all with one schema and its id."""
+    """Encoding of values to frames, all with one schema and its id."""
 
     plan: Plan
     id: int

@@ -42,7 +42,7 @@ class JsonSchema:
         self._check = self._document.checker() if validate else None
 
     def decoder(self) -> Callable[[bytes, int], Any]:
-        """What makes a value of a payload, given where it begins; raises BadRecord."""
+        """Return a function that decodes the payload at an index of a frame; it raises BadRecord."""
 
         def decode(frame: bytes, at: int) -> Any:
             try:

@@ -70,8 +70,10 @@ class Protobuf:
         self.shape, self._take = _message(self._descriptor, ())
 
     def decoder(self, text: str | None, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
-        """What makes a value of a frame that was written with this schema; None: whatever the writer says, it is our
-        message. Raises BadRecord."""
+        """Return a function that decodes frames that were written with this schema; it raises BadRecord.
+
+        text  None to decode every frame as our message, whatever its writer says
+        """
         messages = None if text is None else messages_of(file_of(text, referred))
         own, parse, take = self._descriptor.full_name, self._class.FromString, self._take
 

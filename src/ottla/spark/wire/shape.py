@@ -1,4 +1,4 @@
-"""What becomes of a schema's values in a column, and the reverse.
+"""Conversion of a schema's values to a column, and back.
 
 A format decodes a payload into plain Python values, the cheapest it has (a timestamp is a number); pyarrow makes a column of
 `wire` type of many of them at once; a cast makes `column` type of that, which Spark knows. Only what pyarrow cannot take as it
@@ -111,7 +111,7 @@ def values_of(column: Any, shape: Shape) -> list[Any]:
 
 
 def _pythonic(column: Any) -> list[Any]:
-    """What `to_pylist` gives, maps as dicts, several times faster: nothing is made for a cell but its value."""
+    """Return what `to_pylist` does, with maps as dicts, several times faster: a cell costs one object, its value."""
     kind = column.type
     if pa.types.is_struct(kind):
         names = [each.name for each in kind]
