@@ -143,6 +143,10 @@ def test_delete(bootstrap_servers: str, share_group: str, topic: str) -> None:
         (["--describe"], "--describe wants either --group or --all-groups"),
         (["--describe", "--group", "g", "--members", "--offsets"], "one of --offsets, --members, --state"),
         (["--reset-offsets", "--group", "g", "--topic", "t", "--to-latest"], "either --dry-run or --execute"),
+        (
+            ["--reset-offsets", "--group", "g", "--topic", "t", "--to-latest", "--dry-run", "--execute", "--export"],
+            "--dry-run or --execute, not both",
+        ),
         (["--reset-offsets", "--group", "g", "--to-latest", "--execute"], "one of --topic, --all-topics, --from-file"),
         (
             ["--reset-offsets", "--group", "g", "--topic", "t", "--all-topics", "--to-latest", "--execute"],

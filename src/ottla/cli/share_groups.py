@@ -95,7 +95,9 @@ def _action(given: dict[str, Any]) -> str:
         raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
     if action == "reset-offsets":
         check_reset(given)
-        if given["dry_run"] == given["execute"] and not given["export"]:
+        if given["dry_run"] and given["execute"]:
+            raise click.UsageError("--reset-offsets wants --dry-run or --execute, not both")
+        if not (given["dry_run"] or given["execute"] or given["export"]):
             raise click.UsageError("--reset-offsets wants either --dry-run or --execute")
     return action
 

@@ -257,6 +257,8 @@ def _places(cluster: Cluster[_Part], given: Mapping[str, Any]) -> list[TopicPart
         if (node is None or node in part.replicas) and given["partition"] in (None, part.partition)
     ]
     if given["topic"] is not None and not found:
+        if node is not None:
+            raise CommandFailed(f"broker {node} has no such partition of topic {given['topic']}")
         raise CommandFailed(f"topic {given['topic']} has no such partition")
     return found
 
