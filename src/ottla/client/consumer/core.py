@@ -356,7 +356,7 @@ class ConsumerCore:
         if trouble is None and self._membership is not None:
             trouble = self._membership.error
         if isinstance(trouble, NoOffset) and not self._positions.lacking():
-            trouble = None  # every position has been set since
+            trouble = None  # no position is missing any more
         if trouble is not None:
             raise trouble
 
