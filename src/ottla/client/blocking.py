@@ -115,7 +115,7 @@ class ShareConsumer(Blocking):
         self._share.callback = callback
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long records are ours after a poll; None before a broker said."""
+        """Acquisition lock timeout of the records of a poll, in ms; None before a broker returned one."""
         return self._share.lock_ms
 
     @property
@@ -331,7 +331,7 @@ class Producer(Blocking):
         return self._run(self._producer.partitions_for(topic))
 
     def metrics(self) -> dict[str, float]:
-        """What has been sent so far, by Kafka's names."""
+        """Return the metrics of the producer, by Kafka's names."""
         return self._call(self._producer.metrics)
 
     def init_transactions(self, timeout: float | None = None) -> None:
@@ -581,16 +581,16 @@ class Consumer(Blocking):
         return self._call(lambda: self._consumer.lag(partition))
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        """The first offset at or after a moment in ms; offset -1 when there is none."""
+        """Return the first offset at or after a time in ms; offset -1 if there is no such record."""
         return self._run(self._consumer.offsets_at(timestamps))
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions begin."""
+        """Return the first offset of each partition."""
         found = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
         return {partition: each.offset for partition, each in found.items()}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions end: the offsets of the records to come; the last stable ones with read_committed."""
+        """Return the end offset (that of the next record) of each partition; the last stable offset with read_committed."""
         found = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
         return {partition: each.offset for partition, each in found.items()}
 
@@ -624,15 +624,15 @@ class Consumer(Blocking):
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed; partitions without a commit are left out."""
+        """Return the committed offsets of the group; partitions without a commit are left out."""
         return self._run(self._consumer.committed(partitions, limit_ms(timeout)))
 
     def consumer_group_metadata(self) -> GroupMetadata:
-        """What a producer's transaction wants to know of this member."""
+        """Return the ids and generation of this member, for a producer's transaction."""
         return self._call(lambda: self._consumer.group_metadata)
 
     def metrics(self) -> dict[str, float]:
-        """What has been read so far, by Kafka's names."""
+        """Return the metrics of the consumer, by Kafka's names."""
         return self._call(self._consumer.metrics)
 
     def close(self, timeout: float | None = 30.0) -> None:

@@ -24,7 +24,7 @@ PARTITIONERS: Final = (
     "fnv1a_random",
     "random",
 )
-"""Where records go that name no partition: Kafka's own way (KIP-480, KIP-794), round robin, and librdkafka's."""
+"""Partitioners of records that name no partition: Kafka's (murmur2_sticky; KIP-480, KIP-794), round robin, and librdkafka's."""
 
 
 class _Config(NamedTuple):
@@ -322,7 +322,7 @@ class ClientConfig:
 
     @property
     def read_committed(self) -> bool:
-        """Whether aborted and open transactions stay unseen."""
+        """True if records of aborted and open transactions are not returned."""
         return bool(self["isolation.level"] == "read_committed")
 
 

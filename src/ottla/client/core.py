@@ -1,4 +1,4 @@
-"""What every client is made of: a config, a scheduler, connections and metadata, put together once."""
+"""Shared base of all clients: scheduler, network and metadata, built from a ClientConfig."""
 
 import logging
 from typing import Protocol
@@ -13,7 +13,7 @@ logger = logging.getLogger("ottla.client")
 
 
 class Surroundings(Protocol):
-    """What a client asks of the world; `loop.py` has the real one."""
+    """Environment of a client: clock, random, timers and transport; `loop.py` has the real one."""
 
     @property
     def clock(self) -> Clock:
@@ -21,7 +21,7 @@ class Surroundings(Protocol):
 
     @property
     def random(self) -> Random:
-        """Chance, for ids and jitter."""
+        """Random numbers, for ids and jitter."""
 
     @property
     def timers(self) -> Timers:

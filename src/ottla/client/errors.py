@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a cluster.
+"""Errors of the clients.
 
 KafkaError                       code, name and `retriable` as in the table of protocol/errors.py
 ├── RetriableError               the same request may succeed later
@@ -44,7 +44,7 @@ class KafkaError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return self.RETRIABLE or table.error(self.code).retriable
 
     def __reduce__(self) -> tuple[type["KafkaError"], tuple[str, int]]:
@@ -93,11 +93,11 @@ class OffsetOutOfRange(KafkaError):
 
 
 class LogTruncation(OffsetOutOfRange):
-    """What was read is not in the log any more, and auto.offset.reset is none (KIP-320): another leader took over that did not
-    have it.
+    """Records that were read are not in the log any more, and auto.offset.reset is "none" (KIP-320): another leader took over
+    that did not have them.
 
-    position   where the consumer was
-    diverging  the first offset that may be another record than the one that was read; -1 when nobody knows
+    position   position of the consumer
+    diverging  the first offset that may be another record than the one that was read; -1 if unknown
     """
 
     position: int = -1
@@ -105,7 +105,7 @@ class LogTruncation(OffsetOutOfRange):
 
 
 class NoOffset(KafkaError):
-    """The group has committed none, and auto.offset.reset is none."""
+    """The group has no committed offset, and auto.offset.reset is "none"."""
 
 
 class CorruptBatch(KafkaError):

@@ -1,4 +1,4 @@
-"""What a consumer group knows a member by."""
+"""Group membership and committed offsets, as values."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Where the client's core meets sockets, clocks and threads: asyncio's loop as its transport and its timers.
+"""Connection of the client's core to sockets, clocks and threads: asyncio's loop as its transport and its timers.
 
 Two drivers, both thin. `ottla.aio` runs the core on the caller's own loop. The blocking classes run it on a loop in a thread
 that all clients of the process share: it is started with the first client and ends with the last; a forked process starts
@@ -23,7 +23,7 @@ from ottla.environment import Cancellable, SystemClock, SystemRandom
 
 T = TypeVar("T")
 _MOST_PIECES: Final = 64
-"""How many buffers go to one sendmsg."""
+"""Limit of buffers in one sendmsg."""
 
 
 class _Socket:
@@ -142,7 +142,7 @@ class LoopSurroundings:
 
     async def _resolve(self, address: Address) -> Sequence[Any]:
         host, port = address
-        with contextlib.suppress(socket.gaierror):  # a name: numbers need nobody's help
+        with contextlib.suppress(socket.gaierror):  # fails for a host name; an IP address needs no resolver
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         return await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 

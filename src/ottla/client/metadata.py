@@ -1,10 +1,10 @@
-"""What a client knows of its cluster: brokers, topics, leaders, coordinators; and how a request is repeated.
+"""Metadata of the cluster as one client has it: brokers, topics, leaders, coordinators; and the retries of requests.
 
-Strategy. Topics are asked for when somebody needs them, and again when they are metadata.max.age.ms old or an answer shows
-that they are stale (NOT_LEADER_OR_FOLLOWER, a broken connection); those who ask at the same time share one request. Any broker
-can answer: one with an open link, then those of the last metadata, then the bootstrap addresses. When no broker of the
-metadata can be reached the client begins anew from the bootstrap addresses (KIP-899), likewise when a broker turns out to be
-another than it was (KIP-1242) or when metadata could not be had for metadata.recovery.rebootstrap.trigger.ms (KIP-1102).
+Strategy. Topics are requested when they are needed, and again when they are metadata.max.age.ms old or an answer shows that
+they are stale (NOT_LEADER_OR_FOLLOWER, a broken connection); concurrent callers share one request. Any broker can answer: one
+with an open connection, then those of the last metadata, then the bootstrap addresses. When no broker of the metadata can be
+reached the client starts again from the bootstrap addresses (KIP-899), likewise when a broker turns out to be another than it
+was (KIP-1242) or when no metadata was received for metadata.recovery.rebootstrap.trigger.ms (KIP-1102).
 
 A name stands for another topic once that was deleted and created again. Ids have no order, so nothing in an answer tells which
 of two is the newer one, and a broker that lags behind (one that was frozen) names the deleted topic. So another id than the
@@ -80,7 +80,7 @@ class _Missing:
 class Metadata:
     """The cluster as one client sees it.
 
-    controller  node that leads the cluster, -1 before anybody said
+    controller  node that leads the cluster, -1 if unknown
     version     changes with every answer that taught something
     """
 
@@ -95,7 +95,7 @@ class Metadata:
         self._topics: dict[str, TopicInfo] = {}
         self._names: dict[bytes, str] = {}
         self._newest_epochs: dict[bytes, dict[int, int]] = {}
-        """topic id -> partition -> the newest leader epoch that anybody told of (KIP-320)"""
+        """topic id -> partition -> the newest leader epoch in any answer (KIP-320)"""
         self._ids: dict[str, bytes] = {}
         self._retired: dict[bytes, int] = {}
         """Ids of topics that were deleted and created again -> until when (ms) an answer that has one is taken for stale."""
@@ -104,12 +104,12 @@ class Metadata:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
         self._missed_since_ms: int | None = None
-        """When metadata was asked for that has not come yet, neither then nor since."""
+        """Time (clock ms) of the first request for metadata since the last answer or rebootstrap; None without one."""
 
     # -- repeating --
 
     def backoff_ms(self, failures: int) -> int:
-        """How long to wait after so many failures: doubling, within ±20 % (KIP-580)."""
+        """Return the backoff in ms after a number of failures: doubling, within ±20 % (KIP-580)."""
         base = self.config["retry.backoff.ms"]
         ceiling = max(self.config["retry.backoff.max.ms"], base)
         milliseconds = min(base << min(max(failures, 1) - 1, 20), ceiling)
@@ -200,7 +200,8 @@ class Metadata:
         return attempt.result()
 
     def _addresses(self) -> list[tuple[Address, int]]:
-        """Where to ask: the brokers of the metadata in random order, then those that the user named."""
+        """Return the addresses to ask: the brokers of the metadata in random order, then the bootstrap servers (but with
+        metadata.recovery.strategy=none only if no broker is known)."""
         known = [(address, node) for node, address in self.network.brokers.items()]
         for last in range(len(known) - 1, 0, -1):
             other = self._random.below(last + 1)
@@ -211,7 +212,7 @@ class Metadata:
         return known + [(address, -1) for address in self.config.bootstrap_servers if address not in named]
 
     def rebootstrap(self) -> None:
-        """Begin anew from the bootstrap addresses (KIP-899)."""
+        """Start again from the bootstrap addresses (KIP-899)."""
         self.network.brokers = {}
         self.network.cluster_id = None
         self._coordinators.clear()
@@ -468,7 +469,7 @@ class Metadata:
         return True
 
     def _leave_out_stale(self, topic_id: bytes, leaders: dict[int, int], epochs: dict[int, int]) -> None:
-        """A broker that lags behind tells of a leader that is none any more: nobody leads then, until one knows better."""
+        """Set the leader of a partition to -1 if the answer of a broker that lags behind has an older leader epoch."""
         if topic_id == ZERO_UUID:
             return
         newest = self._newest_epochs.setdefault(topic_id, {})
@@ -487,7 +488,7 @@ class Metadata:
         return [TopicPartition(topic, number) for number in sorted((await self.topic(topic)).leaders)]
 
     async def leader(self, partition: TopicPartition) -> int:
-        """The node that leads. Raises StaleMetadata while nobody does, UnknownTopic for a partition that is none."""
+        """Return the leader node. Raises StaleMetadata while there is no leader, UnknownTopic for an unknown partition."""
         return self.leader_in(await self.topic(partition.topic), partition)
 
     def leader_in(self, info: TopicInfo, partition: TopicPartition) -> int:
@@ -502,7 +503,7 @@ class Metadata:
         return node
 
     def racks_of(self, info: TopicInfo, partition: int) -> frozenset[str]:
-        """Where copies of a partition are, as far as their brokers say."""
+        """Return the racks that have a replica of a partition; brokers without a rack are left out."""
         racks = (self.racks.get(node) for node in info.replicas.get(partition, ()))
         return frozenset(rack for rack in racks if rack)
 
@@ -548,7 +549,7 @@ class Metadata:
             self.lost_coordinator(kind, key)
 
     def lost_coordinator(self, kind: int, key: str) -> None:
-        """Somebody else coordinates now, or nobody."""
+        """Forget the coordinator: another node coordinates now, or none."""
         self._coordinators.pop((kind, key), None)
 
 

@@ -5,7 +5,7 @@ versions once (ApiVersions; KIP-35, KIP-511), may have many requests open, and p
 a link ends it: every open request fails with ConnectionLost or RequestTimedOut, which name the address, and whoever asked
 decides whether the request is repeated. The `Network` keeps one link for each address and purpose (a fetch that waits must
 not hold up a heartbeat), leaves an address alone for a while after a failure (reconnect.backoff.ms, doubling), and closes
-what nobody has used for connections.max.idle.ms.
+links that were not used for connections.max.idle.ms.
 
     Network.link(node) -> Link: connecting -> negotiating -> ready ... -> lost
                                     |              |            |
@@ -56,7 +56,7 @@ class Stream(Protocol):
 
 
 class Receiver(Protocol):
-    """Who a transport calls back."""
+    """Callbacks of a transport."""
 
     def connected(self, stream: Stream) -> None:
         """The connection is there."""
@@ -72,7 +72,7 @@ class Receiver(Protocol):
 
 
 class Transport(Protocol):
-    """How connections are opened."""
+    """Opener of connections."""
 
     def open(self, address: Address, receiver: Receiver) -> Callable[[], None]:
         """Begin to connect; what is returned gives up. `receiver` hears the outcome, never before this returns."""
@@ -115,7 +115,7 @@ class Link:
         self._stream: Stream | None = None
         self._open: deque[_Open] = deque()
         self._held: list[Sequence[Any]] = []
-        """What waits for the end of a throttle time."""
+        """Requests that wait for the end of a throttle time."""
         self._alarm: Cancellable | None = None
         self._release: Cancellable | None = None
         timeout = network.setup_timeout_ms(address)
@@ -127,7 +127,7 @@ class Link:
 
     @property
     def usable(self) -> bool:
-        """Whether it is on its way or open."""
+        """True while the connection is being opened or is open."""
         return self.lost_because is None
 
     @property
@@ -230,7 +230,7 @@ class Link:
     # -- requests --
 
     def serves(self, request: type[Request]) -> bool:
-        """Whether there is a version of the request that both sides know."""
+        """Return True if there is a version of the request that both sides support."""
         low, high = self.versions.get(request.API, (0, -1))
         return min(high, request.VERSIONS.last) >= max(low, request.VERSIONS.first)
 
@@ -340,7 +340,7 @@ class Network:
         self.rooms = Rooms()
         self.opened_total = 0
         self.troubles: dict[Address, str] = {}
-        """Why addresses could not be reached, as long as they cannot."""
+        """Last error of each address that cannot be reached."""
         self._random = random
         self._links: dict[tuple[Address, str], Link] = {}
         self._failures: dict[Address, int] = {}
@@ -353,7 +353,8 @@ class Network:
     # -- links --
 
     def link(self, address: Address, purpose: str = "", node: int = -1) -> Link:
-        """The link to an address; opened if there is none. `purpose` keeps apart what would wait for each other."""
+        """Return the connection to an address and open it if needed. `purpose` separates requests that must not wait for each
+        other."""
         known = self._links.get((address, purpose))
         if known is not None and known.usable:
             return known
@@ -401,7 +402,7 @@ class Network:
     # -- what links say --
 
     def setup_timeout_ms(self, address: Address) -> int:
-        """How long an attempt may take: longer after failures (KIP-601), within ±20 %."""
+        """Return the time in ms that a connection attempt may take: longer after failures (KIP-601), within ±20 %."""
         config = self.config
         base = config["socket.connection.setup.timeout.ms"] << min(self._failures.get(address, 0), 10)
         ceiling = max(config["socket.connection.setup.timeout.max.ms"], config["socket.connection.setup.timeout.ms"])

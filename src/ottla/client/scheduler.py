@@ -72,7 +72,7 @@ class Promise(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """What came instead of a value; None while nothing has come."""
+        """Error of the promise; None before the outcome, and if there is a value."""
         return self._error
 
     def result(self) -> T:
@@ -159,7 +159,7 @@ class Scheduler:
         return task
 
     def background(self, coroutine: Coroutine[Promise[Any], None, Any], name: str) -> Task[Any]:
-        """Start a coroutine that nobody waits for."""
+        """Start a coroutine without a waiter; its error goes to `unheard`."""
 
         def ended(promise: Promise[Any]) -> None:
             if isinstance(promise.error, Exception):
@@ -232,7 +232,7 @@ class Scheduler:
 
 
 def _pass_over(name: str, error: BaseException) -> None:
-    """Nobody wants to know."""
+    """Ignore an error."""
 
 
 async def _outcome(promise: Promise[Any]) -> None:

@@ -17,7 +17,7 @@ class TopicPartition(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """leaders: partition -> node, -1 where there is none; id is ZERO_UUID before Kafka 2.8."""
+    """A topic of the metadata. leaders: partition -> node, -1 without a leader; id is ZERO_UUID before Kafka 2.8."""
 
     name: str
     id: bytes

@@ -1,4 +1,4 @@
-"""What every client stands on that blocks: the core on a loop in a thread that all of them share, and calls that wait for it.
+"""Shared base of the blocking clients: the core on a loop in a thread that all of them share, and calls that wait for it.
 
 A file of its own, so that a command that asks one thing of a cluster loads neither producer nor consumer.
 """

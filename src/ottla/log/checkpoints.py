@@ -23,7 +23,7 @@ class OffsetCheckpoint:
         self._path = path
 
     def read(self) -> dict[tuple[str, int], int]:
-        """What the file says; empty when it is missing. Raises DamagedCheckpoint."""
+        """Return the offsets in the file by topic and partition; empty if it is missing. Raises DamagedCheckpoint."""
         offsets = {}
         for line in _lines(self._store, self._path):
             topic, partition, offset = _entry(self._path, line, 3)

@@ -193,7 +193,7 @@ class Pass:
     def _kept(
         self, segment: Segment, header: BatchHeader, data: bytes, *, aborted: bool
     ) -> Generator[None, None, bytes | None]:
-        """What remains of a batch: all of it as it is, a smaller one, an empty one, or nothing."""
+        """Return what remains of a batch: the batch unchanged, a smaller one, an empty one, or None."""
         if aborted or not header.count:
             keeps_place = self._carries_sequence(header)
             return None if not keeps_place else data if not header.count else _emptied(header)
@@ -221,7 +221,7 @@ class Pass:
         return _emptied(header) if self._carries_sequence(header) else None
 
     def _marker_kept(self, header: BatchHeader, data: bytes, records: list[Record]) -> bytes | None:
-        """What remains of a marker whose transaction has left nothing."""
+        """Return what remains of a marker whose transaction has no batch left, or None."""
         if not records:
             return data if self._carries_sequence(header) else None
         if not header.attributes & DELETE_HORIZON:
@@ -231,7 +231,7 @@ class Pass:
         return _emptied(header) if self._carries_sequence(header) else None
 
     def _carries_sequence(self, header: BatchHeader) -> bool:
-        """Whether this batch is what a start would know the producer by."""
+        """Return True if a start rebuilds the producer's state from this batch: it holds the last sequence or the epoch."""
         last_offset, epoch = self._last_batches.get(header.producer_id, (-1, -1))
         if header.producer_id < 0 or epoch < 0:
             return False
@@ -241,7 +241,7 @@ class Pass:
 
 
 class _Transactions:
-    """Which batches belong to aborted transactions, and which markers have nothing left to end; asked in the order of the log.
+    """Finds the batches of aborted transactions, and markers whose transaction has no batch left; called in the log's order.
 
     Source: CleanedTransactionMetadata of Kafka's LogCleaner.
     """
@@ -260,7 +260,7 @@ class _Transactions:
             self._open[aborted.producer_id] = aborted
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a data batch belongs to an aborted transaction."""
+        """Return True if a data batch belongs to an aborted transaction."""
         self._take(header.last_offset)
         if not header.is_transactional:
             return False

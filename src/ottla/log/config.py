@@ -1,4 +1,4 @@
-"""What a log needs of its topic's configuration, as plain values; names, units and defaults are Kafka's."""
+"""Topic configuration that a log needs, as plain values; names, units and defaults are Kafka's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether cleanup.policy contains compact."""
+        """True if cleanup.policy contains compact."""
         return "compact" in self.cleanup_policy
 
     @property
@@ -56,7 +56,7 @@ class LogConfig:
 
     @property
     def retention(self) -> Retention:
-        """What of a log may go, and when."""
+        """Limits of age and size beyond which segments may be deleted."""
         return Retention("delete" in self.cleanup_policy, self.retention_ms, self.retention_bytes)
 
     def _rules(self, *, zstd_allowed: bool) -> ProduceRules:

@@ -3,7 +3,7 @@
 .lock                               held as long as a broker lives
 meta.properties                     node.id, cluster.id, directory.id: whose directory this is
 .kafka_cleanshutdown                there after a clean stop, taken away at the next start
-recovery-point-offset-checkpoint    per partition, up to where everything is on the medium
+recovery-point-offset-checkpoint    per partition, the offset up to which everything is flushed to disk
 log-start-offset-checkpoint         per partition, where it begins
 replication-offset-checkpoint       per partition, its high watermark
 <topic>-<partition>/                segments and indexes
@@ -50,7 +50,7 @@ class FailedDirectory(UnusableDirectory):
 
 
 class Identity(NamedTuple):
-    """What meta.properties says; `directory_id` is 16 bytes."""
+    """Contents of meta.properties; `directory_id` is 16 bytes."""
 
     node_id: int
     cluster_id: str
@@ -132,7 +132,7 @@ def lock(path: Path) -> int:
 
 
 def read_identity(store: Store, path: Path) -> Identity | None:
-    """What meta.properties in the directory at `path` says, None where there is none. Raises UnusableDirectory."""
+    """Return the contents of meta.properties in the directory at `path`, None if it is missing. Raises UnusableDirectory."""
     text = store.read_text(path / "meta.properties")
     if text is None:
         return None

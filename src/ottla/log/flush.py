@@ -1,6 +1,6 @@
-"""What a log wants on the medium: a list of files, worked out on the loop, put there by any thread.
+"""A pending flush of one log: a list of files, collected on the loop, flushed to disk by any thread.
 
-It holds nothing that the log changes: a file that is renamed, closed or removed in the meantime is no concern of it.
+It shares no mutable state with the log: a file may be renamed, closed or removed in the meantime.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from ottla.log.store import LogFile, Store
 
 
 class Flush:
-    """Files of one log that are to be put on the medium.
+    """Files of one log that are to be flushed to disk.
 
-    end_offset  (exclusive) what is on the medium once `run` has returned
+    end_offset  offset (exclusive) up to which the log is on disk once `run` has returned
     """
 
     __slots__ = ("_files", "_paths", "_store", "end_offset")
@@ -24,7 +24,7 @@ class Flush:
         self.end_offset = end_offset
 
     def run(self) -> None:
-        """Return when everything is on the medium. May be called by any thread. Raises OSError."""
+        """Flush the files to disk. May be called by any thread. Raises OSError."""
         for file in self._files:
             file.flush()
         for path in self._paths:

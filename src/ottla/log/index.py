@@ -16,8 +16,8 @@
 
 The first two are sparse (an entry for about every index.interval.bytes of log) and sorted. Those of the segment that is
 written to live in memory as arrays, which bisect searches without making objects, and are written when the segment is rolled
-or closed. From then on they are searched where they lie, in a mapping that the store holds as long as somebody uses it. An
-index is a cache of the log: after an unclean stop it is rebuilt, never repaired.
+or closed. From then on they are searched in place, in a mapping that the store keeps while it is in use. An index is a cache
+of the log: after an unclean stop it is rebuilt, never repaired.
 """
 
 import mmap
@@ -53,7 +53,7 @@ class _IndexFile:
 
     @property
     def path(self) -> Path:
-        """Where the file is, if it is."""
+        """Path of the file, which need not exist."""
         if self._path is None:
             self._path = self._directory / self._name
         return self._path
@@ -151,14 +151,14 @@ class OffsetIndex(_IndexFile):
         return self._base + self._entry(data, at)[0] + 1 if at < len(entries) else None
 
     def last_position(self) -> int:
-        """The position of the newest entry, 0 when there is none."""
+        """Return the position of the newest entry, 0 if the index is empty."""
         if self._offsets is not None:
             return self._positions[-1] if self._positions else 0
         data, entries = self._on_disk()
         return self._entry(data, len(entries) - 1)[1] if entries else 0
 
     def is_sound(self, size: int) -> bool:
-        """Whether the file can belong to a log of `size` bytes: whole entries, the last one inside."""
+        """Return True if the file can belong to a log of `size` bytes: whole entries, the last one inside."""
         return self._is_sound(self._mapped(), size)
 
     def _is_sound(self, data: bytes | mmap.mmap, size: int) -> bool:
@@ -246,7 +246,7 @@ class TimeIndex(_IndexFile):
         self._offsets.append(offset - self._base)
 
     def last(self) -> tuple[int, int]:
-        """The newest entry as (timestamp, offset); (-1, base offset) when there is none."""
+        """Return the newest entry as (timestamp, offset); (-1, base offset) if the index is empty."""
         if self._timestamps is not None:
             return (self._timestamps[-1], self._base + self._offsets[-1]) if self._timestamps else (-1, self._base)
         data, entries = self._on_disk()
@@ -265,7 +265,7 @@ class TimeIndex(_IndexFile):
         return self._base + self._entry(data, at - 1)[1] if at else self._base
 
     def is_sound(self) -> bool:
-        """Whether the file holds whole entries that ascend, none before the segment's beginning."""
+        """Return True if the file holds whole entries that ascend, none before the segment's beginning."""
         return self._is_sound(self._mapped())
 
     def _is_sound(self, data: bytes | mmap.mmap) -> bool:
@@ -347,7 +347,7 @@ class TransactionIndex(_IndexFile):
         self._entries = [aborted for aborted in self.entries() if aborted.last_offset < offset]
 
     def is_sound(self) -> bool:
-        """Whether the file holds whole entries of the version that is known."""
+        """Return True if the file holds whole entries of version 0 only."""
         return self._is_sound(self._mapped())
 
     @staticmethod
@@ -371,5 +371,5 @@ class TransactionIndex(_IndexFile):
 
 
 def _ascending(values: "array[int]") -> int:
-    """How many ascend; what follows are the zeros of a preallocated file."""
+    """Return the length of the ascending prefix; what follows are the zeros of a preallocated file."""
     return next((at for at in range(1, len(values)) if values[at] <= values[at - 1]), len(values))

@@ -9,9 +9,9 @@ Offsets of a log, from left to right:
 
 The log does not know replicas: whoever leads or follows it moves the high watermark.
 
-Appending waits for no disk. What must be on the medium, because flush.messages says so or because a segment is full, is
-handed out as a `Flush`, which any thread may run; `flushed` takes note of it. Until then `settled_offset` holds back those
-who wait for a batch that had to be flushed.
+Appending does not wait for the disk. What must be flushed, because of flush.messages or because a segment is full, is
+returned as a `Flush`, which any thread may run; `flushed` records the result. Until then `settled_offset` holds back the high
+watermark when flush.messages demanded the flush.
 
 One file, because what it does is one thing: keep segments, producers, epochs and offsets in step with each other.
 """
@@ -67,9 +67,9 @@ class Unfinished(NamedTuple):
 
 
 class Appended:
-    """Where a batch went: `base_offset` is its first offset (-1 when it was refused, with the error's code and text).
+    """Result of an append: `base_offset` is the batch's first offset (-1 if it was rejected, with the error's code and text).
 
-    unfinished  the rest of the work, where it takes long; nothing else counts then
+    unfinished  the rest of the work, if it takes long; the other fields are not valid then
     """
 
     __slots__ = ("append_time", "base_offset", "error_code", "error_message", "record_errors", "unfinished")
@@ -106,7 +106,7 @@ class Log:
     """One partition's batches.
 
     directory       <log.dir>/<topic>-<partition>, which must exist
-    recovery_point  offset (exclusive) up to which everything is known to be on the medium and whole
+    recovery_point  offset (exclusive) up to which everything is known to be on disk and intact
     high_watermark  offset (exclusive) up to which records are known to be committed; None for the log end
     clean           the last stop was a clean one
     jitter          a random number of ms up to the one given: how much earlier than segment.ms a segment is rolled
@@ -154,7 +154,7 @@ class Log:
             self._segments = recovered.segments
             recovery.check_complete(store, directory, names, recovery_point, self._segments[-1].next_offset)
             if self._segments[-1].next_offset < log_start_offset:
-                # What was deleted by DeleteRecords was never on the medium either.
+                # The records that DeleteRecords deleted were never flushed to disk either.
                 for segment in self._segments:
                     segment.remove()
                 self._segments = found = [Segment(store, directory, log_start_offset)]
@@ -201,8 +201,8 @@ class Log:
 
     @property
     def settled_offset(self) -> int:
-        """How far batches count (exclusive) for who waits for them: to the log end, or as far as batches that must be on the
-        medium are.
+        """Upper bound of the high watermark (exclusive): the log end, or the flushed offset (but not below the high watermark)
+        while flush.messages demands a flush.
         """
         if self.recovery_point >= self._must_be_flushed:
             return self.end_offset
@@ -519,11 +519,11 @@ class Log:
     def read_message_set(
         self, offset: int, max_bytes: int, limit_offset: int, magic: int
     ) -> Generator[None, None, bytes]:
-        """What `read` finds, as a message set of `magic` for an old consumer; the first batch is taken whole. Pauses after some
-        milliseconds of work each.
+        """Read as `read` does and convert to a message set of `magic` for an old consumer; the first batch is taken whole.
+        Yields after every few milliseconds of work.
 
-        Where there is nothing but control batches, which old consumers cannot step over, it goes on behind them. Raises as
-        `read` does, and NotForOldClients.
+        Control batches are skipped when nothing else was read: old consumers cannot step over them. Raises as `read` does, and
+        NotForOldClients.
         """
         while (region := self.read(offset, max_bytes, limit_offset, whole_first=True)) is not None:
             try:
@@ -575,8 +575,8 @@ class Log:
             raise self._storage_error(cause) from cause
 
     def offsets_before(self, timestamp: int) -> list[int]:
-        """What ListOffsets 0 asks for: offsets at which a segment begins that was last written to at or before `timestamp`
-        (ms; -1 for any time, -2 for the beginning only), newest first, with the log end in front when the log is not empty.
+        """Return the offsets that ListOffsets 0 asks for: the base offsets of segments last written to at or before `timestamp`
+        (ms; -1 for any time, -2 for the beginning only), newest first, after the log end if the active segment has data.
         """
         if timestamp == -2:
             return [self.start_offset]
@@ -669,9 +669,9 @@ class Log:
         return gone
 
     def dirtiness(self, now_ms: int) -> float:
-        """How much of what could be compacted was written since the last time: from 0 to 1, 0 when it is not worth it yet.
+        """Return the share (0 to 1) of the compactable bytes written since the last compaction, 0 if compaction is not due.
 
-        It is when it reaches min.cleanable.dirty.ratio, or when a record has waited for max.compaction.lag.ms.
+        It is due when the ratio reaches min.cleanable.dirty.ratio, or when a record has waited for max.compaction.lag.ms.
         """
         config = self.config
         if not config.is_compacted or self._compacting or self.is_damaged or self.is_moving:
@@ -747,11 +747,11 @@ class Log:
 
     @property
     def wants_flush(self) -> bool:
-        """Whether there is something that should be on the medium and is not."""
+        """True if flush.messages demands a flush or a rolled segment is not flushed yet."""
         return self._must_be_flushed > self.recovery_point or bool(self._rolled)
 
     def begin_flush(self) -> Flush:
-        """Everything that is not on the medium yet, for any thread to put there; `flushed` then takes note of it."""
+        """Return a flush of everything that is not on disk yet, for any thread to run; call `flushed` with it afterwards."""
         files = [segment.log for segment in (*self._rolled, self._active)]
         paths = [path for segment in self._rolled for path in segment.files()[1:]]
         paths += [self.directory / f"{segment.base_offset:020d}.snapshot" for segment in self._segments[1:][-1:]]
@@ -772,7 +772,7 @@ class Log:
         self.last_flush_ms = now_ms
 
     def flush(self, now_ms: int = 0) -> None:
-        """Put everything on the medium now. Raises StorageError."""
+        """Flush everything to disk now. Raises StorageError."""
         flush = self.begin_flush()
         try:
             flush.run()
@@ -807,7 +807,7 @@ class Log:
             while len(segments) > 1 and segments[-1].base_offset > max(offset, 0):
                 segments.pop().remove()
             self._active = active = segments[-1]
-            if active.base_offset > offset:  # below the log's beginning: start anew there
+            if active.base_offset > offset:  # below the log's beginning: replace it with an empty segment
                 active.remove()
                 self._active = active = segments[-1] = Segment(self._store, self.directory, offset)
                 active.start_empty()
@@ -844,7 +844,7 @@ class Log:
 
     @property
     def has_changed(self) -> bool:
-        """Whether a clean stop has something to write: not for a log that was only read."""
+        """True if a clean stop has something to write; False for a log that was only read."""
         return self._changed
 
     def abandon(self) -> None:
@@ -860,8 +860,7 @@ class Log:
 
     def close(self, *, clean: bool = True, flush: bool = True) -> None:
         """Stop. A clean stop writes indexes and the producers' snapshot and flushes all, so that the next start scans nothing;
-        without `flush` the caller sees to it that everything is on the medium before he says that the stop was clean. Raises
-        StorageError.
+        without `flush` the caller must flush everything to disk before it marks the stop as clean. Raises StorageError.
         """
         self._closed = True
         if clean and self._changed:

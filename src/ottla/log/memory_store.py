@@ -1,8 +1,8 @@
-"""A store in memory that knows what a medium would hold: for tests of what survives.
+"""A store in memory that tracks what a disk would hold: for tests of what survives a crash.
 
-A crash of the process leaves everything as it is. A loss of power leaves what was flushed, and of the rest whatever chance
-leaves: of a file's bytes since its last flush a beginning, perhaps with other bytes behind it; of the names that were made,
-changed and removed in a directory since its last flush the first few, in order, as a journal keeps them.
+A crash of the process leaves everything as it is. A loss of power leaves what was flushed, and a random part of the rest: of
+a file's bytes since its last flush a prefix, perhaps with other bytes behind it; of the names that were created, changed and
+removed in a directory since its last flush the first few, in order, as a journal keeps them.
 
     store = MemoryStore()
     log = Log(store, ...)
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class _Content:
-    """The bytes of a file: as the system shows them, and as they are on the medium."""
+    """The bytes of a file: as the system shows them (`data`), and as they are on disk (`durable`)."""
 
     __slots__ = ("data", "durable", "modified_ms")
 
@@ -97,12 +97,12 @@ class MemoryStore:
     def __init__(self) -> None:
         self._files: dict[Path, _Content] = {}
         self._durable: dict[Path, _Content] = {}
-        """What each name stands for on the medium."""
+        """The content of each name on disk."""
         self._pending: list[_Named] = []
-        """What was done to names since their directory was flushed."""
+        """Changes of names since their directory was flushed."""
 
     def exists(self, path: Path) -> bool:
-        """Whether there is a file of this name."""
+        """Return True if there is a file of this name."""
         return path in self._files
 
     def content(self, path: Path) -> _Content:
@@ -183,7 +183,7 @@ class MemoryStore:
 
 def _survived(content: _Content, chance: random.Random) -> bytes:
     data, durable = bytes(content.data), content.durable
-    if not data.startswith(durable):  # cut since, or written anew: the one or the other
+    if not data.startswith(durable):  # truncated or rewritten since the flush: either version survives
         return data if chance.random() < 0.5 else durable
     kept = data[: chance.randint(len(durable), len(data))]
     if kept != data and chance.random() < 0.3:

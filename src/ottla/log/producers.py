@@ -1,5 +1,4 @@
-"""What a partition remembers of its producers: so that a retried batch is appended once, and where transactions are open
-(KIP-98, KIP-890).
+"""The producer state of a partition: deduplicates retried batches and tracks open transactions (KIP-98, KIP-890).
 
 For every producer id: the epoch and the last five batches as (first sequence, last sequence, last offset, timestamp). A
 batch whose sequences equal one of the five is a duplicate and is answered with its first offset; any other must continue
@@ -60,8 +59,8 @@ class SequencedBatch(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """What DescribeProducers tells of a producer; the timestamp is that of its newest batch, in ms. `transaction_start` is the
-    first offset of its open transaction, -1 when there is none."""
+    """State of a producer as DescribeProducers returns it; the timestamp is that of its newest batch, in ms.
+    `transaction_start` is the first offset of its open transaction, or -1."""
 
     producer_id: int
     epoch: int
@@ -91,7 +90,7 @@ class _Producer:
         """The last five, oldest first: a list, since most producers have few, and a deque is ten times as large."""
 
     def take_epoch(self, epoch: int) -> None:
-        """A new epoch begins its sequences anew."""
+        """Adopt an epoch; a new one resets the sequences."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -111,9 +110,9 @@ class ProducerStates:
         return len(self._producers)
 
     def check(self, header: BatchHeader, *, begins_at_zero: bool = False) -> tuple[int, SequencedBatch | None]:
-        """Whether a batch of an idempotent producer may be appended: an error code, and the batch it repeats if any.
+        """Check if a batch of an idempotent producer may be appended. Return an error code, and the batch it repeats if any.
 
-        begins_at_zero  a producer of whom nothing is known must begin with sequence 0: transactions of version 2
+        begins_at_zero  an unknown producer must begin with sequence 0: transactions of version 2
         """
         producer = self._producers.get(header.producer_id)
         epoch, first = header.producer_epoch, header.base_sequence
@@ -134,12 +133,12 @@ class ProducerStates:
         return NONE, None
 
     def is_fenced(self, producer_id: int, epoch: int) -> bool:
-        """Whether a newer epoch of the producer is known."""
+        """Return True if a newer epoch of the producer is known."""
         producer = self._producers.get(producer_id)
         return producer is not None and epoch < producer.epoch
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, new_epoch: bool) -> int:
-        """Whether the marker of a transaction may be appended, as an error code.
+        """Check if the marker of a transaction may be appended. Return an error code.
 
         new_epoch  markers carry an epoch of their own: transactions of version 2
         """
@@ -192,13 +191,13 @@ class ProducerStates:
         return transaction
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has a transaction open here, in this epoch."""
+        """Return True if the producer has an open transaction of this epoch in the partition."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.transaction_start >= 0 and producer.epoch == epoch
 
     def undecided_from(self, high_watermark: int, otherwise: int) -> int:
-        """The first offset of the oldest transaction that is open, or whose marker is not below `high_watermark`;
-        `otherwise` when there is none."""
+        """Return the first offset of the oldest transaction that is open, or whose marker is not below `high_watermark`;
+        `otherwise` if there is no such transaction."""
         undecided = self._undecided
         while undecided and undecided[0].marker_offset < high_watermark:
             undecided.popleft()
@@ -206,12 +205,12 @@ class ProducerStates:
         return min(first, *(transaction.first_offset for transaction in undecided)) if undecided else first
 
     def stable_after(self, ended: Ended) -> int:
-        """What readers of committed data may see (exclusive) once this marker counts."""
+        """Return the last stable offset (exclusive) once this marker is below the high watermark."""
         return next(iter(self._open.values()), ended.marker_offset + 1)
 
     @property
     def is_settled(self) -> bool:
-        """Whether no transaction can be undecided."""
+        """True if no transaction is open or waits for its marker to be below the high watermark."""
         return not self._open and not self._undecided
 
     def active(self) -> list[ActiveProducer]:
@@ -229,8 +228,7 @@ class ProducerStates:
         ]
 
     def last_batches(self) -> dict[int, tuple[int, int]]:
-        """Where each producer's sequence stands, by producer id: the last offset of its data, -1 where only a marker is left,
-        and its epoch."""
+        """Return by producer id the last offset of the producer's data, -1 if only a marker is left, and its epoch."""
         return {
             pid: (producer.batches[-1].last_offset if producer.batches else -1, producer.epoch)
             for pid, producer in self._producers.items()

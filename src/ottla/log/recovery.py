@@ -1,4 +1,4 @@
-"""What an opening log finds: its segments, where it ends, and whether its tail can be believed.
+"""Recovery of a log when it is opened: finds its segments and its end, and checks its tail.
 
 After a clean stop nothing is scanned: indexes are on disk and only the batches after the newest index entry are walked.
 Otherwise every segment that reaches beyond the recovery point is gone through: up to that point from header to header, behind
@@ -51,7 +51,7 @@ def _carry_through(store: Store, directory: Path, base: int, interval: int) -> N
     """Put a swap segment in the place of those that it was made from.
 
     Its offset and time index are made again: they may have had their names already, or not. The index of aborted transactions
-    cannot be: it is the one beside the swap segment; if there is none and the old segments are gone, it has its name already.
+    cannot be: it is the one beside the swap segment; if that is missing and the old segments are gone, it has its name already.
     """
     fresh = Segment(store, directory, base, SWAP)
     try:
@@ -79,7 +79,7 @@ def _carry_through(store: Store, directory: Path, base: int, interval: int) -> N
 
 
 def check_complete(store: Store, directory: Path, names: list[str], recovery_point: int, end_offset: int) -> None:
-    """Raise DamagedLog if a file is missing of what was on the medium below `recovery_point` (offset, exclusive).
+    """Raise DamagedLog if records below `recovery_point` (offset, exclusive), which were flushed to disk, are missing.
 
     An index without its .log file is what remains of a file that was taken away, or of a removal by Apache Kafka that a crash
     cut short: it renames the .log first.
@@ -204,8 +204,8 @@ def recover(
 
 
 def _intact(segment: Segment, recovery_point: int, interval: int) -> bool:
-    """Whether a last segment ends where it was left at a clean stop. A short one is read rather than its indexes: one file
-    instead of three.
+    """Return True if the last segment ends where it was left at a clean stop. A short one is read rather than its indexes: one
+    file instead of three.
     """
     try:
         if segment.log.size <= _SHORT:
@@ -227,8 +227,8 @@ def _intact(segment: Segment, recovery_point: int, interval: int) -> bool:
 
 
 def scan_segment(segment: Segment, interval: int, epochs: LeaderEpochs, recovery_point: int) -> str | None:
-    """Go through a segment, rebuild its indexes and cut it at the first damage behind the recovery point (offset); returns what
-    was wrong, None if nothing. Raises DamagedLog for damage before it: what was on the medium is never cut.
+    """Scan a segment, rebuild its indexes and truncate it at the first damage behind the recovery point (offset). Return a
+    description of the damage, or None. Raises DamagedLog for damage before it: flushed records are never truncated.
     """
     segment.start_empty()
     damage = None
@@ -351,8 +351,8 @@ def load_producers(
 def _from_snapshot(
     store: Store, directory: Path, names: list[str], newest: int, end_offset: int
 ) -> tuple[ProducerStates, int]:
-    """What the newest snapshot up to offset `newest` (inclusive) says, and its offset; younger ones are removed when the log
-    does not reach them.
+    """Return the producers of the newest snapshot up to offset `newest` (inclusive), and its offset. Snapshots beyond the log
+    end are removed.
     """
     for name in sorted(names, reverse=True):
         if not name.endswith(".snapshot") or not name[:-9].isdecimal():
@@ -371,7 +371,7 @@ def _from_snapshot(
 
 
 def marker_of(segment: Segment, header: BatchHeader) -> Marker | None:
-    """What a control batch says; None when compaction has emptied it. Raises DamagedLog."""
+    """Return the marker in a control batch, None if compaction has emptied it. Raises DamagedLog."""
     if not header.count:
         return None
     try:

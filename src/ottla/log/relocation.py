@@ -3,7 +3,7 @@
     t-0                      is written to and read from, as before
     t-0.<32 hex>-future      in the other directory; batch by batch, in steps between the broker's other work
 
-When the copy has everything and is on the medium, it gets the name t-0 and the old directory is discarded, in one turn of the
+When the copy has everything and is flushed to disk, it gets the name t-0 and the old directory is discarded, in one turn of the
 loop. A crash before that leaves a -future directory, which a start discards; one between the two names leaves two equal logs.
 Segments are neither removed nor compacted meanwhile, so the list of segments only grows.
 """

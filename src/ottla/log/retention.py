@@ -1,4 +1,4 @@
-"""Which segments a log may let go of: the decision alone, on what is known of each segment.
+"""Retention: decides which segments of a log may be deleted, without I/O.
 
 Only whole segments go, oldest first, and none that reaches beyond the high watermark. A segment goes for one of three reasons:
 
@@ -31,7 +31,7 @@ class Retention(NamedTuple):
 def expired(
     segments: Sequence[Candidate], retention: Retention, start_offset: int, high_watermark: int, now_ms: int
 ) -> int:
-    """How many of `segments` (oldest first; the last one is written to) may go. Source: Kafka's UnifiedLog."""
+    """Count the `segments` (oldest first; the last one is active) that may be deleted. Source: Kafka's UnifiedLog."""
     newest = len(segments) - 1
     written = segments if segments[newest].size else segments[:newest]
     settled = list(takewhile(lambda each: each.end_offset <= high_watermark, written))
@@ -50,5 +50,5 @@ def expired(
 
 
 def _leading(answers: Iterable[bool]) -> int:
-    """How many are true before the first one that is not."""
+    """Count the true values before the first false one."""
     return sum(1 for _ in takewhile(bool, answers))

@@ -135,7 +135,7 @@ class Segment:
         self.next_offset = last + 1
 
     def position_of(self, offset: int) -> int:
-        """Where the batch begins that holds `offset`, or the first one after it. Raises DamagedLog."""
+        """Return the position of the batch that holds `offset`, or of the first one after it. Raises DamagedLog."""
         recent = self._recent_ends
         if recent and offset >= self._recent_from:
             at = bisect_right(recent, offset)  # ends are exclusive: the first batch that reaches beyond the offset
@@ -239,7 +239,7 @@ class Segment:
         return None
 
     def modified_ms(self) -> int:
-        """When the file was last written to, in ms since the epoch."""
+        """Return the time of the last write to the file, in ms since the epoch."""
         return self._store.modified_ms(self.path)
 
     def load_end(self) -> bool:
@@ -273,7 +273,7 @@ class Segment:
         self._since_index = since
 
     def follows(self, header: BatchHeader) -> bool:
-        """Whether a batch may stand at the end of the segment: offsets ascend, and an index entry can hold them."""
+        """Return True if a batch may be appended to the segment: offsets ascend, and an index entry can hold them."""
         return self.next_offset <= header.base_offset <= header.last_offset <= self.base_offset + _MAX_RELATIVE_OFFSET
 
     def seal(self) -> None:
@@ -288,7 +288,7 @@ class Segment:
             index.release()
 
     def has_sound_indexes(self) -> bool:
-        """Whether the indexes of a closed segment can be what `seal` wrote."""
+        """Return True if the indexes of a closed segment can be what `seal` wrote."""
         if not self.log.size and len(self.time_index):
             return False  # of records that are gone
         return self.index.is_sound(self.log.size) and self.time_index.is_sound() and self.transaction_index.is_sound()

@@ -4,8 +4,8 @@ Everything the log writes goes through `Store`, so that a test can put another o
 `faulty_store.py`). Three strengths of writing, because only what must survive the machine is worth waiting for:
 
     append, write   in the system's cache: survives the process
-    replace         as write, and on the medium when it returns
-    flush           puts on the medium what append and write left in the cache; a directory's flush its names
+    replace         as write, and flushed to disk when it returns
+    flush           flushes what append and write left in the cache to disk; flushing a directory flushes its names
 
 A `Region` is what a read returns: nothing is copied until the socket takes it by sendfile. A store keeps a bounded number of
 files and of mappings open, whatever the number of partitions: a file is opened again by its name when it is needed.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 _DATA_SYNC: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
-"""What makes the bytes and the size of a file durable, if not its times; not every system has it."""
+"""System call that makes the bytes and the size of a file durable, but not its times; fsync where it is missing."""
 _SMALL: Final = 1 << 14
 """Files up to so many bytes are read rather than mapped."""
 _MOST_MAPPINGS: Final = 512
@@ -40,7 +40,7 @@ class LogFile(Protocol):
         """At most `length` bytes from `position`; fewer at the end of the file. Raises OSError."""
 
     def reserve(self, size: int) -> None:
-        """Take room for `size` bytes on the medium; `size` of the file stays what was appended. Raises OSError."""
+        """Preallocate `size` bytes on disk; the attribute `size` stays what was appended. Raises OSError."""
 
     def truncate(self, size: int) -> None:
         """Cut the file at `size`, and give back what was reserved. Raises OSError."""
@@ -52,7 +52,7 @@ class LogFile(Protocol):
         """The file has another name already, because its directory has."""
 
     def flush(self) -> None:
-        """Return when everything is on the medium. May be called by another thread. Raises OSError."""
+        """Flush everything to disk. May be called by another thread. Raises OSError."""
 
     def fileno(self) -> int: ...
 
@@ -60,7 +60,7 @@ class LogFile(Protocol):
 
 
 class Store(Protocol):
-    """Where files live. Everything raises OSError when the disk fails."""
+    """Storage of the files. Every method raises OSError when the disk fails."""
 
     def open(self, path: Path) -> LogFile:
         """The file at `path`; it comes into being with the first append."""
@@ -77,19 +77,19 @@ class Store(Protocol):
         """Write a small file so that a crash of the process leaves the old or the new one: beside it, then renamed."""
 
     def replace(self, path: Path, data: bytes) -> None:
-        """As `write`, and the new one is on the medium before it takes the name."""
+        """As `write`, and the new file is flushed to disk before it takes the name."""
 
     def flush(self, path: Path) -> None:
-        """Put a file, or the names in a directory, on the medium. May be called by another thread."""
+        """Flush a file, or the names in a directory, to disk. May be called by another thread."""
 
     def flush_everything(self) -> None:
-        """Put all that was written on the medium."""
+        """Flush all that was written to disk."""
 
     def make_directory(self, path: Path) -> None:
         """Make a directory unless it is there."""
 
     def modified_ms(self, path: Path) -> int:
-        """When a file was last written to, in ms since the epoch; 0 when it is missing."""
+        """Return the time of the last write to a file, in ms since the epoch; 0 if it is missing."""
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file or directory another name. Raises FileNotFoundError if it is missing."""
@@ -198,8 +198,8 @@ class DiskFile:
 class DiskStore:
     """The file system.
 
-    most_files  how many log files may be open at a time
-    durable     false for files that nobody misses after a loss of power: then nothing waits for the medium
+    most_files  limit of log files that are open at a time
+    durable     False for files that may be lost with the power: then nothing waits for the disk
     """
 
     def __init__(self, most_files: int | None = None, *, durable: bool = True) -> None:
@@ -234,12 +234,12 @@ class DiskStore:
 
     @property
     def open_files(self) -> int:
-        """How many files are open now."""
+        """Number of open files."""
         return len(self._open)
 
     @property
     def mappings(self) -> int:
-        """How many files are mapped now."""
+        """Number of mapped files."""
         return len(self._mappings)
 
     def close(self) -> None:
@@ -350,7 +350,8 @@ class DiskStore:
 
 
 def _room_for_files() -> int:
-    """How many files the logs may hold open: at least a fourth of what the system allows, the rest is for sockets."""
+    """Return the number of files that the logs may hold open: a fourth of what the system allows (at least 16), the rest is for
+    sockets."""
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,1 +1,1 @@
-"""What is inside a batch of records: reading, writing, validating, packing and unpacking. Bytes in, bytes out; no I/O."""
+"""Record batches: reading, writing, validation, compression and decompression. Bytes in, bytes out; no I/O."""

@@ -51,12 +51,12 @@ _FLAGS: Final = {
 
 
 def schema(names: Sequence[str]) -> pa.Schema:
-    """The schema of these columns. Raises KeyError for a name that is none."""
+    """Return the schema of these columns. Raises KeyError for an unknown column."""
     return pa.schema([(name, TYPES[name]) for name in names])
 
 
 def column_flags(names: Sequence[str]) -> int:
-    """What a ColumnReader must collect for these columns; topic and partition cost nothing there."""
+    """Return the flags of the columns that a ColumnReader must collect; topic and partition need none."""
     flags = 0
     for name in names:
         flags |= _FLAGS.get(name, 0)

@@ -67,7 +67,7 @@ SECTION_BYTES: Final = 16 << 20
 
 @final
 class BatchHeader:
-    """What the first 61 bytes of a batch say, and where it lies in its buffer: bytes start (inclusive) to end."""
+    """The header (first 61 bytes) of a batch, and the batch's bytes in its buffer: start (inclusive) to end (exclusive)."""
 
     def __init__(self, start: i64 = 0, end: i64 = 0) -> None:
         self.start: i64 = start
@@ -88,7 +88,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> int:
-        """Codec id; 0 is none."""
+        """Codec id; 0 means uncompressed."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -158,11 +158,11 @@ def read_header(data: bytes, pos: i64) -> BatchHeader:
 
 @final
 class Scan:
-    """What `scan` found.
+    """Result of `scan`.
 
     batches  whole batches, in order
-    end      where the walk stopped: the end of the data, a batch that is cut short, or bytes that are no batch
-    corrupt  why the walk cannot go on at `end`; None when nothing or only a cut batch follows
+    end      position at which the walk stopped: the end of the data, a batch that is cut short, or bytes that are no batch
+    corrupt  reason why the walk cannot go on at `end`; None when nothing or only a cut batch follows
     """
 
     def __init__(self, batches: list[BatchHeader], end: int, corrupt: str | None) -> None:
@@ -192,7 +192,7 @@ def scan(data: bytes, start: int = 0) -> Scan:
 
 
 def crc_ok(data: bytes, header: BatchHeader) -> bool:
-    """Whether the whole batch is in `data` and its CRC-32C is right."""
+    """Return True if the whole batch is in `data` and its CRC-32C is right."""
     return header.end <= len(data) and crc32c(memoryview(data)[header.start + 21 : header.end]) == header.crc
 
 

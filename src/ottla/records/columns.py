@@ -466,7 +466,7 @@ def _read_headers(data: bytes, pos: i64, stop: i64, reader: ColumnReader) -> Non
         if size > 0:
             name = data[pos : pos + size]
             if not name.isascii():
-                # Arrow trusts utf8 columns: what is none is repaired here, as Java does when it decodes.
+                # Arrow does not validate utf8 columns: invalid UTF-8 is replaced here, as Java does when it decodes.
                 name = name.decode("utf-8", "replace").encode()
             keys.data.write(name)
             keys.size += len(name)
@@ -635,7 +635,7 @@ class RowEncoder:
         return key.data[key.start : key.start + self._key_length]
 
     def partition_by_key(self, partitions: i64) -> i64:
-        """Where the key of the row that was measured belongs among `partitions`, as Kafka's producers decide; -1: no key."""
+        """Return the partition (of `partitions`) of the measured row's key, as Kafka's producers compute it; -1: no key."""
         if self._key_length < 0:
             return -1
         start: i64 = self._key.start

@@ -1,7 +1,7 @@
 """A digest of rows that does not depend on their order: two runs of the same plan over the same offsets agree on it.
 
-It is the sum of the CRCs of the rows, each written as a record of its own: time, key, value, headers. It tells a plan that is
-not deterministic, not somebody who forges.
+It is the sum of the CRCs of the rows, each written as a record of its own: time, key, value, headers. It detects a plan that is
+not deterministic; it does not protect against forgery.
 """
 
 from crc32c import crc32c

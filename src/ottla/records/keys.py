@@ -35,11 +35,11 @@ class NewestOffsets:
 
 @final
 class Kept:
-    """What stays of a batch.
+    """The records of a batch that compaction keeps.
 
-    payload     the records, unpacked, as they stood
-    count       how many
-    tombstones  how many of them have no value
+    payload     their bytes, decompressed, otherwise unchanged
+    count       number of records
+    tombstones  number of records without a value
     max_timestamp  in ms, -1 without a record
     """
 

@@ -1,6 +1,6 @@
 """Message sets of magic 0 (Kafka 0.8, 0.9) and 1 (0.10): read from old producers, written for old consumers.
 
-A set is messages one after the other; a packed set is one message whose value is another set.
+A set is messages one after the other; a compressed set is one message whose value is another set.
 
      0            8       12      16      17           18 (magic 1 only)
     +------------+-------+-------+-------+------------+----------------+-----------+-----+-------------+-------
@@ -10,7 +10,7 @@ A set is messages one after the other; a packed set is one message whose value i
     size counts what follows it; crc is CRC-32 of everything after it
     attributes: 0-2 codec | 3 timestamp type (magic 1)
 
-What differs between the two: offsets inside of a packed set are absolute with magic 0 and relative with magic 1 (KIP-31), and
+The two differ in this: offsets inside of a compressed set are absolute with magic 0 and relative with magic 1 (KIP-31), and
 the lz4 frames of magic 0 carry a header checksum that covers the frame's magic too, which is wrong (KAFKA-3160).
 
 The log holds RecordBatch v2 only. What comes in is rebuilt as one batch and judged by `validation.prepare` like any other;
@@ -225,7 +225,7 @@ def _size(message: Message) -> int:
 
 
 def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]:
-    """The messages of a packed one. Raises _Refused, and CorruptRecords for bytes that are none."""
+    """Return the inner messages of a compressed message. Raises _Refused, and CorruptRecords for malformed messages."""
     if wrapper.codec > compression.ZSTD:
         raise _Refused(UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {wrapper.codec}")
     if wrapper.codec == compression.ZSTD:

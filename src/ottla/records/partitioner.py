@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, as Kafka's Java producer decides it: murmur2 of the key's bytes.
+"""The partition of a key, as Kafka's Java producer computes it: murmur2 of the key's bytes.
 
 32-bit murmur2 with seed 0x9747b28c, read as little-endian words. The arithmetic is done in 64 bits and masked: the
 product of two 32-bit numbers is taken in two halves, since a compiled i64 wraps and an interpreted int does not.

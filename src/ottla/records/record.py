@@ -12,11 +12,11 @@ Header = tuple[str, bytes | None]
 
 @final
 class Origin:
-    """Where a consumer's records came from, and what they share.
+    """Origin that the records of a consumer share: their topic-partition and the fields of their batch.
 
     timestamp_type  0 CreateTime, 1 LogAppendTime
     leader_epoch    of the batch, -1 for none
-    delivery_count  how often a share group has handed them out, this time included; 0 outside of share groups
+    delivery_count  number of deliveries by a share group, this one included; 0 outside of share groups
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Record:
 
     @property
     def delivery_count(self) -> int:
-        """How often a share group has handed it out, this time included; 0 outside of share groups."""
+        """Number of deliveries by a share group, this one included; 0 outside of share groups."""
         return self.origin.delivery_count
 
     @property

@@ -1,4 +1,4 @@
-"""What a leader checks and changes before it appends what a producer sent.
+"""Validation of a producer's batch by the leader, and the changes made to it before it is appended.
 
 Strategy: one walk over the bytes, no object per record and no exception, in the order in which Kafka checks (the first
 failure decides the answer):
@@ -71,7 +71,7 @@ _MAX_INT64: Final = 2**63 - 1
 
 @final
 class ProduceRules:
-    """What a topic demands of a batch; made once per topic configuration.
+    """Rules of a topic for produced batches; created once per topic configuration.
 
     compacted               cleanup.policy contains compact: keys must not be null
     log_append_time         message.timestamp.type is LogAppendTime
@@ -136,7 +136,7 @@ class Prepared:
         self._tail: bytes | None = None  # bytes 16 to 61 of a changed header
 
     def stamped(self, base_offset: int, leader_epoch: int) -> tuple[bytes, bytes | memoryview]:
-        """What to write: the 61 bytes of the header, and the records (a view of the frame unless repacked)."""
+        """Return the bytes to write: the header (61 bytes), and the records (a view of the frame unless recompressed)."""
         out = BytesWriter()
         write_i64_be(out, base_offset)
         start = self.header.start
@@ -173,7 +173,7 @@ class Prepared:
 
 @final
 class _Walk:
-    """What one walk over the records of a batch found out."""
+    """Result of one walk over the records of a batch."""
 
     def __init__(self) -> None:
         self.max_timestamp: i64 = NO_TIMESTAMP
@@ -330,7 +330,7 @@ def _check_frame(result: Prepared, frame: bytes, start: i64, end: i64, rules: Pr
 
 
 def _check_follower(frame: bytes, after: i64, end: i64) -> int:
-    """What follows the batch must not be another one; the beginning of one is ignored, as in Kafka."""
+    """Return an error code if another batch or an invalid size follows; a truncated batch is ignored, as in Kafka."""
     size: int = read_i32_be(frame, after + 8)
     if size < _MIN_ENTRY:
         return CORRUPT_MESSAGE

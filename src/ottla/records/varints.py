@@ -83,7 +83,7 @@ def write_varint(out: BytesWriter, value: i64) -> None:
 
 
 def varint_size(value: i64) -> i64:
-    """How many bytes `write_varint` appends."""
+    """Return the number of bytes that `write_varint` appends."""
     rest: i64 = ~value if value < 0 else value
     size: i64 = 1
     rest >>= 6

@@ -24,7 +24,7 @@ class Node(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """`cluster_id` is None before Kafka 0.10.1; `controller` is a node, -1 where there is none."""
+    """The cluster's id (None before Kafka 0.10.1), its controller (a node, or -1) and its nodes."""
 
     cluster_id: str | None
     controller: int
@@ -50,7 +50,7 @@ class Features(NamedTuple):
 
 
 class UpgradeType(IntEnum):
-    """Which way a feature may go; an UNSAFE_DOWNGRADE may lose metadata."""
+    """Direction in which a feature level may change; an UNSAFE_DOWNGRADE may lose metadata."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -91,7 +91,7 @@ class Cluster(Requests):
     async def api_versions(
         self, nodes: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> Results[int, dict[int, tuple[int, int]]]:
-        """What each broker serves: API key -> (oldest, newest); of all brokers unless some are named."""
+        """Return the API versions of each broker: API key -> (oldest, newest); of all brokers unless some are named."""
         limit = self.limit_ms(timeout)
 
         async def one(node: int) -> dict[int, tuple[int, int]]:

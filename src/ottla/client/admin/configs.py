@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class ResourceType(IntEnum):
-    """What has configs."""
+    """Type of a resource that has configs."""
 
     TOPIC = 2
     BROKER = 4
@@ -37,7 +37,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """Source of a config value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -51,7 +51,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What a value is."""
+    """Type of a config value."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -66,7 +66,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What is done to a config; APPEND and SUBTRACT change lists."""
+    """Operation on a config; APPEND and SUBTRACT change lists."""
 
     SET = 0
     DELETE = 1
@@ -103,7 +103,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """True if the value is the default."""
         return self.source == ConfigSource.DEFAULT_CONFIG
 
 
@@ -220,8 +220,8 @@ class Configs(Requests):
     async def list_config_resources(
         self, types: Iterable[ResourceType] = (), *, timeout: float | None = None
     ) -> list[ConfigResource]:
-        """What has configs of its own, of these types or (none given) of all (KIP-1142; client metrics since Kafka 3.7,
-        the others since 4.1)."""
+        """List the resources that have configs of their own, of these types or (empty) of all (KIP-1142; client metrics since
+        Kafka 3.7, the others since 4.1)."""
         wanted = list(types)
 
         async def attempt() -> list[ConfigResource]:

@@ -79,7 +79,7 @@ class ConsumerGroupDescription(NamedTuple):
 
     type             "classic" or "consumer" (KIP-848)
     protocol_type    "consumer", "" for a group that only keeps offsets, other words for groups of other programs
-    assignor         the strategy that the members agreed on, "" while there are none
+    assignor         the strategy that the members agreed on, "" without members
     group_epoch      None for a classic group, likewise `assignment_epoch`
     """
 
@@ -146,7 +146,7 @@ class ConsumerGroups(Requests):
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """What each group has committed, of the partitions given or (None; since Kafka 0.10.2) of all.
+        """List the committed offsets of each group, of the partitions given or (None; since Kafka 0.10.2) of all.
 
         require_stable  wait for transactions that commit offsets (KIP-447; since Kafka 2.5)
         """
@@ -362,7 +362,7 @@ def _described_classic(group: DescribedGroup, coordinator: tuple[int, str, int])
 
 
 def _classic_member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
-    """What members of other programs write into their assignments is their own business."""
+    """Convert a member of a classic group; only assignments of protocol type "consumer" are decoded."""
     assignment: tuple[TopicPartition, ...] = ()
     subscription: frozenset[str] = frozenset()
     if protocol_type == "consumer":

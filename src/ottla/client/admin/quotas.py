@@ -12,7 +12,7 @@ from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 ClientQuotaEntity = frozenset[tuple[str, str | None]]
-"""Whom a quota is for: {("user", "alice"), ("client-id", None)}; None stands for all that have no quota of their own."""
+"""Entity of a quota: {("user", "alice"), ("client-id", None)}; None stands for all that have no quota of their own."""
 
 
 class _Match(IntEnum):
@@ -22,7 +22,7 @@ class _Match(IntEnum):
 
 
 class QuotaFilter(NamedTuple):
-    """What an entity must have: a part of this type, with this name or the default one (None), or (`any`) any name."""
+    """Condition on an entity: it has a part of this type, with this name or the default one (None), or (`any`) any name."""
 
     entity_type: str
     name: str | None = None

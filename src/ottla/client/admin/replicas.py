@@ -1,4 +1,4 @@
-"""Where the replicas of partitions are, and which of them leads: reassignments, elections."""
+"""Placement of replicas and choice of leaders: partition reassignments, leader elections."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum

@@ -1,6 +1,6 @@
-"""How administrative requests find the broker that answers them, and are repeated.
+"""Routing and retries of administrative requests.
 
-Four kinds: whichever broker (most of them), a node by number (its log directories), the leaders of partitions, the coordinator
+Four destinations: any broker (most requests), a node by id (its log directories), the leaders of partitions, the coordinator
 of a group or of a transactional id. Each is repeated until it succeeds or fails for good, as `Metadata.retrying` has it: a
 request about several things repeats only those that may still succeed.
 """
@@ -23,8 +23,8 @@ V = TypeVar("V")
 
 
 def refusal(code: int, about: str, message: str | None = None) -> KafkaError | None:
-    """Why a part of a request failed, None if it did not. Nobody makes the topic that is missing while an administrator waits,
-    so that is final."""
+    """Return the error of a part of a request, None if it succeeded. A missing topic is a final error, not a retriable one:
+    it is not created while the request is retried."""
     if code == NONE:
         return None
     error = error_for(code, about, message)
@@ -52,7 +52,7 @@ class UnknownNode(KafkaError):
 
 
 class Requests:
-    """What all parts of the admin client stand on."""
+    """Shared base of all parts of the admin client: sends requests to the right broker and retries them."""
 
     def __init__(self, core: Core) -> None:
         self.core = core

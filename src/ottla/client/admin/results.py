@@ -1,4 +1,4 @@
-"""What an administrative request did, for each thing that it was about."""
+"""Results of an administrative request, by topic, group, partition, ..."""
 
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
@@ -20,7 +20,7 @@ class Results(Mapping[K, V], Generic[K, V]):
         self.errors: dict[K, KafkaError] = dict(errors or {})
 
     def put(self, key: K, value: V, error: KafkaError | None = None) -> None:
-        """How it went."""
+        """Set the value of a key, or its error if there is one."""
         if error is None:
             self._values[key] = value
             self.errors.pop(key, None)

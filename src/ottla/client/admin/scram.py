@@ -20,7 +20,7 @@ _LEAST_ITERATIONS = 4096
 
 
 class ScramMechanism(IntEnum):
-    """Which hash."""
+    """Hash function of a SCRAM credential."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
@@ -32,7 +32,7 @@ class ScramMechanism(IntEnum):
 
 
 class ScramCredentialInfo(NamedTuple):
-    """A credential that a user has; nobody can ask for the password."""
+    """A credential of a user, without the password, which cannot be read."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -64,7 +64,7 @@ class Scram(Requests):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
-        """Which credentials these users have, or (None) all that have any. Raises what concerns the request."""
+        """Describe the credentials of these users, or (None) of all that have any. Raises errors of the whole request."""
         wanted = None if users is None else list(dict.fromkeys(users))
 
         async def attempt() -> Results[str, tuple[ScramCredentialInfo, ...]]:

@@ -56,7 +56,7 @@ class ShareGroupDescription(NamedTuple):
 
 
 class ShareGroupOffset(NamedTuple):
-    """start_offset, lag  None where there is none: nobody has read yet, or the broker does not say (before Kafka 4.2)."""
+    """Start offset and lag of a partition; None before the first read; the lag is None too before Kafka 4.2."""
 
     start_offset: int | None
     leader_epoch: int
@@ -88,7 +88,7 @@ class ShareGroups(Requests):
         *,
         timeout: float | None = None,
     ) -> Results[str, dict[TopicPartition, ShareGroupOffset]]:
-        """Where each group begins to read, of the partitions given or (None) of all that it has offsets of."""
+        """List the start offsets of each group, of the partitions given or (None) of all that it has offsets of."""
         wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
 
         async def one(group_id: str) -> dict[TopicPartition, ShareGroupOffset]:

@@ -48,7 +48,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """What became of a new topic; -1 where the broker does not say (before Kafka 2.4)."""
+    """A created topic; numbers are -1 if the broker does not return them (before Kafka 2.4)."""
 
     topic_id: bytes
     num_partitions: int
@@ -56,9 +56,9 @@ class CreatedTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """How many partitions a topic is to have.
+    """New number of partitions of a topic.
 
-    new_total_count     all of them, the old ones too
+    new_total_count     number of partitions, the old ones included
     replica_assignment  node ids of each new partition's replicas; the broker chooses unless given
     """
 
@@ -70,7 +70,7 @@ class NewPartitions(NamedTuple):
 class PartitionDescription(NamedTuple):
     """A partition.
 
-    leader                    node, -1 where there is none
+    leader                    node, -1 without a leader
     leader_epoch              -1 where the broker does not say (before Kafka 2.1)
     isr                       nodes whose replicas are in sync
     offline                   nodes whose replicas are not there
@@ -256,7 +256,7 @@ class Topics(Requests):
     async def _described_by_metadata(
         self, link: Link, keys: list[str | bytes]
     ) -> dict[str | bytes, TopicDescription | KafkaError]:
-        """What every broker tells; topics by id since Kafka 3.1."""
+        """Describe topics by a Metadata request, which every broker serves; topics by id since Kafka 3.1."""
         by_id = any(isinstance(key, bytes) for key in keys)
         version = link.version(MetadataRequest, oldest=12 if by_id else 0)
         request = MetadataRequest(

@@ -78,7 +78,7 @@ class Transactions(Requests):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None, timeout: float | None = None
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """Who has written to partitions, as their leaders know it, or the replicas on `broker_id`."""
+        """Describe the producers of partitions, as their leaders or the replicas on `broker_id` know them."""
 
         async def ask(
             node: int, its: list[TopicPartition]
@@ -207,7 +207,7 @@ class Transactions(Requests):
             def code_of(answer: InitProducerIdResponse) -> tuple[int, str | None]:
                 return answer.error_code, None
 
-            # The newest version is for two-phase commit (KIP-939), which nobody asks for here.
+            # The newest version is for two-phase commit (KIP-939), which is not requested here.
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
             answer: InitProducerIdResponse = await self.at_coordinator(
                 name, request, timeout, code_of, kind=TRANSACTION, newest=5

@@ -1,4 +1,4 @@
-"""How the leader of a classic group shares out partitions: range, roundrobin, sticky, cooperative-sticky.
+"""Partition assignors, run by the leader of a classic group: range, roundrobin, sticky, cooperative-sticky.
 
 range               each topic by itself, neighbours to one member; members in order of their ids
 roundrobin          all partitions of all topics, one after the other
@@ -8,9 +8,9 @@ cooperative-sticky  the same; members give up only what goes elsewhere (KIP-429)
 An assignment is made of (member -> what it subscribes to and owns) and (topic -> the racks that have each of its partitions).
 Members are ordered by group.instance.id where they have one, so that a restart changes nothing.
 
-Racks (KIP-881): where members name theirs (client.rack) and partitions differ in theirs, range and the sticky ones give a
-member partitions that have a copy in its rack, as far as that leaves everybody with as many as without. Racks come before
-stickiness.
+Racks (KIP-881): if members name theirs (client.rack) and partitions differ in theirs, range and the sticky assignors give a
+member partitions that have a copy in its rack, as far as that does not change the number of partitions of each member. Racks
+come before stickiness.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,11 +20,11 @@ from ottla.client.topics import TopicPartition
 
 
 class Subscriber(NamedTuple):
-    """What a member of the group tells the leader.
+    """Subscription of a member of the group, as the leader gets it.
 
     owned       partitions that it has
-    generation  in which it got them, -1 when it does not say
-    rack        where it is, None when it does not say
+    generation  generation in which they were assigned, -1 if unknown
+    rack        rack of the member, None if unknown
     """
 
     topics: tuple[str, ...]
@@ -55,7 +55,7 @@ def _ordered(members: Members) -> list[str]:
 
 
 def _racks_matter(members: Iterable[Subscriber], partitions: Iterable[Racks]) -> bool:
-    """Whether somebody can be served nearer than by chance, as Kafka's AbstractPartitionAssignor decides it."""
+    """Return True if racks can make a difference to the assignment, as Kafka's AbstractPartitionAssignor decides it."""
     ours = {member.rack for member in members if member.rack}
     each = list(partitions)
     theirs: Racks = frozenset().union(*each)
@@ -63,10 +63,10 @@ def _racks_matter(members: Iterable[Subscriber], partitions: Iterable[Racks]) ->
 
 
 class _Range:
-    """One topic that `assign_range` shares out, as far as it has come.
+    """State of the assignment of one topic by `assign_range`.
 
-    takers  who subscribes, in order, with their racks
-    left    partitions that nobody has yet
+    takers  subscribed members, in order, with their racks
+    left    partitions that are not assigned yet
     """
 
     def __init__(self, topic: str, takers: list[tuple[str, str | None]], racks: Sequence[Racks]) -> None:
@@ -78,11 +78,11 @@ class _Range:
         self._given = dict.fromkeys((member for member, _ in takers), 0)
 
     def room(self, member: str) -> int:
-        """How many more a member may have."""
+        """Return the number of partitions that may still be assigned to a member."""
         return max(self._each + (self._extra > 0) - self._given[member], 0)
 
     def near(self, rack: str | None, index: int) -> bool:
-        """Whether a partition has a copy in a member's rack."""
+        """Return True if a partition has a copy in the rack, or the member has no rack."""
         return not rack or rack in self.racks[index]
 
     def give(self, member: str, indexes: list[int], found: Assignment) -> None:
@@ -156,9 +156,10 @@ def assign_roundrobin(members: Members, topics: Topics) -> Assignment:
 def assign_sticky(members: Members, topics: Topics) -> Assignment:
     """Balanced as far as subscriptions allow, near where racks matter, moving no more than that asks for.
 
-    Everybody keeps what it validly owns, of two who claim a partition the one of the newer generation. What is free goes to
-    whoever has least; then partitions move from who has two more than another that may take them, until nobody has. At last
-    partitions are exchanged between members where that brings more of them near.
+    Every member keeps the partitions that it validly owns; of two that claim a partition, the one of the newer generation keeps
+    it. Free partitions go to the eligible member that has least. Then partitions move from a member that has two more than
+    another one that may take them, until there is no such pair. At last partitions are exchanged between members if that brings
+    more of them near.
     """
     eligible: dict[str, list[str]] = {}
     for member in _ordered(members):
@@ -208,8 +209,8 @@ def _kept(members: Members, topics: Topics) -> Assignment:
 def _brought_nearer(
     found: Assignment, eligible: Mapping[str, list[str]], near: Callable[[str, TopicPartition], bool]
 ) -> bool:
-    """Bring partitions nearer without making it less even: one by one to somebody who has one less, or in exchange for another;
-    whether there was one. Every step leaves fewer that are far."""
+    """Bring partitions nearer without making it less even: one by one to a member that has one less, or in exchange for
+    another. Return True if one was moved. Every step leaves fewer that are far."""
     moved = False
     for giver in found:
         for partition in [each for each in found[giver] if not near(giver, each)]:
@@ -275,7 +276,7 @@ def _path(giver: str, found: Assignment, eligible: Mapping[str, list[str]]) -> l
 
 
 def cooperative(before: Members, wanted: Assignment) -> Assignment:
-    """What of an assignment can be given now: a partition that somebody else still owns waits until it is given up."""
+    """Return the part of an assignment that can be given now, without partitions that another member still owns."""
     owner = {partition: member for member, subscriber in before.items() for partition in subscriber.owned}
     return {
         member: [partition for partition in parts if owner.get(partition, member) == member]

@@ -1,7 +1,7 @@
-"""What one fetch brought of one partition, and the records in it.
+"""Chunks: the batches that one fetch returned for one partition, and the records in them.
 
-A chunk is still the bytes that came; it becomes records where they are wanted, in the application's thread, one chunk at a
-time. Message sets of brokers before 0.11 are turned into batches first.
+A chunk holds the fetched bytes; they are decoded to records in the application's thread, one chunk at a time. Message sets of
+brokers before 0.11 are converted to batches first.
 """
 
 from collections import deque
@@ -50,7 +50,7 @@ class Chunk:
 
     @property
     def stale(self) -> bool:
-        """Whether somebody has moved on since."""
+        """True if the position of the partition was changed since the fetch."""
         return self.version != self.state.version
 
     def batches(self) -> bytes:
@@ -92,7 +92,7 @@ def modern(data: bytes) -> bytes:
 
 
 def chunk_of(state: PartitionState, row: PartitionData, position: int, config: ClientConfig) -> Chunk | None:
-    """What a fetch at `position` brought of a partition; None when there is no whole batch. Raises CorruptBatch."""
+    """Return the chunk that a fetch at `position` returned for a partition; None without a whole batch. Raises CorruptBatch."""
     data = bytes(row.records) if isinstance(row.records, bytes) else b""
     if not data:
         return None
@@ -112,7 +112,7 @@ def chunk_of(state: PartitionState, row: PartitionData, position: int, config: C
 
 
 def without_aborted(data: bytes, batches: list[BatchHeader], aborted: list[AbortedTransaction]) -> bytes:
-    """`data` without the batches of aborted transactions; the same object when there are none.
+    """Return `data` without the batches of aborted transactions; the same object if there is nothing to leave out.
 
     With read_committed the answer lists aborted transactions (producer id and first offset); a transactional batch of such a
     producer is left out until the producer's abort marker comes by (KIP-98), as Kafka's consumer does it:

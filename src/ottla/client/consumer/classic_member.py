@@ -4,7 +4,7 @@
 
 A rebalance waits for the application: it is joined inside `poll` only, so that no partition goes away while its records are
 being worked on. Eager assignors give up everything before they join, cooperative ones only what goes elsewhere (KIP-429); both
-join again when that lets somebody else have it. A member that does not poll for max.poll.interval.ms leaves.
+join again when that lets another member have it. A member that does not poll for max.poll.interval.ms leaves.
 """
 
 import contextlib
@@ -70,14 +70,14 @@ class ClassicMember:
         self._polls = 0
         self._resubscribed = Signal()
         self._previous: tuple[list[TopicPartition], int] = ([], _NOBODY)
-        """What was assigned last, and in which generation: the sticky assignor wants to know."""
+        """The last assignment and its generation, for the sticky assignor."""
         self._looked_at = 0
         self._last_poll = core.clock.now_ms()
         self._seen: dict[str, tuple[Racks, ...]] = {}
 
     @property
     def metadata(self) -> GroupMetadata:
-        """What the group knows the member by."""
+        """Ids and generation of the member in its group."""
         return GroupMetadata(self._group_id, self._generation, self._member_id, self._instance_id)
 
     def subscribe(self, topics: list[str], pattern: str | None) -> None:
@@ -92,7 +92,7 @@ class ClassicMember:
         self._resubscribed.happen()
 
     def _note_polls(self) -> int:
-        """When the application was last known to live."""
+        """Return the time (clock ms) at which a poll of the application was last noticed."""
         if self._consumer.polls != self._polls:
             self._polls = self._consumer.polls
             self._last_poll = self._core.clock.now_ms()
@@ -201,7 +201,8 @@ class ClassicMember:
         self._check(answer.error_code, "heartbeat")
 
     async def _topics_changed(self) -> bool:
-        """Whether topics that match came, went or grew since they were assigned; looked at as often as metadata ages."""
+        """Return True if subscribed topics were created, deleted or got partitions since the assignment; checked when metadata
+        expires (metadata.max.age.ms)."""
         metadata = self._core.metadata
         now, limit = self._core.clock.now_ms(), self._core.config["metadata.max.age.ms"]
         if self._pattern is not None:
@@ -322,7 +323,7 @@ class ClassicMember:
         return _SUBSCRIPTION_VERSION.to_bytes(2, "big") + codec.encode(said, _SUBSCRIPTION_VERSION)
 
     async def _assignments(self, answer: JoinGroupResponse) -> dict[str, bytes]:
-        """What the leader shares out."""
+        """Assign the partitions to the members, as the leader of the group."""
         name = answer.protocol_name or self._assignors[0]
         members = {}
         for member in answer.members:
@@ -350,7 +351,7 @@ class ClassicMember:
         return found
 
     def _noted(self, partitions: dict[str, tuple[Racks, ...]]) -> dict[str, tuple[Racks, ...]]:
-        """What of the partitions calls for a rebalance when it changes: racks only for who has one (KIP-881)."""
+        """Return the part of the partitions whose change needs a rebalance: racks only if client.rack is set (KIP-881)."""
         if self._core.config["client.rack"]:
             return dict(partitions)
         return {name: (frozenset(),) * len(racks) for name, racks in partitions.items()}
@@ -393,7 +394,7 @@ class ClassicMember:
 
 
 def _subscription_of(data: bytes) -> ConsumerProtocolSubscription:
-    """What a member said, in whatever version its client writes."""
+    """Decode the subscription of a member, in the version that its client writes."""
     version = min(int.from_bytes(data[:2], "big"), _SUBSCRIPTION_VERSION)
     said, _ = codec.decode(ConsumerProtocolSubscription, version, data, 2)
     return said
@@ -408,8 +409,8 @@ def _previous_data(assigned: list[TopicPartition], generation: int) -> bytes:
 
 
 def _owned_of(said: ConsumerProtocolSubscription) -> tuple[tuple[TopicPartition, ...], int]:
-    """What a member still has, and since when. Before version 2 (KIP-792) cooperative members say the generation in their
-    assignor's own words: four bytes."""
+    """Return the partitions that a member still owns, and their generation. Before version 2 (KIP-792) cooperative members put
+    the generation into the user data: four bytes."""
     owned = (TopicPartition(each.topic, index) for each in said.owned_partitions for index in each.partitions)
     generation = said.generation_id
     if generation < 0 and said.user_data is not None and len(said.user_data) == 4:
@@ -418,8 +419,8 @@ def _owned_of(said: ConsumerProtocolSubscription) -> tuple[tuple[TopicPartition,
 
 
 def _previous_of(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
-    """What a member of a sticky group had before it gave everything up to join, and since when; nothing when it does not say,
-    or in words that nobody knows."""
+    """Return the partitions that a member of a sticky group had before it gave everything up to join, and their generation;
+    nothing if its user data is missing or cannot be decoded."""
     for version in (1, 0):
         with contextlib.suppress(PeerError):
             said, end = codec.decode(StickyAssignorUserData, version, data or b"")

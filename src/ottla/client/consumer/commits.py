@@ -202,9 +202,9 @@ class Commits:
         *,
         stable: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed; partitions without a commit are left out.
+        """Return the committed offsets; partitions without a commit are left out.
 
-        stable  transactions that are about to commit something are waited for; otherwise it is what was committed before
+        stable  wait for open transactions that commit offsets; otherwise return the offsets committed before them
         """
         wanted = list(partitions)
         about = f"offsets of group {self._group_id}"
@@ -269,7 +269,7 @@ class Commits:
 
 
 def lost_membership(error: KafkaError) -> bool:
-    """Whether an error says that the member is none any more, or of an older generation."""
+    """Return True if an error means that the member was removed from the group, or is of an older generation."""
     return error.code in _LOST
 
 

@@ -60,7 +60,7 @@ class ConsumerMember:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """What the group knows the member by."""
+        """Ids and epoch of the member in its group."""
         return GroupMetadata(self._group_id, self._epoch or -1, self._member_id, self._instance_id)
 
     def subscribe(self, topics: list[str], pattern: str | None) -> None:
@@ -74,7 +74,7 @@ class ConsumerMember:
         self._now.happen()
 
     def _note_polls(self) -> int:
-        """When the application was last known to live."""
+        """Return the time (clock ms) at which a poll of the application was last noticed."""
         if self._consumer.polls != self._polls:
             self._polls = self._consumer.polls
             self._last_poll = self._core.clock.now_ms()
@@ -241,7 +241,7 @@ class ConsumerMember:
         return False
 
     async def _named(self, target: set[tuple[bytes, int]]) -> set[TopicPartition]:
-        """The target by names; topics that nobody knows by name yet are left out until somebody does."""
+        """Return the target by names; topics whose name is not in the metadata yet are left out."""
         metadata = self._core.metadata
         if any(metadata.name_of(topic_id) is None for topic_id, _ in target):
             await metadata.fetch(self._topics if self._pattern is None else None)

@@ -2,8 +2,8 @@
 
 Strategy. Three things go on by themselves on the core's thread: the membership (classic_member.py, consumer_member.py), the
 search for positions (search.py), and the fetches (fetcher.py). The application's thread takes records from chunks that are
-there (`take`), which touches the core only once a chunk; when there is none, or when something wants its attention, it waits
-in `wait`. A listener runs in the application's thread: `wait` hands it out.
+there (`take`), which touches the core only once a chunk; without a chunk, or when something wants its attention, it waits in
+`wait`. A listener runs in the application's thread: `wait` hands it out.
 
     take() --> a record of the chunk at hand ---------------------------------------------> application
                  | none left, or `attention`
@@ -81,7 +81,7 @@ class ConsumerCore:
         self._assigned_by_hand = False
         self._reminder: Cancellable | None = None
         self._inside = False
-        """Whether the application is in `wait`."""
+        """True while the application is in `wait`."""
         self._entered = Signal()
         self._visitors = 0
         """Changes that wait for the application to be in `wait`, or happen there."""
@@ -127,7 +127,7 @@ class ConsumerCore:
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """What a transaction wants to know of this member."""
+        """Ids and generation of this member, for a producer's transaction."""
         if not self._group_id:
             raise IllegalState(f"group metadata: {_NO_GROUP}")
         return self._membership.metadata if self._membership is not None else GroupMetadata(self._group_id)
@@ -192,7 +192,7 @@ class ConsumerCore:
     # -- records --
 
     def take(self) -> Record | None:
-        """The next record that is there; None when there is none, or when something wants attention. Raises CorruptBatch."""
+        """Return the next fetched record; None if there is no record, or if `attention` is set. Raises CorruptBatch."""
         self.polls += 1
         if self.attention:
             return None
@@ -277,7 +277,7 @@ class ConsumerCore:
             if chunk.stale or self._positions.states.get(state.partition) is not state:
                 continue
             if state.paused:
-                # It is fetched again when somebody resumes.
+                # It is fetched again after a resume.
                 state.seek(chunk.position, state.epoch_before(chunk.position))
                 continue
             self._chunk = chunk
@@ -356,7 +356,7 @@ class ConsumerCore:
         if trouble is None and self._membership is not None:
             trouble = self._membership.error
         if isinstance(trouble, NoOffset) and not self._positions.lacking():
-            trouble = None  # somebody has said where to go on
+            trouble = None  # no position is missing any more
         if trouble is not None:
             raise trouble
 
@@ -395,7 +395,7 @@ class ConsumerCore:
         self._search.begin()
 
     def _truncated(self, state: PartitionState, end: EpochEnd) -> None:
-        """What was fetched is not in the log any more. The application hears of it, or is moved, when it comes by."""
+        """Note that fetched records are not in the log any more. The next `wait` raises the error or changes the position."""
         self._truncations.append((state, state.version, end))
         self._stir()
 
@@ -523,7 +523,7 @@ class ConsumerCore:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed; partitions without a commit are left out."""
+        """Return the committed offsets of the group; partitions without a commit are left out."""
         if not self._group_id:
             raise IllegalState(f"committed: {_NO_GROUP}")
         wanted = [TopicPartition(*partition) for partition in partitions]
@@ -615,7 +615,7 @@ class ConsumerCore:
             raise IllegalState("the consumer is closed")
 
     def metrics(self) -> dict[str, float]:
-        """What has been read so far."""
+        """Return the metrics of the consumer."""
         return {
             "bytes-consumed-total": self._fetcher.bytes,
             "fetch-total": self._fetcher.fetches,

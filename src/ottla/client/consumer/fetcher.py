@@ -63,7 +63,7 @@ Truncated = Callable[[PartitionState, EpochEnd], None]
 
 
 class _NodeFetch:
-    """What is known of the fetches to one node."""
+    """State of the fetches to one node."""
 
     __slots__ = ("asked", "busy", "epoch", "not_before", "session", "validating")
 
@@ -163,7 +163,7 @@ class Fetcher:
         return True
 
     def _question(self, state: PartitionState, info: TopicInfo) -> Question | None:
-        """What the leader must be asked before the position can be trusted."""
+        """Return the question that the leader must answer before the position can be trusted; None without one."""
         leader_epoch = info.epochs.get(state.partition.partition, -1)
         if leader_epoch < 0 or leader_epoch == state.valid_epoch:
             return None
@@ -408,7 +408,7 @@ class Fetcher:
             chunk = chunk_of(state, row, position, self._config)
         except CorruptBatch as damage:
             self.trouble = damage
-            state.fetch_position = UNKNOWN  # nothing more of the partition until somebody seeks
+            state.fetch_position = UNKNOWN  # nothing more of the partition until a seek
             return
         if chunk is not None:
             for header in scan(chunk.data).batches:
@@ -425,7 +425,7 @@ class Fetcher:
         self.pump()
 
     def drop_stale(self) -> None:
-        """Throw away what nobody will want."""
+        """Drop chunks that are stale or of partitions that are not assigned any more."""
         states = self._positions.states
         kept = [each for each in self.chunks if not each.stale and states.get(each.state.partition) is each.state]
         self.chunks.clear()

@@ -26,9 +26,9 @@ class PartitionState:
     fetch_position  offset of the next fetch: past what is fetched already
     reset           EARLIEST, LATEST, ... when the position is to be looked up; None otherwise
     valid_epoch     the leader epoch of the partition under which the fetch position is known to lie in the log; -1 for none
-    validating      whether a leader is being asked about it
+    validating      True while a leader is being asked about it
     buffered        bytes that are fetched and not taken yet
-    topic_id        of the topic that the position belongs to, None before anybody looked
+    topic_id        of the topic that the position belongs to, None before it was looked up
     preferred       the node to fetch from in place of the leader, and until when (KIP-392)
     """
 
@@ -68,7 +68,7 @@ class PartitionState:
         self.high_watermark = self.last_stable_offset = self.log_start = UNKNOWN
 
     def seek(self, offset: int, leader_epoch: int = -1) -> None:
-        """Go on at an offset; `leader_epoch` is that of the record before it, -1 when nobody knows."""
+        """Go on at an offset; `leader_epoch` is that of the record before it, -1 if unknown."""
         self.position = self.fetch_position = offset
         self.epochs = [(UNKNOWN, leader_epoch)]
         self.valid_epoch = -1
@@ -86,7 +86,7 @@ class PartitionState:
         self.epochs = following
 
     def epoch_before(self, offset: int) -> int:
-        """The leader epoch of the record before an offset between what is read and what is fetched; -1 when nobody knows."""
+        """Return the leader epoch of the record before an offset between `position` and `fetch_position`; -1 if unknown."""
         found = -1
         for begin, epoch in self.epochs:
             if begin >= offset:

@@ -36,8 +36,8 @@ _WAITING: Final = "wait"
 class RangeReading:
     """The offsets from `position` (inclusive) to `end` (exclusive) of one partition, chunk by chunk.
 
-    topic_id    what the topic's id must be: another one means that the topic was made anew; ZERO_UUID takes any
-    timeout_ms  how long the broker may bring nothing before RequestTimedOut is raised
+    topic_id    expected id of the topic: another one means that the topic was recreated; ZERO_UUID accepts any
+    timeout_ms  time without records from the broker after which RequestTimedOut is raised
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class RangeReading:
         self._ahead: Task[Chunk] | None = None
 
     async def next(self) -> Chunk | None:
-        """What comes next; None at the end. Its last batches may go past `end`.
+        """Return the next chunk; None at the end. Its last batches may go past `end`.
 
         A lost connection or a moved leader is retried from where the reading stood. Raises OffsetOutOfRange (with
         `log_start`), UnknownTopic, CorruptBatch, NotAuthorized, BrokersUnreachable.
@@ -133,8 +133,8 @@ class RangeReading:
         return found
 
     def _has_nothing(self, row: PartitionData) -> bool:
-        """Whether an answer without records says that the rest of the range has none: it was compacted away, and what comes
-        behind it belongs to a transaction that is open still."""
+        """Return True if an answer without records means that the rest of the range has none: it was compacted away, and what
+        comes behind it belongs to a transaction that is still open."""
         readable = row.last_stable_offset if self._core.config.read_committed else row.high_watermark
         return not row.records and readable >= self.end
 
@@ -237,7 +237,7 @@ async def wait_for_records(core: Core, positions: Mapping[TopicPartition, int], 
 async def bytes_per_offset(
     core: Core, positions: Mapping[TopicPartition, int], sample_bytes: int
 ) -> dict[TopicPartition, float]:
-    """How many bytes of the log an offset takes, from the first batches at each position; partitions without any are left
+    """Return the bytes of log per offset, estimated from the first batches at each position; partitions without any are left
     out. Raises KafkaError."""
 
     async def look(node: int, parts: dict[TopicPartition, tuple[int, TopicInfo]]) -> dict[TopicPartition, float]:

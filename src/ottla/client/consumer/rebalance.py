@@ -1,7 +1,7 @@
-"""What a membership says to its consumer: partitions come, go, or are lost; and the application may be told.
+"""Interface of a membership and its consumer: partitions are assigned, revoked or lost, and listeners are called.
 
 A listener of the application runs in the application's thread, inside `poll`. So a membership hands out a `Handover` and waits
-until somebody has run it.
+until its listener has been run.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ Listener = Callable[[list[TopicPartition]], object]
 
 
 class Change(Enum):
-    """What happens to partitions.
+    """Change of the assigned partitions.
 
-    ASSIGNED  they are ours from now on
-    REVOKED   they go elsewhere; what was processed can still be committed
-    LOST      they went elsewhere already
+    ASSIGNED  they belong to this member from now on
+    REVOKED   they go to another member; processed records can still be committed
+    LOST      they may belong to another member already
     """
 
     ASSIGNED = "assigned"
@@ -29,14 +29,14 @@ class Change(Enum):
 
 
 class Listeners(NamedTuple):
-    """What the application wants to be told; None: nothing."""
+    """Listeners of the application for changes of its partitions; None: not called."""
 
     on_assign: Listener | None = None
     on_revoke: Listener | None = None
     on_lost: Listener | None = None
 
     def of(self, change: Change) -> Listener | None:
-        """Who is told; a loss is told as a revocation when nobody listens for losses, as in Kafka."""
+        """Return the listener for a change; without a listener for losses, on_revoke gets them, as in Kafka."""
         if change is Change.ASSIGNED:
             return self.on_assign
         if change is Change.REVOKED or self.on_lost is None:
@@ -58,11 +58,11 @@ class Membership(Protocol):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """What the group knows the member by."""
+        """Ids and generation or epoch of the member in its group."""
 
     @property
     def error(self) -> BaseException | None:
-        """Why it is no member any more, None while it is."""
+        """Error that ended the membership, None while it lasts."""
 
     def subscribe(self, topics: list[str], pattern: str | None) -> None:
         """Read these topics, or those that match, in place of those before."""
@@ -72,17 +72,17 @@ class Membership(Protocol):
 
 
 class Member(Protocol):
-    """What a membership asks of its consumer."""
+    """Interface of a consumer, as its membership uses it."""
 
     @property
     def polls(self) -> int:
-        """How often the application has asked for records: while the number grows it lives (max.poll.interval.ms)."""
+        """Number of polls of the application: it is alive while the number grows (max.poll.interval.ms)."""
 
     async def changed(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
-        """Partitions come or go; `owned` is what there is afterwards.
+        """Apply a change of partitions; `owned` are the partitions afterwards.
 
-        Waits until the application polls, so that nothing changes under its hands, and returns when it knows. What is
-        processed of revoked partitions is committed first, if that is the consumer's business.
+        Waits until the application polls, so that nothing changes while it works on records, and returns when the listener has
+        run. Processed records of revoked partitions are committed first, if the consumer commits by itself.
         """
 
 

@@ -103,7 +103,7 @@ class PositionSearch:
                 state.seek(offset.offset, offset.leader_epoch)
 
     def reset_by_policy(self, state: PartitionState, cause: OffsetOutOfRange | None) -> None:
-        """Have a position looked up as auto.offset.reset says. With none raises `cause`, NoOffset where there is none."""
+        """Have a position looked up as auto.offset.reset says. With "none" raises `cause`, or NoOffset without a cause."""
         policy: str = self._core.config["auto.offset.reset"]
         if policy == "none":
             if cause is not None:

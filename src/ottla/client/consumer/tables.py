@@ -15,7 +15,7 @@ from ottla.records.columns import ColumnReader
 from ottla.records.errors import CorruptRecords
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What a table has unless others are asked for."""
+"""Default columns of a table."""
 
 
 def table_of(
@@ -23,7 +23,7 @@ def table_of(
 ) -> pa.Table:
     """The records of whole batches from `position` (inclusive) to `next_offset` (exclusive).
 
-    Raises KeyError for a column that is none, CorruptBatch.
+    Raises KeyError for an unknown column, CorruptBatch.
     """
     wanted = schema(COLUMNS if columns is None else columns)
     reader = ColumnReader(column_flags(wanted.names))

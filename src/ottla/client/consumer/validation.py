@@ -1,7 +1,7 @@
-"""Does a new leader have what was read under an older one? (KIP-320, OffsetForLeaderEpoch)
+"""Validation of positions after a change of leader (KIP-320, OffsetForLeaderEpoch).
 
 A leader that took over without being in sync may lack the end of the log, and write other records in its place. The epoch of
-the record before a position tells: the leader says where that epoch ends in its log.
+the record before a position shows it: the leader returns the end of that epoch in its log.
 
     read:    | epoch 3 ........ | position 40            leader's log: | epoch 3 ..... 35 | epoch 5 ...
     asked:   where does epoch 3 end?   answered: 35      what was read from 35 on is gone
@@ -25,14 +25,14 @@ _OLDEST_FOR_CLIENTS: Final = 3
 
 
 class Question(NamedTuple):
-    """Where does `read_epoch` end, in the log of the leader whose epoch is `leader_epoch`?"""
+    """Request for the end of `read_epoch` in the log of the leader whose epoch is `leader_epoch`."""
 
     read_epoch: int
     leader_epoch: int
 
 
 class EpochEnd(NamedTuple):
-    """The last epoch that is not newer than what was asked for, and its end (exclusive); -1, -1 when there is none."""
+    """The last epoch that is not newer than the requested one, and its end (exclusive); -1, -1 without such an epoch."""
 
     epoch: int
     offset: int

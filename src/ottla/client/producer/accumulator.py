@@ -86,13 +86,13 @@ class OpenBatch:
             self.max_timestamp = timestamp
 
     def listen(self, index: int, timestamp: int, listener: Any) -> None:
-        """Somebody wants to hear what becomes of a record."""
+        """Add a listener for the outcome of a record."""
         if self.listeners is None:
             self.listeners = []
         self.listeners.append((index, timestamp, listener))
 
     def count_for(self, index: i64, counter: Any) -> None:
-        """Somebody counts what becomes of the record that comes next."""
+        """Add a counter for the outcome of the next record."""
         if counter is not self._counter or index != self._end:
             self._spans = self.spans()
             self._counter = counter
@@ -100,7 +100,7 @@ class OpenBatch:
         self._end = index + 1
 
     def spans(self) -> list[tuple[int, int, Any]]:
-        """(index of the first record, index behind the last, who counts what becomes of them)"""
+        """Return (index of the first record, index behind the last, counter of their outcomes) tuples."""
         if self._counter is None:
             return self._spans
         return [*self._spans, (self._begin, self._end, self._counter)]
@@ -462,10 +462,10 @@ class Accumulator:
             self._wake = True
 
     def close_late(self, topics: list[TopicBuffers], opened_before_ms: i64, held_by: dict[Any, None]) -> int:
-        """Close the batches that were opened before a moment; the moment at which the oldest of the others was opened, -1
-        when there is none.
+        """Close the batches that were opened before a time. Return the opening time of the oldest of the others, or -1.
 
-        held_by  (topic, partition) where batches wait already: another one could not be sent before them, and fills up instead
+        held_by  (topic, partition) with batches that wait already: another one could not be sent before them, and fills up
+                 instead
         """
         oldest: i64 = -1
         held: list[tuple[str, int]] = []
@@ -486,7 +486,7 @@ class Accumulator:
         return oldest
 
     def take_closed(self) -> list[tuple[str, OpenBatch]]:
-        """What was closed, which is the caller's from now on."""
+        """Return the closed batches and remove them from the accumulator."""
         with self._lock:
             taken = self.closed
             self.closed = []

@@ -1,4 +1,4 @@
-"""A closed batch on its way: its records as they will travel, and who wants to hear what becomes of them."""
+"""A closed batch on its way: its records as they will be sent, and the listeners for their outcomes."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
@@ -16,7 +16,7 @@ _OLD_LIMIT: Final = 2**31 - 1
 
 
 class Delivered(NamedTuple):
-    """Where a record was appended; offset -1 with acks=0, timestamp in ms (the broker's with LogAppendTime)."""
+    """Position of an appended record; offset -1 with acks=0, timestamp in ms (the broker's with LogAppendTime)."""
 
     topic: str
     partition: int
@@ -29,14 +29,14 @@ Listener = Callable[[KafkaError | None, Delivered | None], object]
 
 
 class Counter(Protocol):
-    """Who counts what becomes of many records."""
+    """Counter of the outcomes of many records."""
 
     def told(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
-        """So many records were appended from `base_offset` on (-1: nobody says where), or were not."""
+        """Called when `count` records were appended from `base_offset` on (-1: unknown), or failed with `error`."""
 
 
 class Packing(NamedTuple):
-    """How batches are packed; level None is Kafka's default."""
+    """Compression of batches; level None is Kafka's default."""
 
     codec: int
     level: int | None

@@ -1,4 +1,4 @@
-"""What a program hands to a producer: bytes or texts, headers as pairs or as a dictionary."""
+"""Arguments that a program passes to a producer: bytes or texts, headers as pairs or as a dictionary."""
 
 from collections.abc import Iterable, Mapping
 

@@ -81,7 +81,7 @@ class ProducerCore:
         return taken == APPENDED or self.judge(taken, topic, partition, key, value)
 
     def judge(self, taken: int, topic: str, partition: int, key: bytes | None, value: bytes | None) -> bool:
-        """What the accumulator said of a record, as `append` has it."""
+        """Convert the accumulator's result for a record to the result or the error of `append`."""
         if taken == WAKE:
             self._wake()
             return True
@@ -209,7 +209,7 @@ class ProducerCore:
         return self.sender.producer_id, self.sender.epoch
 
     def metrics(self) -> dict[str, float]:
-        """What has been sent so far."""
+        """Return the metrics of the producer."""
         sender = self.sender
         return {
             "record-send-total": sender.records,

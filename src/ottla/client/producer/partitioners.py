@@ -1,8 +1,8 @@
-"""Where a record goes that names no partition.
+"""Partitioners: choose the partition of a record that names none.
 
-Kafka's own way: a key decides by murmur2; records without one stick to a partition until batch.size bytes have gone there
-(KIP-480, KIP-794), so that batches are full. Besides it round robin, chance, and what librdkafka calls consistent (CRC-32),
-murmur2 and fnv1a, each with keyless records to one partition or (`_random`) anywhere.
+Kafka's own partitioner: a key decides by murmur2; records without one stick to a partition until batch.size bytes have gone
+there (KIP-480, KIP-794), so that batches are full. Besides it round robin, random, and librdkafka's consistent (CRC-32),
+murmur2 and fnv1a, each with keyless records to one partition or (`_random`) to a random one.
 """
 
 import zlib

@@ -98,7 +98,7 @@ class Sender:
         self._busy: dict[int, int] = {}
         """node -> requests on their way"""
         self._under_way: set[str] = set()
-        """What is being asked for, so that it is asked for once."""
+        """Names of the background tasks in progress, so that each runs once."""
         self._in_flight = 0
         self._pumping = self._pump_again = False
         self._alarm: Cancellable | None = None
@@ -167,7 +167,7 @@ class Sender:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits and nothing is on its way."""
+        """True if no batch waits and no request is in flight."""
         return not self._waiting and not self._in_flight
 
     # -- out --
@@ -216,7 +216,7 @@ class Sender:
             self._send_to(node, partitions, infos)
 
     def _node_for(self, partition: TopicPartition, now: int, infos: dict[str, TopicInfo]) -> int:
-        """Where the partition's next batch goes now; -1 when it has to wait."""
+        """Return the node to which the partition's next batch can be sent now; -1 if it has to wait."""
         queue = self._queues[partition]
         if not queue.waiting:
             self._waiting.pop(
@@ -344,7 +344,7 @@ class Sender:
             if isinstance(error, KafkaError):
                 self._missed(batch, error)
             elif answer is None and error is None:
-                self._acknowledged(batch, -1, -1)  # acks=0: nobody answers
+                self._acknowledged(batch, -1, -1)  # acks=0: there is no response
             elif found is None:
                 self._missed(batch, ConnectionLost(f"produce to {batch.partition}: the answer is about something else"))
             else:
@@ -352,7 +352,7 @@ class Sender:
         self.pump()
 
     def _missed(self, batch: ClosedBatch, error: KafkaError) -> None:
-        """No answer: nobody knows whether it was appended."""
+        """Handle a missing answer: the batch may have been appended or not."""
         batch.uncertain = batch.uncertain or not isinstance(error, UnsupportedVersion)
         if error.retriable:
             self._core.metadata.forget(batch.partition.topic)

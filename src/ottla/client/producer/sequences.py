@@ -1,4 +1,4 @@
-"""Which batch of a partition goes next, under which sequence, and what an answer means for it: decisions only.
+"""Order and sequence numbers of a partition's batches, and the meaning of answers to them: decisions only, no I/O.
 
 Strategy: a partition's batches carry consecutive sequences (KIP-98), and a broker takes them in that order or not at all, so
 up to five may be on their way at once. When one fails for a passing reason, those behind it fail too (out of order) or were
@@ -53,7 +53,7 @@ _UNCERTAIN: Final = frozenset(
 
 
 class Verdict(Enum):
-    """What an answer means for a batch."""
+    """Outcome of an answer for a batch."""
 
     ACKNOWLEDGED = "appended, now or by an earlier attempt"
     AGAIN = "send it again in its turn"
@@ -99,7 +99,7 @@ class PartitionQueue:
         self.by_id = True
         self._idempotent = idempotent
         self._has_state = not idempotent
-        """Whether the broker has state of the producer: it has acknowledged a batch with a sequence."""
+        """True if the broker has state of the producer: it has acknowledged a batch with a sequence."""
         self._limit = limit
         self._numbers = 0
         self._next_sequence = 0
@@ -166,7 +166,7 @@ class PartitionQueue:
         return next((batch for batch in self.waiting if batch.uncertain), None)
 
     def verdict(self, batch: Batch, code: int) -> Verdict:
-        """What `code` means for a batch on its way."""
+        """Return the outcome that an error code means for a batch in flight."""
         if code in (table.NONE, table.DUPLICATE_SEQUENCE_NUMBER):
             return Verdict.ACKNOWLEDGED
         if code == table.OUT_OF_ORDER_SEQUENCE_NUMBER:

@@ -35,9 +35,9 @@ _MOST_BYTES: Final = 64 << 20
 
 
 class TableDelivered(NamedTuple):
-    """What became of a table.
+    """Outcome of a table.
 
-    records  how many were appended
+    records  number of appended records
     offsets  the lowest and the highest offset (inclusive) of each partition; records of others may lie between them. Empty with
              acks=0
     """
@@ -236,7 +236,7 @@ def _timestamps(columns: dict[str, pa.Array], now: int) -> pa.Array | int:
 
 
 def _checked(name: str, columns: dict[str, pa.Array], fits: Callable[[pa.DataType], bool]) -> pa.Array | None:
-    """A column, None when there is none or all of it is null."""
+    """Return a column, None if it is missing or all of it is null. Raises ValueError for a wrong type."""
     array = columns.get(name)
     if array is None or pa.types.is_null(array.type):
         return None

@@ -172,7 +172,8 @@ class Transactions:
         self._touched = False
 
     def _admit(self, partition: TopicPartition) -> bool:
-        """Whether a batch for the partition may be sent now."""
+        """Return True if a batch for the partition may be sent now. Starts to add the partition to an open transaction if that
+        is missing."""
         if self._state not in (_State.OPEN, _State.COMMITTING):
             return False
         self._touched = True
@@ -378,7 +379,7 @@ async def end_transaction(
 ) -> None:
     """End a transaction that a producer of another process left open, as that producer.
 
-    Raises FencedError when somebody has taken over, or when the transaction was aborted for its age.
+    Raises FencedError when another producer has taken over, or when the transaction was aborted for its age.
     """
     about = f"{'commit' if commit else 'abort'} transaction {transactional_id}"
     metadata = core.metadata

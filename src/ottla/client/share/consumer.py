@@ -3,9 +3,9 @@
 Strategy. `poll` fetches: it asks every node that leads some of the assigned partitions, takes what comes first, and keeps the
 rest for the next call. In implicit mode a poll accepts what the one before it returned; in explicit mode the application says
 of every record what becomes of it before it polls again. What it says travels with the next fetch of the same node, or in a
-request of its own when `commit` is called. Results are told to whoever called `commit`, and to the callback.
+request of its own when `commit` is called. Results go to the caller of `commit`, and to the callback.
 
-The locks of acquired records run while the application works; so nothing is fetched that nobody has asked for yet.
+The locks of acquired records run while the application works; so nothing is fetched in advance of a poll.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class ShareConsumerCore:
 
     @property
     def lock_ms(self) -> int | None:
-        """How long records are ours after a poll; None before a broker said."""
+        """Acquisition lock timeout of the records of a poll, in ms; None before a broker returned one."""
         return max((session.lock_ms for session in self._sessions.values()), default=0) or None
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -129,7 +129,7 @@ class ShareConsumerCore:
             raise trouble
 
     def _take(self) -> list[Record]:
-        """What is there, up to max.poll.records."""
+        """Return the acquired records, up to max.poll.records."""
         most: int = self.core.config["max.poll.records"]
         records: list[Record] = []
         while self._acquired and len(records) < most:

@@ -19,12 +19,12 @@ GAP: Final = 0
 
 
 class AcknowledgeType(IntEnum):
-    """What becomes of a record.
+    """Acknowledgement of a record.
 
     ACCEPT   it was processed
-    RELEASE  somebody else may have it, or we again
-    REJECT   nobody can process it
-    RENEW    we still work on it: the lock starts anew (KIP-1222)
+    RELEASE  it may be delivered again, to any member
+    REJECT   it cannot be processed and is not delivered again
+    RENEW    it is still being processed: the lock is renewed (KIP-1222)
     """
 
     ACCEPT = 1
@@ -42,7 +42,7 @@ class Run(NamedTuple):
 
 
 class Home(NamedTuple):
-    """Where records were acquired: they can be acknowledged in this session of this node only."""
+    """Session in which records were acquired: they can be acknowledged in this session of this node only."""
 
     node: int
     session: int
@@ -63,7 +63,7 @@ class Delivered:
         self._kinds: dict[int, int] = {}
 
     def acknowledge(self, offset: int, kind: int) -> bool:
-        """What becomes of a record; whether it is one of these."""
+        """Set the acknowledgement of a record. Return False if the record is not one of these."""
         if offset not in self.offsets and offset not in self._kinds:
             return False
         self._kinds[offset] = kind
@@ -71,18 +71,18 @@ class Delivered:
         return True
 
     def acknowledge_all(self, kind: int) -> None:
-        """What becomes of all that have no answer yet."""
+        """Set the acknowledgement of all records that have none yet."""
         self._kinds.update(dict.fromkeys(self.offsets, kind))
         self.offsets.clear()
 
     @property
     def settled(self) -> bool:
-        """Whether the application has said something of every record."""
+        """True if every record has an acknowledgement."""
         return not self.offsets
 
     def collect(self) -> list[Run]:
-        """What is to be told, which is then told: runs in order. Gaps go out with the first of them. Records that are renewed
-        stay in the hands of the application."""
+        """Return the acknowledgements to send, as runs in order, and forget them. Gaps are sent with the first of them.
+        Renewed records need another acknowledgement."""
         if not self._kinds and self.offsets:
             return []
         told = self._kinds
@@ -120,7 +120,7 @@ def runs(kinds: Iterable[tuple[int, int]]) -> Iterator[Run]:
 
 
 class Acquired:
-    """What one fetch brought of one partition, handed out piece by piece."""
+    """Records that one fetch acquired of one partition, handed out piece by piece."""
 
     def __init__(self, home: Home, ranges: Sequence[tuple[int, int]], records: list[Record]) -> None:
         self.home = home

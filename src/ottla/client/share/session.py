@@ -54,7 +54,7 @@ class Limits(NamedTuple):
 
 
 class Brought(NamedTuple):
-    """What a fetch brought; `trouble` is what the application should hear of, besides."""
+    """Result of a fetch; `trouble` is an error to raise in the application besides."""
 
     acquired: list[Acquired]
     trouble: KafkaError | None
@@ -84,7 +84,7 @@ class ShareSession:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to tell."""
+        """True if there are acknowledgements to send."""
         return bool(self._to_tell)
 
     def tell(self, home: Home, what: Iterable[Run]) -> None:
@@ -280,7 +280,7 @@ class ShareSession:
         wanted: dict[TopicIdPartition, TopicPartition],
         telling: dict[Home, list[Run]],
     ) -> Brought:
-        """What the answer brought, and what it says of what was told."""
+        """Return the records in the answer, and report the results of the acknowledgements that were sent."""
         codes: dict[TopicIdPartition, tuple[int, str | None]] = {}
         found = []
         trouble: KafkaError | None = None
@@ -300,7 +300,7 @@ class ShareSession:
                     try:
                         found.append(Acquired(home, _ranges(row), self._records(partition, row)))
                     except CorruptRecords as damage:
-                        # Nobody can process these: who tried again would not get further.
+                        # No member can process these: another attempt would fail as well.
                         self.tell(home, [Run(first, last, AcknowledgeType.REJECT) for first, last in _ranges(row)])
                         trouble = CorruptBatch(f"{partition}: {damage}", table.CORRUPT_MESSAGE)
         self._say_each(telling, codes)
