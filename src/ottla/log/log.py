@@ -681,8 +681,9 @@ class Log:
         if not dirty:
             return 0.0
         ratio = dirty / sum(segment.size for segment in ready)
-        oldest = next(segment for segment in ready if segment.next_offset > self.clean_until)
-        waited = now_ms - (oldest.first_timestamp or now_ms)
+        # As in Kafka, records without a timestamp have no age.
+        begun = [segment.first_timestamp for segment in ready if segment.next_offset > self.clean_until]
+        waited = now_ms - min((timestamp for timestamp in begun if timestamp and timestamp > 0), default=now_ms)
         return ratio if ratio >= config.min_cleanable_dirty_ratio or waited > config.max_compaction_lag_ms else 0.0
 
     def _compactable(self, now_ms: int) -> list[Segment]:

@@ -302,6 +302,20 @@ def test_what_waited_too_long_goes_first(tmp_path: Path) -> None:
     log.close()
 
 
+def test_records_without_timestamps_are_not_older_than_all_others(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
+    for timestamp in (-1, -1, -1, NOW, -1, -1):
+        batch = build([Record(at, timestamp, b"a", b"." * 100) for at in range(3)])
+        assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
+        log.high_watermark = log.end_offset
+        if timestamp < 0:
+            assert log.dirtiness(NOW + 500) in (0.0, 1.0), "by the ratio alone"
+    log.clean_until = 3
+    assert log.dirtiness(NOW + 500) == 0.0
+    assert 0.0 < log.dirtiness(NOW + 2000) < 1.0
+    log.close()
+
+
 def test_damage_stops_compaction_and_changes_nothing(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     for _ in range(6):

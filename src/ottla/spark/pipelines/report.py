@@ -127,9 +127,9 @@ def run_state(message: str) -> str | None:
     return found["state"] if found else None
 
 
-def growth(before: Mapping[str, int], after: Mapping[str, int], anew: Iterable[str]) -> dict[str, int]:
-    """Return by how many rows tables have grown; those in `anew` were recomputed from nothing."""
-    return {name: rows - (0 if name in set(anew) else before.get(name, 0)) for name, rows in after.items()}
+def growth(before: Mapping[str, int], after: Mapping[str, int], recomputed: Iterable[str]) -> dict[str, int]:
+    """Return by how many rows tables have grown; those in `recomputed` count from 0."""
+    return {name: rows - (0 if name in set(recomputed) else before.get(name, 0)) for name, rows in after.items()}
 
 
 def reason(error: str) -> str:
