@@ -38,6 +38,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the package ha
             enable_auto_commit=False,
             session_timeout_ms=6000,
             heartbeat_interval_ms=200,
+            max_poll_interval_ms=15_000,  # the rebalance timeout: the group goes on without a member that does not join again
             fetch_max_wait_ms=50,
             metadata_max_age_ms=500,
         )
@@ -46,7 +47,9 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the package ha
         """Until told to stop."""
         self.consumer.subscribe([self.topic], listener=self)
         while not self.teller.stopped.is_set():
-            for records in self.consumer.poll(timeout_ms=50).values():
+            # A poll that ends between the answers to JoinGroup and SyncGroup may lose the assignment (3.0.12).
+            timeout_ms = 50 if self.consumer.assignment() else 20_000
+            for records in self.consumer.poll(timeout_ms=timeout_ms).values():
                 self.teller.read([int(record.value) for record in records])
                 self.is_dirty = True
             self.commit()
