@@ -9,7 +9,7 @@ from confluent_kafka import Producer as RdProducer
 from ottla import Admin, NewTopic, Producer
 from ottla.client.producer.accumulator import TopicBuffers
 from ottla.client.producer.partitioners import partitioner
-from ottla.environment import SystemRandom
+from ottla.environment.system import SystemRandom
 
 from .conftest import fresh
 

@@ -17,8 +17,9 @@ from ottla.protocol import codec
 from ottla.protocol.answer import Answer
 from ottla.protocol.api import APIS
 from ottla.protocol.connection import Envelope
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
-from ottla.protocol.schema import Request, RequestContext, Response
+from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 
 if TYPE_CHECKING:

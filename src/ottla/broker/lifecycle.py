@@ -33,7 +33,8 @@ from ottla.broker.sessions import FetchSessions
 from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling, connection_quota
 from ottla.broker.watchdog import Watchdog
-from ottla.environment import Clock, Random, SystemClock, SystemRandom, Timers
+from ottla.environment import Clock, Random, Timers
+from ottla.environment.system import SystemClock, SystemRandom
 from ottla.log.config import LogConfig
 from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError

@@ -34,8 +34,9 @@ from ottla.protocol.answer import Pending
 from ottla.protocol.api import API_VERSIONS
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
+from ottla.protocol.context import Peer, RequestContext
 from ottla.protocol.frames import FrameReader, Rooms
-from ottla.protocol.schema import Peer, RequestContext, Response
+from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 
 if TYPE_CHECKING:

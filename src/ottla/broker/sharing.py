@@ -37,6 +37,7 @@ from ottla.metadata.configs import duration_ms, group_configs
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import SHARE_STATE_TOPIC, Delta
 from ottla.protocol.answer import Answer, gather
+from ottla.protocol.context import Peer
 from ottla.protocol.errors import (
     INVALID_REQUEST,
     NONE,
@@ -45,7 +46,6 @@ from ottla.protocol.errors import (
     UNSUPPORTED_VERSION,
     error,
 )
-from ottla.protocol.schema import Peer
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import Broker

@@ -17,6 +17,7 @@ from ottla.metadata.alteration import CLIENT_METRICS
 from ottla.metadata.image import Image
 from ottla.metadata.refusal import Refused
 from ottla.observability.client_metrics import ReceivedMetrics
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_RECORD,
     INVALID_REQUEST,
@@ -27,7 +28,6 @@ from ottla.protocol.errors import (
     UNSUPPORTED_COMPRESSION_TYPE,
 )
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest
-from ottla.protocol.schema import RequestContext
 from ottla.protocol.uuids import uuid_text
 from ottla.records.compression import decompress
 from ottla.records.errors import CorruptRecords

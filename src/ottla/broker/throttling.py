@@ -35,7 +35,7 @@ from ottla.security.quotas import (
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.environment import Clock
-    from ottla.protocol.schema import RequestContext
+    from ottla.protocol.context import RequestContext
 
 _NANOSECONDS_PER_PERCENT: Final = 1e9 / 100
 _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}

@@ -24,7 +24,7 @@ from ottla.cli.features import (
     version_mapping,
 )
 from ottla.cli.table import echo_json
-from ottla.environment import SystemRandom
+from ottla.environment.system import SystemRandom
 from ottla.log.backup import CannotCopy, copy_log_directory
 from ottla.metadata.adoption import DATABASE, Adoption, AlreadyAdopted, CannotAdopt, adopt
 from ottla.metadata.backup import CannotCopyMetadata, copy_database

@@ -5,9 +5,9 @@ from typing import Protocol
 
 from ottla.client.config import ClientConfig
 from ottla.client.metadata import Metadata
-from ottla.client.network import Network, Transport
+from ottla.client.network import Network
 from ottla.client.scheduler import Scheduler
-from ottla.environment import Clock, Random, Timers
+from ottla.environment import Clock, Random, Timers, Transport
 
 logger = logging.getLogger("ottla.client")
 

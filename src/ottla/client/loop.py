@@ -17,9 +17,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from ottla.client.errors import IllegalState
-from ottla.client.network import Address, Receiver
 from ottla.client.scheduler import Promise, Scheduler, Task
-from ottla.environment import Cancellable, SystemClock, SystemRandom
+from ottla.environment import Address, Cancellable, Receiver
+from ottla.environment.system import SystemClock, SystemRandom
 
 T = TypeVar("T")
 _MOST_PIECES: Final = 64

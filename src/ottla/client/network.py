@@ -19,12 +19,12 @@ An address that cannot be reached is logged as a WARNING: at once, then every fe
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import ConnectionLost, RebootstrapRequired, RequestTimedOut, UnsupportedVersion, error_for
 from ottla.client.scheduler import Promise, Scheduler, Signal
-from ottla.environment import Cancellable, Random
+from ottla.environment import Address, Cancellable, Random, Stream, Transport
 from ottla.protocol.api import API_VERSIONS, APIS
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import ClientConnection
@@ -35,47 +35,12 @@ from ottla.protocol.schema import Request
 from ottla.protocol.wire import PeerError
 from ottla.version import VERSION
 
-Address = tuple[str, int]
-
 _RECEIVE: Final = 1 << 20
 _LARGEST: Final = 0x7FFFFFFF
 _NEWEST: Final = 32767
 _WARN_EVERY_MS: Final = 5000
 
 logger = logging.getLogger("ottla.client")
-
-
-class Stream(Protocol):
-    """An open connection of bytes."""
-
-    def write(self, pieces: Sequence[Any]) -> None:
-        """Send buffers, now or as soon as there is room; never raises."""
-
-    def close(self) -> None:
-        """Give it up; nothing is called back any more."""
-
-
-class Receiver(Protocol):
-    """Callbacks of a transport."""
-
-    def connected(self, stream: Stream) -> None:
-        """The connection is there."""
-
-    def readable(self, receive_into: Callable[[Any], int]) -> None:
-        """Bytes are there: `receive_into(buffer)` moves some and says how many, 0 at the end of the stream.
-
-        `receive_into` raises BlockingIOError when there is nothing, another OSError when the connection broke.
-        """
-
-    def lost(self, reason: str) -> None:
-        """It could not be opened, or broke."""
-
-
-class Transport(Protocol):
-    """Opener of connections."""
-
-    def open(self, address: Address, receiver: Receiver) -> Callable[[], None]:
-        """Begin to connect; what is returned gives up. `receiver` hears the outcome, never before this returns."""
 
 
 class _Open:

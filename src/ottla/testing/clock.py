@@ -10,7 +10,8 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
-from ottla.environment import Cancellable, SystemClock
+from ottla.environment import Cancellable
+from ottla.environment.system import SystemClock
 
 _STEPS: Final = 200
 _TURNS: Final = 1000

@@ -28,6 +28,7 @@ from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol import api, codec
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.api import APIS
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages import share_fetch
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -37,7 +38,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
-from ottla.protocol.schema import RequestContext, Response, VersionRange
+from ottla.protocol.schema import Response, VersionRange
 from ottla.protocol.wire import PeerError
 from ottla.spelling import did_you_mean
 from ottla.testing.refusals import is_of_parts, refusal

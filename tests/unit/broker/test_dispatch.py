@@ -10,10 +10,11 @@ from ottla.broker.handlers import SERVED
 from ottla.protocol import api
 from ottla.protocol.api import APIS
 from ottla.protocol.connection import ClientConnection, Envelope, open_envelope
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.protocol.schema import Request, RequestContext
+from ottla.protocol.schema import Request
 from ottla.protocol.wire import PeerError
 
 

@@ -19,8 +19,9 @@ from ottla.metadata.controller import NewTopic
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.connection import ClientConnection, open_envelope
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR
-from ottla.protocol.schema import Request, RequestContext
+from ottla.protocol.schema import Request
 from ottla.replication.partition import Partition
 
 EIO = OSError(errno.EIO, "Input/output error")

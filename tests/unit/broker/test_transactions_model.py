@@ -28,6 +28,7 @@ from ottla.coordinators.runtime import Appended, Ending
 from ottla.log.store import DiskStore
 from ottla.protocol.answer import Pending
 from ottla.protocol.connection import ClientConnection, open_envelope, response_pieces
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, name_of
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -44,7 +45,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.protocol.schema import Request, RequestContext
+from ottla.protocol.schema import Request
 from ottla.records.batch import build, records_of, scan
 from ottla.records.record import Record
 

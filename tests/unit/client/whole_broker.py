@@ -16,9 +16,10 @@ from ottla.metadata.controller import NewTopic
 from ottla.metadata.image import OFFSETS_TOPIC, Image
 from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
+from ottla.protocol.context import Peer, RequestContext
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.schema import Peer, Request, RequestContext
+from ottla.protocol.schema import Request
 from ottla.records.batch import BatchHeader, build
 from ottla.records.control import ABORT, read_marker
 from ottla.records.record import Record

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.core import Core
-from ottla.client.network import Address, Receiver
 from ottla.client.scheduler import Promise, Task
+from ottla.environment import Address, Receiver
 from ottla.log.store import Region
 from ottla.protocol import codec
 from ottla.protocol.answer import Pending

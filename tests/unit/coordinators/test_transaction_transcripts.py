@@ -31,11 +31,11 @@ from ottla.coordinators.transactions.state import Markers, Transactions, Transac
 from ottla.coordinators.transactions.transaction import STATES, record_of
 from ottla.protocol import errors
 from ottla.protocol.answer import Pending
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.transaction_log_record import TransactionLogKey, TransactionLogValue
-from ottla.protocol.schema import RequestContext
 
 from .world import MemoryLog, VirtualClock
 

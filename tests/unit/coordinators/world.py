@@ -9,8 +9,8 @@ from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.runtime import Appended, Ending, Logged, Operation, Runtime
 from ottla.protocol.answer import Pending
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE
-from ottla.protocol.schema import RequestContext
 
 EPOCH = 1_700_000_000_000
 """The wall clock at virtual time 0, in ms."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.config import broker_config
-from ottla.environment import SystemRandom
+from ottla.environment.system import SystemRandom
 from ottla.metadata import keys
 from ottla.metadata.adoption import Adoption, AlreadyAdopted, CannotAdopt, adopt
 from ottla.metadata.image import PartitionImage, TopicImage

@@ -39,6 +39,7 @@ from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchS
 from ottla.broker.waiting import DelayedAnswer
 from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
 from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
@@ -56,7 +57,6 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from ottla.protocol.schema import RequestContext
 from ottla.records.legacy import NotForOldClients
 
 if TYPE_CHECKING:
