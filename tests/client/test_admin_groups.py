@@ -4,7 +4,7 @@ import pytest
 
 from ottla import Admin, KafkaError, TopicPartition
 from ottla.client.groups import OffsetAndMetadata
-from ottla.coordinators.groups.embedded import encode_assignment
+from ottla.coordinators.groups.classic.embedded import encode_assignment
 from tests.conformance.conftest import Topic, TopicFactory, Wire
 from tests.conformance.consumers import Consumer, configure, settle
 from tests.conformance.members import NO_TOPICS, Member, new_group

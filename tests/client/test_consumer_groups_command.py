@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla import Admin, TopicPartition
-from ottla.coordinators.groups.embedded import encode_assignment
+from ottla.coordinators.groups.classic.embedded import encode_assignment
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.consumers import Consumer, settle
 from tests.conformance.members import NO_TOPICS, Member, new_group

@@ -20,7 +20,7 @@ import pytest
 import ottla as ottla_client
 from ottla import Admin, ConfigChange, ConfigResource, NewTopic, Producer, ResourceType, TopicPartition
 from ottla.client.admin.scram import ScramMechanism, UserScramCredentialUpsertion
-from ottla.coordinators.groups.embedded import encode_assignment
+from ottla.coordinators.groups.classic.embedded import encode_assignment
 from ottla.protocol.codec import encode
 from ottla.protocol.messages import remote_log_metadata_records as remote
 from ottla.protocol.schema import Message

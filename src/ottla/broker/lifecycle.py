@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.broker.background import Background
 from ottla.broker.checkpoints import Checkpoints
 from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.coordination.internal_topics import internal_topic
+from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.broker.flushing import Flusher
-from ottla.broker.internal_topics import internal_topic
 from ottla.broker.limits import ConnectionLimits
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.moving import Moves
-from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.removals import Removals
 from ottla.broker.server import LoopTimers, Server
 from ottla.broker.sessions import FetchSessions
@@ -65,8 +65,8 @@ from ottla.replication.replicas import Replicas
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
-    from ottla.broker.coordination import Coordination
-    from ottla.broker.sharing import Sharing
+    from ottla.broker.coordination.coordinators import Coordination
+    from ottla.broker.share_partitions.partitions import Sharing
     from ottla.broker.telemetry import Telemetry
     from ottla.coordinators.runtime import Runtime
 
@@ -133,7 +133,7 @@ class Broker:
     def coordination(self) -> "Coordination":
         """The coordinators, imported and loaded at first use: a broker without groups starts without them."""
         if self._coordination is None:
-            from ottla.broker.coordination import Coordination
+            from ottla.broker.coordination.coordinators import Coordination
 
             self._coordination = Coordination(
                 self.node_id,
@@ -154,7 +154,7 @@ class Broker:
     def sharing(self) -> "Sharing":
         """The share partitions, created at first use."""
         if self._sharing is None:
-            from ottla.broker.sharing import Sharing
+            from ottla.broker.share_partitions.partitions import Sharing
 
             self._sharing = Sharing(self)
         return self._sharing

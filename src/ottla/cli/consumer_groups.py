@@ -120,7 +120,7 @@ def _action(given: dict[str, Any]) -> str:
 
 
 def _validate(pattern: str, *, as_json: bool) -> None:
-    from ottla.coordinators.groups.regexes import InvalidRegex, check_regex
+    from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex
 
     reason = None
     try:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.coordinators.groups.embedded import decode_assignment, decode_subscription
+from ottla.coordinators.groups.classic.embedded import decode_assignment, decode_subscription
 from ottla.protocol.codec import decode
 from ottla.protocol.messages import control_records, metadata_records
 from ottla.protocol.messages.group_metadata_record import GroupMetadataValue

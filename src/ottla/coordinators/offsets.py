@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from ottla.coordinators.groups.classic import expire_session
-from ottla.coordinators.groups.consumer_group import ConsumerGroup
-from ottla.coordinators.groups.consumer_member import ConsumerMember
-from ottla.coordinators.groups.group import CONSUMER, ClassicGroup, State
+from ottla.coordinators.groups.classic.group import CONSUMER, ClassicGroup, State
+from ottla.coordinators.groups.classic.membership import expire_session
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.consumer.member import ConsumerMember
 from ottla.coordinators.groups.records import (
     OFFSET_COMMIT_VERSION,
     OFFSET_COMMIT_VERSION_WITH_EXPIRY,

@@ -13,7 +13,9 @@ from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import Broker
 from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.client.producer.contents import Content, Headers, as_bytes, header_list
-from ottla.coordinators.groups import classic, consumer_timers, share_heartbeat
+from ottla.coordinators.groups.classic import membership as classic
+from ottla.coordinators.groups.consumer import timers as consumer_timers
+from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Operation, Result
 from ottla.metadata import keys

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.test_log_directories import EIO, READING, Machine
 
-from ottla.broker.dead_letters import DeadLetterWriter
-from ottla.broker.waiting import DelayedCommit, Uncommitted
+from ottla.broker.delayed import DelayedCommit, Uncommitted
+from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.coordinators.share.window import DeadLetters
 from ottla.coordinators.transactions.state import Markers
 from ottla.log.log import Log
@@ -237,7 +237,7 @@ def test_a_partition_on_another_broker_is_not_taken_for_a_deleted_one(machine: R
 def test_dead_letters_that_another_leader_cut_off_are_written_again(
     machine: Replicated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.broker.dead_letters._RETRY_MS", 10)
+    monkeypatch.setattr("ottla.broker.share_partitions.dead_letters._RETRY_MS", 10)
     machine.create("dlq.letters", errors_deadletterqueue_group_enable="true")
     configs = {"errors.deadletterqueue.topic.name": "dlq.letters"}
     controller = machine.broker.controller

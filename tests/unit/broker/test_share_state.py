@@ -6,12 +6,12 @@ from typing import Any
 from tests.unit.coordinators.test_consumer_transcripts import image
 from tests.unit.coordinators.world import MemoryLog, VirtualClock
 
-from ottla.broker.share_state import ShareStateKeeper
-from ottla.coordinators.groups.cluster import Cluster
+from ottla.broker.coordination.share_state import ShareStateKeeper
 from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record
 from ottla.coordinators.share.state import ShareSettings, ShareStates, StateOutcome
+from ottla.coordinators.topology import Cluster
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import NOT_COORDINATOR
 

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from ottla.broker.shared_partition import GroupRules, SharedPartition, Told
+from ottla.broker.share_partitions.led_partition import GroupRules, SharedPartition, Told
 from ottla.coordinators.share.acknowledgement import ACCEPT, Acknowledgement, Rules
 from ottla.coordinators.share.acquisition import LogBatch, Wish
 from ottla.coordinators.share.state import ReadState, StateOutcome, StateRead, WriteState

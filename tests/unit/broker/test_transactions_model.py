@@ -22,8 +22,8 @@ import pytest
 
 from ottla.broker import dispatch
 from ottla.broker.config import broker_config
+from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.lifecycle import Broker
-from ottla.broker.partition_log import PartitionLog
 from ottla.coordinators.runtime import Appended, Ending
 from ottla.log.store import DiskStore
 from ottla.protocol.answer import Pending

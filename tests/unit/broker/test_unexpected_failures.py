@@ -10,8 +10,8 @@ from tests.conformance.conftest import Closed, Wire
 from tests.unit.broker.test_log_directories import EMFILE, Machine
 
 from ottla.broker.config import broker_config
+from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.broker.lifecycle import Broker, CannotStart
-from ottla.broker.producer_ids import ProducerIds
 from ottla.log.log import Appended, Log
 from ottla.metadata.controller import PRODUCER_ID_BLOCK
 from ottla.metadata.store import ChangeOutcome

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.waiting import DelayedAnswer
+from ottla.broker.delayed import DelayedAnswer
 from ottla.environment import Cancellable
 from ottla.log.config import LogConfig
 from ottla.log.log import Log

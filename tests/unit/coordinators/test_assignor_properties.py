@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordinators.groups.assignors import ASSIGNORS, Subscriber, assign_ranges, assign_uniformly
-from ottla.coordinators.groups.consumer_member import Target
+from ottla.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber, assign_ranges, assign_uniformly
+from ottla.coordinators.groups.consumer.member import Target
 
 SEEDS = st.integers(0, 2**32)
 

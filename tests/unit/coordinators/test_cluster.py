@@ -1,7 +1,7 @@
 """What the group coordinator knows of the cluster: when topics changed, and whose configs count."""
 
-from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.state import Bounded, ConsumerSettings, Groups, GroupSettings
+from ottla.coordinators.topology import Cluster
 from ottla.metadata.alteration import BROKER, GROUP
 from ottla.metadata.image import BrokerImage
 

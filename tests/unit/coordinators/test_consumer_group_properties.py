@@ -6,9 +6,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordinators.groups import consumer_heartbeat, membership
-from ottla.coordinators.groups.consumer_group import ConsumerGroup
-from ottla.coordinators.groups.embedded import decode_assignment, encode_assignment
+from ottla.coordinators.groups import routing as membership
+from ottla.coordinators.groups.classic.embedded import decode_assignment, encode_assignment
+from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.state import Bounded, ConsumerSettings, Groups, GroupSettings
 from ottla.protocol import errors
 from ottla.protocol.answer import Pending

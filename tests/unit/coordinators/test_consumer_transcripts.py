@@ -20,8 +20,10 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators.groups import consumer_heartbeat, listing, membership
-from ottla.coordinators.groups.embedded import decode_assignment, encode_assignment
+from ottla.coordinators.groups import listing
+from ottla.coordinators.groups import routing as membership
+from ottla.coordinators.groups.classic.embedded import decode_assignment, encode_assignment
+from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.coordinators.groups.state import Bounded, ConsumerSettings, GroupSettings
 from ottla.coordinators.runtime import Record
 from ottla.metadata.image import Image, PartitionImage, TopicImage

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.coordinators import offsets
-from ottla.coordinators.groups import classic
-from ottla.coordinators.groups.group import ClassicGroup, State
+from ottla.coordinators.groups.classic import membership as classic
+from ottla.coordinators.groups.classic.group import ClassicGroup, State
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.protocol import errors
 from ottla.protocol.answer import Pending

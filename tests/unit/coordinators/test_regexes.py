@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ottla.coordinators.groups.regexes import InvalidRegex, check_regex, matching
+from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex, matching
 
 NAMES = ["orders", "orders-eu", "orders.us", "Orders", "payments", "__consumer_offsets"]
 

@@ -5,9 +5,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinators.groups.assignors import Subscriber
-from ottla.coordinators.groups.consumer_member import Target
-from ottla.coordinators.groups.share_assignor import assign_simply
+from ottla.coordinators.groups.consumer.assignors import Subscriber
+from ottla.coordinators.groups.consumer.member import Target
+from ottla.coordinators.groups.share.assignor import assign_simply
 
 SEEDS = st.integers(0, 2**32)
 Partitions = dict[bytes, frozenset[int]]

@@ -22,8 +22,10 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators.groups import listing, share_heartbeat, share_offsets
-from ottla.coordinators.groups.share_heartbeat import Initialized, InitializeShares
+from ottla.coordinators.groups import listing
+from ottla.coordinators.groups.share import heartbeat as share_heartbeat
+from ottla.coordinators.groups.share import offsets as share_offsets
+from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares
 from ottla.coordinators.groups.state import Bounded, GroupSettings, ShareSettings
 from ottla.coordinators.runtime import Record
 from ottla.protocol import errors

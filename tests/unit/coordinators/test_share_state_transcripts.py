@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.runtime import Operation, Record, Runtime
 from ottla.coordinators.share import state
 from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record
 from ottla.coordinators.share.state import Prune, ShareSettings, ShareStates, StateReset, TopicIdsDeleted
 from ottla.coordinators.share.state_batches import StateBatch
+from ottla.coordinators.topology import Cluster
 from ottla.protocol import errors
 from ottla.protocol.answer import Pending
 from ottla.protocol.errors import name_of

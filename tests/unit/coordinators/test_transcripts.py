@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from ottla.coordinators import offsets
-from ottla.coordinators.groups import listing, membership
+from ottla.coordinators.groups import listing
+from ottla.coordinators.groups import routing as membership
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import GroupSettings
 from ottla.coordinators.runtime import Record

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.coordinator import loaded
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.runtime import Appended, Ending, Logged, Operation, Runtime
+from ottla.coordinators.topology import Cluster
 from ottla.protocol.answer import Pending
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, NewTopic
 from ottla.metadata.image import BrokerImage
 from ottla.metadata.refusal import CHANGED, ChangeResult

@@ -16,10 +16,10 @@ Behaviour
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.coordination.share_state import Place
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
-from ottla.broker.share_state import Place
-from ottla.coordinators.groups.share_offsets import Alteration, Begun, begin_alteration
+from ottla.coordinators.groups.share.offsets import Alteration, Begun, begin_alteration
 from ottla.coordinators.share.state import StateOutcome
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION, error

@@ -22,7 +22,7 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.coordinators.groups import consumer_heartbeat
+from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, UNSUPPORTED_VERSION
 from ottla.protocol.messages.consumer_group_heartbeat import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers.delete_share_group_offsets import deleted_share_state
 from ottla.coordinators.groups import listing
-from ottla.coordinators.groups.share_offsets import Known, ShareGroupName, known_partitions
+from ottla.coordinators.groups.share.offsets import Known, ShareGroupName, known_partitions
 from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -13,10 +13,10 @@ Behaviour
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.coordination.share_state import Place
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
-from ottla.broker.share_state import Place
-from ottla.coordinators.groups.share_offsets import (
+from ottla.coordinators.groups.share.offsets import (
     NOTHING_TO_DELETE,
     Deleted,
     Deleting,

@@ -17,10 +17,10 @@ Versions
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.coordination.share_state import Place
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
-from ottla.broker.share_state import Place
-from ottla.coordinators.groups.share_offsets import Known, ShareGroupName, known_partitions
+from ottla.coordinators.groups.share.offsets import Known, ShareGroupName, known_partitions
 from ottla.coordinators.share.state import UNKNOWN, StateSummary
 from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION, error

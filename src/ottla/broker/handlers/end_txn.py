@@ -16,8 +16,8 @@ Versions
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.coordination.verification import without_fenced
 from ottla.broker.dispatch import handles
-from ottla.broker.verification import without_fenced
 from ottla.coordinators.transactions.ending import end_transaction
 from ottla.protocol.answer import Answer, gather
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse

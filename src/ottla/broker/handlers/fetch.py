@@ -34,9 +34,9 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.dispatch import Positions, handles
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, WantedPartition
-from ottla.broker.waiting import DelayedAnswer
 from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext

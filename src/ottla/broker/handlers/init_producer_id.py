@@ -18,8 +18,8 @@ Versions
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.coordination.verification import without_fenced
 from ottla.broker.dispatch import handles
-from ottla.broker.verification import without_fenced
 from ottla.coordinators.transactions.producers import init_producer_id as operation
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST

@@ -20,7 +20,7 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.coordinators.groups import membership
+from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

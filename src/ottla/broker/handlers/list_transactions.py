@@ -15,7 +15,7 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.coordinators.groups.regexes import InvalidRegex, check_regex, matching
+from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex, matching
 from ottla.coordinators.transactions.transaction import STATES, Transaction
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION

@@ -32,9 +32,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.coordination.verification import Client, verified
+from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.dispatch import Positions, handles
-from ottla.broker.verification import Client, verified
-from ottla.broker.waiting import DelayedCommit, Uncommitted
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.log.log import Appended, StorageError, Unfinished
 from ottla.protocol.answer import Answer, Pending, after

@@ -14,8 +14,8 @@ Versions
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.coordination.share_state import ask_each
 from ottla.broker.dispatch import handles
-from ottla.broker.share_state import ask_each
 from ottla.coordinators.share import state
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.read_share_group_state_summary import (

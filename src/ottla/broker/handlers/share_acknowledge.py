@@ -23,7 +23,7 @@ Versions
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import handles
-from ottla.broker.shared_partition import Told
+from ottla.broker.share_partitions.led_partition import Told
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import INVALID_SHARE_SESSION_EPOCH, NONE, SHARE_SESSION_NOT_FOUND

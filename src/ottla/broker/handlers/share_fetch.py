@@ -27,9 +27,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.dispatch import handles
-from ottla.broker.shared_partition import Given, SharedPartition, Told
-from ottla.broker.waiting import DelayedAnswer
+from ottla.broker.share_partitions.led_partition import Given, SharedPartition, Told
 from ottla.coordinators.share.acquisition import Wish
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from ottla.log.log import StorageError

@@ -16,7 +16,7 @@ Behaviour
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.dispatch import handles
-from ottla.coordinators.groups import share_heartbeat
+from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.metadata.features import feature_level
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_VERSION

@@ -18,9 +18,9 @@ Versions
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.coordination.verification import Client, verified
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers.offset_commit import merged, set_aside
-from ottla.broker.verification import Client, verified
 from ottla.coordinators.offsets import TransactionalCommit, commit_in_transaction, refuse_commit
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.metadata.image import OFFSETS_TOPIC

@@ -17,8 +17,8 @@ Versions
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.coordination.share_state import ask_each
 from ottla.broker.dispatch import handles
-from ottla.broker.share_state import ask_each
 from ottla.coordinators.share import state
 from ottla.coordinators.share.state_batches import StateBatch
 from ottla.protocol.answer import Answer

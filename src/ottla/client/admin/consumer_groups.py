@@ -10,7 +10,7 @@ from ottla.client.errors import KafkaError
 from ottla.client.groups import OffsetAndMetadata
 from ottla.client.network import Link
 from ottla.client.topics import TopicPartition
-from ottla.coordinators.groups.embedded import decode_assignment, decode_subscription
+from ottla.coordinators.groups.classic.embedded import decode_assignment, decode_subscription
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.consumer_group_describe import (
     Assignment,

@@ -4,13 +4,14 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.coordinators.groups import consumer_timers, share_heartbeat
-from ottla.coordinators.groups.classic import after_loading
-from ottla.coordinators.groups.cluster import Cluster
+from ottla.coordinators.groups.classic.membership import after_loading
+from ottla.coordinators.groups.consumer import timers as consumer_timers
 from ottla.coordinators.groups.records import decode_record
+from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.offsets import expire_offsets
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
+from ottla.coordinators.topology import Cluster
 from ottla.environment import Clock, Random
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import OFFSETS_TOPIC

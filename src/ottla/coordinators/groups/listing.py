@@ -3,12 +3,12 @@
 
 from collections.abc import Iterator
 
-from ottla.coordinators.groups import share_records
-from ottla.coordinators.groups.consumer_group import ConsumerGroup
-from ottla.coordinators.groups.consumer_member import ConsumerMember, Owned, Target
-from ottla.coordinators.groups.group import CONSUMER, ClassicGroup, State
+from ottla.coordinators.groups.classic.group import CONSUMER, ClassicGroup, State
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.consumer.member import ConsumerMember, Owned, Target
 from ottla.coordinators.groups.records import group_tombstone
-from ottla.coordinators.groups.share_group import SHARE, ShareMember
+from ottla.coordinators.groups.share import records as share_records
+from ottla.coordinators.groups.share.group import SHARE, ShareMember
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.offsets import all_offset_tombstones
 from ottla.coordinators.runtime import Millis, Result, operation

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.coordinators.groups import consumer_records, share_records
-from ottla.coordinators.groups.group import ClassicGroup
+from ottla.coordinators.groups.classic.group import ClassicGroup
+from ottla.coordinators.groups.consumer import records as consumer_records
+from ottla.coordinators.groups.share import records as share_records
 from ottla.coordinators.runtime import Record
 from ottla.protocol.codec import reader
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata

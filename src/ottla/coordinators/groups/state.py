@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from ottla.coordinators.groups.cluster import Cluster
-from ottla.coordinators.groups.consumer_group import KEYS, ConsumerGroup
-from ottla.coordinators.groups.group import ClassicGroup
+from ottla.coordinators.groups.classic.group import ClassicGroup
+from ottla.coordinators.groups.consumer.group import KEYS, ConsumerGroup
 from ottla.coordinators.groups.records import OffsetCommitValue
-from ottla.coordinators.groups.share_group import ShareGroup
-from ottla.coordinators.groups.share_records import KEYS as SHARE_KEYS
+from ottla.coordinators.groups.share.group import ShareGroup
+from ottla.coordinators.groups.share.records import KEYS as SHARE_KEYS
 from ottla.coordinators.runtime import Millis, Record
+from ottla.coordinators.topology import Cluster
 from ottla.environment import Random
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol.messages.consumer_group_metadata_record import ConsumerGroupMetadataKey

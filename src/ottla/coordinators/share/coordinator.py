@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
 from ottla.coordinators.share.records import decode_record, tombstone
 from ottla.coordinators.share.state import ShareSettings, ShareStates, prune, snapshot_cold
+from ottla.coordinators.topology import Cluster
 from ottla.environment import Clock
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import SHARE_STATE_TOPIC

@@ -19,11 +19,11 @@ import base64
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.runtime import Millis, Record, Result, Timer, operation
 from ottla.coordinators.share import records
 from ottla.coordinators.share.records import SharePartition
 from ottla.coordinators.share.state_batches import StateBatch, merge, merged
+from ottla.coordinators.topology import Cluster
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol import errors
 from ottla.protocol.messages.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue

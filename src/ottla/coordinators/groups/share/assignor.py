@@ -10,8 +10,8 @@ of equal members gets what follows the order of joining here, and the order of a
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.coordinators.groups.assignors import Subscribers
-from ottla.coordinators.groups.consumer_member import Target
+from ottla.coordinators.groups.consumer.assignors import Subscribers
+from ottla.coordinators.groups.consumer.member import Target
 
 _Place = tuple[bytes, int]
 """Topic id and partition."""

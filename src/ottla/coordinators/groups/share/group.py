@@ -14,8 +14,8 @@ has its target with the next heartbeat.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ottla.coordinators.groups.consumer_member import Target
-from ottla.coordinators.groups.share_records import Named
+from ottla.coordinators.groups.consumer.member import Target
+from ottla.coordinators.groups.share.records import Named
 from ottla.coordinators.runtime import Millis, Record
 from ottla.protocol.messages.share_group_current_member_assignment_record import (
     ShareGroupCurrentMemberAssignmentKey,

@@ -4,19 +4,19 @@ The classic members keep their assignments, as members of the new group; consume
 parked in a rebalance are asked to rejoin.
 """
 
-from ottla.coordinators.groups import classic
-from ottla.coordinators.groups.consumer_group import ConsumerGroup, subscriptions
-from ottla.coordinators.groups.consumer_member import ClassicMember, Current, Description, MemberState, Owned
-from ottla.coordinators.groups.consumer_records import (
+from ottla.coordinators.groups.classic import membership as classic
+from ottla.coordinators.groups.classic.embedded import decode_assignment, decode_subscription
+from ottla.coordinators.groups.classic.group import CONSUMER, ClassicGroup
+from ottla.coordinators.groups.classic.member import Member
+from ottla.coordinators.groups.consumer.group import ConsumerGroup, subscriptions
+from ottla.coordinators.groups.consumer.member import ClassicMember, Current, Description, MemberState, Owned
+from ottla.coordinators.groups.consumer.records import (
     group_epoch,
     member_current,
     member_description,
     member_target,
     target_epoch,
 )
-from ottla.coordinators.groups.embedded import decode_assignment, decode_subscription
-from ottla.coordinators.groups.group import CONSUMER, ClassicGroup
-from ottla.coordinators.groups.member import Member
 from ottla.coordinators.groups.records import group_tombstone
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Record, Result

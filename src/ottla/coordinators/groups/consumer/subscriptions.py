@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ottla.coordinators.groups.cluster import Cluster
-from ottla.coordinators.groups.consumer_group import ConsumerGroup, Resolved
-from ottla.coordinators.groups.consumer_member import Description
+from ottla.coordinators.groups.consumer.group import ConsumerGroup, Resolved
+from ottla.coordinators.groups.consumer.member import Description
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis
+from ottla.coordinators.topology import Cluster
 
 _REGEX_REFRESH_MIN_MS: Final = 10_000
 """Minimum time between two resolutions, which cover all expressions of a group; no config in Kafka either."""

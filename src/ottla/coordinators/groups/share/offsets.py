@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from ottla.coordinators.groups import share_records
-from ottla.coordinators.groups.share_group import joined
-from ottla.coordinators.groups.share_heartbeat import asked, share_group_of, share_group_or_new
-from ottla.coordinators.groups.share_records import Named
+from ottla.coordinators.groups.share import records as share_records
+from ottla.coordinators.groups.share.group import joined
+from ottla.coordinators.groups.share.heartbeat import asked, share_group_of, share_group_or_new
+from ottla.coordinators.groups.share.records import Named
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Result, operation
 from ottla.metadata.refusal import Refused

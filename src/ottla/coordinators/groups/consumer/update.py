@@ -11,17 +11,17 @@ their requests and responses are in consumer_heartbeat.py and consumer_classic.p
 
 from collections.abc import Collection
 
-from ottla.coordinators.groups.assignors import ASSIGNORS, Subscriber
-from ottla.coordinators.groups.consumer_group import ConsumerGroup, subscriptions
-from ottla.coordinators.groups.consumer_member import (
+from ottla.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
+from ottla.coordinators.groups.consumer.group import ConsumerGroup, subscriptions
+from ottla.coordinators.groups.consumer.member import (
     LEAVING_FOR_A_WHILE,
     ConsumerMember,
     Description,
     MemberState,
     Target,
 )
-from ottla.coordinators.groups.consumer_reconciliation import Goal, Reported, next_step
-from ottla.coordinators.groups.consumer_records import (
+from ottla.coordinators.groups.consumer.reconciliation import Goal, Reported, next_step
+from ottla.coordinators.groups.consumer.records import (
     group_epoch,
     member_current,
     member_description,
@@ -30,9 +30,9 @@ from ottla.coordinators.groups.consumer_records import (
     regex_tombstone,
     target_epoch,
 )
-from ottla.coordinators.groups.consumer_subscriptions import refresh_is_due, subscribed_ids
-from ottla.coordinators.groups.consumer_timers import end_revocation, refresh_regexes
-from ottla.coordinators.groups.regexes import InvalidRegex, check_regex
+from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex
+from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due, subscribed_ids
+from ottla.coordinators.groups.consumer.timers import end_revocation, refresh_regexes
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Record, Timer
 from ottla.metadata.refusal import Refused

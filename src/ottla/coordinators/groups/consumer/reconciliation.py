@@ -12,7 +12,7 @@ A partition has one owner at any time: a member gets only unowned partitions, an
 
 from collections.abc import Iterable, Mapping
 
-from ottla.coordinators.groups.consumer_member import Current, MemberState, Owned, Target
+from ottla.coordinators.groups.consumer.member import Current, MemberState, Owned, Target
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 

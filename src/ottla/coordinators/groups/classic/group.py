@@ -16,8 +16,8 @@ from collections import Counter
 from enum import Enum
 from typing import Final
 
-from ottla.coordinators.groups.embedded import decode_subscription
-from ottla.coordinators.groups.member import Member
+from ottla.coordinators.groups.classic.embedded import decode_subscription
+from ottla.coordinators.groups.classic.member import Member
 from ottla.protocol import errors
 from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
 from ottla.protocol.wire import PeerError

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.partition_log import PartitionLog
-from ottla.broker.waiting import DelayedCommit, Uncommitted
+from ottla.broker.coordination.partition_log import PartitionLog
+from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.coordinators.runtime import Ending, Runtime
 from ottla.coordinators.transactions.state import Markers
 from ottla.coordinators.transactions.transaction import Partition as Place

@@ -14,12 +14,12 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ottla.coordinators.groups import share_records
-from ottla.coordinators.groups.assignors import Subscriber
-from ottla.coordinators.groups.consumer_member import JOINING, LEAVING, Target
-from ottla.coordinators.groups.share_assignor import assign_simply
-from ottla.coordinators.groups.share_group import ShareDescription, ShareGroup, ShareMember, joined, without
-from ottla.coordinators.groups.share_records import Named
+from ottla.coordinators.groups.consumer.assignors import Subscriber
+from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, Target
+from ottla.coordinators.groups.share import records as share_records
+from ottla.coordinators.groups.share.assignor import assign_simply
+from ottla.coordinators.groups.share.group import ShareDescription, ShareGroup, ShareMember, joined, without
+from ottla.coordinators.groups.share.records import Named
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer, operation
 from ottla.metadata.refusal import Refused

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.waiting import DelayedCommit, Uncommitted
+from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.coordinators.share.window import DeadLetters
 from ottla.log.log import OffsetOutOfRange, StorageError
 from ottla.metadata.alteration import GROUP

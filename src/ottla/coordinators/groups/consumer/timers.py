@@ -12,17 +12,17 @@ fails. When the last member with the consumer protocol goes, the group becomes a
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from ottla.coordinators.groups.consumer_group import ConsumerGroup, Resolved, subscriptions
-from ottla.coordinators.groups.consumer_member import LEAVING_FOR_A_WHILE, MemberState
-from ottla.coordinators.groups.consumer_records import (
+from ottla.coordinators.groups.consumer.group import ConsumerGroup, Resolved, subscriptions
+from ottla.coordinators.groups.consumer.member import LEAVING_FOR_A_WHILE, MemberState
+from ottla.coordinators.groups.consumer.records import (
     group_epoch,
     member_tombstones,
     regex_tombstone,
     resolved_regex,
     target_epoch,
 )
-from ottla.coordinators.groups.downgrade import downgrade, may_downgrade
-from ottla.coordinators.groups.regexes import matching
+from ottla.coordinators.groups.consumer.regexes import matching
+from ottla.coordinators.groups.migration.downgrade import downgrade, may_downgrade
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinators.groups.consumer_member import Target
+from ottla.coordinators.groups.consumer.member import Target
 from ottla.coordinators.runtime import Record
 from ottla.protocol.messages.share_group_current_member_assignment_record import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -33,7 +33,7 @@ from ottla.protocol.messages.share_group_target_assignment_metadata_record impor
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.coordinators.groups.share_group import ShareDescription
+    from ottla.coordinators.groups.share.group import ShareDescription
 
 KEYS: Final = (
     ShareGroupMetadataKey,

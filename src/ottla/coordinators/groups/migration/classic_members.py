@@ -9,22 +9,22 @@ eager ones everything.
 
 from functools import partial
 
-from ottla.coordinators.groups import classic
-from ottla.coordinators.groups.consumer_group import ConsumerGroup
-from ottla.coordinators.groups.consumer_member import (
+from ottla.coordinators.groups.classic import membership as classic
+from ottla.coordinators.groups.classic.embedded import decode_subscription, encode_assignment
+from ottla.coordinators.groups.classic.group import CONSUMER
+from ottla.coordinators.groups.classic.member import protocols_of, rebalance_timeout
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.consumer.member import (
     ClassicMember,
     ConsumerMember,
     Current,
     Description,
     MemberState,
 )
-from ottla.coordinators.groups.consumer_reconciliation import reported
-from ottla.coordinators.groups.consumer_timers import end_join, end_session, end_sync, fence, no_timers
-from ottla.coordinators.groups.consumer_update import Update, check_instance, check_room
-from ottla.coordinators.groups.downgrade import classic_records, may_replace_and_downgrade
-from ottla.coordinators.groups.embedded import decode_subscription, encode_assignment
-from ottla.coordinators.groups.group import CONSUMER
-from ottla.coordinators.groups.member import protocols_of, rebalance_timeout
+from ottla.coordinators.groups.consumer.reconciliation import reported
+from ottla.coordinators.groups.consumer.timers import end_join, end_session, end_sync, fence, no_timers
+from ottla.coordinators.groups.consumer.update import Update, check_instance, check_room
+from ottla.coordinators.groups.migration.downgrade import classic_records, may_replace_and_downgrade
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Result, Timer
 from ottla.metadata.refusal import Refused

@@ -37,7 +37,7 @@ from ottla.protocol.errors import (
 from ottla.replication.partition import Watchers
 
 if TYPE_CHECKING:
-    from ottla.broker.sharing import Sharing
+    from ottla.broker.share_partitions.partitions import Sharing
     from ottla.log.log import Log
     from ottla.records.batch import BatchHeader
     from ottla.replication.partition import Partition

@@ -22,8 +22,8 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from ottla.coordinators.groups.group import ClassicGroup, State
-from ottla.coordinators.groups.member import Member, protocols_of
+from ottla.coordinators.groups.classic.group import ClassicGroup, State
+from ottla.coordinators.groups.classic.member import Member, protocols_of
 from ottla.coordinators.groups.records import empty_group, stable_group
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer, operation

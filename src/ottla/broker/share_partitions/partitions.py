@@ -14,9 +14,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.dead_letters import DeadLetterWriter
 from ottla.broker.periodic import PAUSED, Periodic
-from ottla.broker.shared_partition import GroupRules, SharedPartition, Told
+from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
+from ottla.broker.share_partitions.led_partition import GroupRules, SharedPartition, Told
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, Rules
 from ottla.coordinators.share.partition import NEVER
 from ottla.coordinators.share.session import Member, Place, ShareSession, ShareSessions

@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.markers import MarkerWriter
-from ottla.broker.partition_log import PartitionLog
+from ottla.broker.coordination.markers import MarkerWriter
+from ottla.broker.coordination.partition_log import PartitionLog
+from ottla.broker.coordination.share_state import Place, ShareStateKeeper
 from ottla.broker.periodic import PAUSED, Periodic
-from ottla.broker.share_state import Place, ShareStateKeeper
-from ottla.coordinators.groups.cluster import Cluster
 from ottla.coordinators.groups.coordinator import group_coordinator
-from ottla.coordinators.groups.share_heartbeat import Initialized, InitializeShares, initialized
-from ottla.coordinators.groups.share_offsets import ShareTopicsDeleted, forget_share_topics
+from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
+from ottla.coordinators.groups.share.offsets import ShareTopicsDeleted, forget_share_topics
 from ottla.coordinators.offsets import TopicsDeleted, forget_topics
 from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.share.coordinator import share_coordinator
 from ottla.coordinators.share.state import Prune, StateOutcome, StateReset, TopicIdsDeleted, forget_topic_ids
+from ottla.coordinators.topology import Cluster
 from ottla.coordinators.transactions.coordinator import transaction_coordinator
 from ottla.coordinators.transactions.ending import completed
 from ottla.coordinators.transactions.state import Markers

@@ -7,12 +7,12 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
-from ottla.coordinators.groups import classic
-from ottla.coordinators.groups.consumer_group import ConsumerGroup
-from ottla.coordinators.groups.consumer_member import ConsumerMember, Current, Description, Owned
-from ottla.coordinators.groups.embedded import encode_assignment
-from ottla.coordinators.groups.group import CONSUMER, ClassicGroup, State
-from ottla.coordinators.groups.member import Member
+from ottla.coordinators.groups.classic import membership as classic
+from ottla.coordinators.groups.classic.embedded import encode_assignment
+from ottla.coordinators.groups.classic.group import CONSUMER, ClassicGroup, State
+from ottla.coordinators.groups.classic.member import Member
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.consumer.member import ConsumerMember, Current, Description, Owned
 from ottla.coordinators.groups.records import stable_group
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Record, Result, Timer

@@ -5,8 +5,8 @@ Most heartbeats change nothing: they cost one check of the group and one moved t
 
 from functools import partial
 
-from ottla.coordinators.groups.consumer_group import ConsumerGroup
-from ottla.coordinators.groups.consumer_member import (
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.consumer.member import (
     JOINING,
     LEAVING,
     LEAVING_FOR_A_WHILE,
@@ -15,13 +15,13 @@ from ottla.coordinators.groups.consumer_member import (
     Description,
     Owned,
 )
-from ottla.coordinators.groups.consumer_reconciliation import is_within, reported
-from ottla.coordinators.groups.consumer_records import member_current
-from ottla.coordinators.groups.consumer_subscriptions import refresh_is_due
-from ottla.coordinators.groups.consumer_timers import end_session, fence
-from ottla.coordinators.groups.consumer_update import Update, check_instance, check_released, check_room
+from ottla.coordinators.groups.consumer.reconciliation import is_within, reported
+from ottla.coordinators.groups.consumer.records import member_current
+from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due
+from ottla.coordinators.groups.consumer.timers import end_session, fence
+from ottla.coordinators.groups.consumer.update import Update, check_instance, check_released, check_room
+from ottla.coordinators.groups.migration.upgrade import Upgrade
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.groups.upgrade import Upgrade
 from ottla.coordinators.runtime import Millis, Result, Timer, operation
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors

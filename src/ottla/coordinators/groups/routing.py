@@ -4,7 +4,8 @@ A JoinGroup may go to a consumer group, which serves it; an empty one becomes a 
 ConsumerGroupHeartbeat to a classic group is in consumer_heartbeat.py. A share group accepts none of these members.
 """
 
-from ottla.coordinators.groups import classic, consumer_classic
+from ottla.coordinators.groups.classic import membership as classic
+from ottla.coordinators.groups.migration import classic_members as consumer_classic
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Operation, Result
 from ottla.protocol import errors

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ottla.coordinators.groups.consumer_member import Target
+from ottla.coordinators.groups.consumer.member import Target
 
 
 class Subscriber(NamedTuple):

@@ -6,7 +6,7 @@ written, when a group ends, so that nothing is left of a group that an older Kaf
 
 from typing import Final
 
-from ottla.coordinators.groups.consumer_member import Current, Description, Owned, Target
+from ottla.coordinators.groups.consumer.member import Current, Description, Owned, Target
 from ottla.coordinators.runtime import Record
 from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ottla.coordinators.groups.consumer_member import (
+from ottla.coordinators.groups.consumer.member import (
     ConsumerMember,
     Current,
     Description,
@@ -22,7 +22,7 @@ from ottla.coordinators.groups.consumer_member import (
     Owned,
     Target,
 )
-from ottla.coordinators.groups.consumer_records import group_tombstones
+from ottla.coordinators.groups.consumer.records import group_tombstones
 from ottla.coordinators.runtime import Record
 from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentKey,

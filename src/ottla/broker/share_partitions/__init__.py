@@ -1,0 +1,1 @@
+"""Share partitions that this broker leads, and the topic of their dead letters."""

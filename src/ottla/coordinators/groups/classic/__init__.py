@@ -1,0 +1,1 @@
+"""Classic groups: their members assign partitions among themselves, by JoinGroup and SyncGroup."""
