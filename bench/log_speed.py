@@ -39,9 +39,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from broker_speed import compared, consume_megabytes, new_topic, produce_megabytes
 from brokers import Running, free_port, kafka, kafka_is_there, ottla, record, serve_command, wait_for_answer
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
-from ottla.log.store import DiskStore
 from ottla.protocol.codec import encode
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build

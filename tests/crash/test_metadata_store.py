@@ -76,7 +76,7 @@ def test_the_topics_of_one_request_are_one_change(tmp_path: Path, monkeypatch: p
 def test_a_read_only_disk_is_a_storage_error_and_not_a_closed_connection(tmp_path: Path) -> None:
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         wire = Wire(broker.address, is_kafka=False)
-        store: Any = broker.broker._store
+        store: Any = broker.server._storage.metadata
 
         def create() -> CreatableTopicResult:
             topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)

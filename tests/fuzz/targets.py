@@ -12,13 +12,13 @@ from typing import Final
 
 from crc32c import crc32c
 
+from ottla.environment.disk import DiskStore
 from ottla.log.checkpoints import DamagedCheckpoint, LeaderEpochs, OffsetCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.log import Log, OffsetOutOfRange, StorageError
 from ottla.log.producers import DamagedSnapshot, ProducerStates
-from ottla.log.store import DiskStore
 from ottla.protocol import codec
 from ottla.protocol.connection import open_envelope
 from ottla.protocol.frames import FrameReader

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker import dispatch
 from ottla.broker.handlers import SERVED
 from ottla.coordinators.partitions import partition_of
 from ottla.protocol import api
@@ -75,12 +74,12 @@ def test_failures_come_in_the_order_in_which_they_were_asked_for(kafka: Kafka, t
 
 
 def test_without_faults_nothing_stands_before_the_handlers(kafka: Kafka) -> None:
-    assert kafka.broker.server.answer is dispatch.answer
+    assert kafka.server.pipeline.answer == kafka.server.pipeline.serve
     fault = kafka.fail("Produce", error="NOT_LEADER_OR_FOLLOWER")
-    assert kafka.broker.server.answer is not dispatch.answer
+    assert kafka.server.pipeline.answer != kafka.server.pipeline.serve
     fault.end()
     fault.end()
-    assert kafka.broker.server.answer is dispatch.answer
+    assert kafka.server.pipeline.answer == kafka.server.pipeline.serve
 
 
 def test_a_fault_is_waited_for(kafka: Kafka, topic: Topic) -> None:
@@ -519,5 +518,5 @@ def test_everything_is_healed(kafka: Kafka, wire: Wire, topic: Topic) -> None:
     other = Wire(kafka.address, is_kafka=False)
     assert versions(other)[api.PRODUCE] == (0, 13)
     other.close()
-    assert kafka.broker.server.answer is dispatch.answer
+    assert kafka.server.pipeline.answer == kafka.server.pipeline.serve
     assert TopicFactory(wire)(name="another").append(1) == 0

@@ -6,10 +6,11 @@ subscribers of the metadata act on it.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ottla.broker.config import BrokerConfig
 from ottla.metadata.alteration import (
     APPEND,
     BROKER,
@@ -25,14 +26,11 @@ from ottla.metadata.alteration import (
     edited,
 )
 from ottla.metadata.configs import InvalidConfig
-from ottla.metadata.controller import check_name
+from ottla.metadata.controller import Controller, check_name
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.observability import logs
 from ottla.protocol.answer import Answer, after, in_sequence
 from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
-
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
 
 _logger = logging.getLogger("ottla.broker")
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -57,98 +55,106 @@ class Outcome(NamedTuple):
     error_message: str | None
 
 
-def alter(
-    wanted: Sequence[Alteration], broker: "Broker", requester: str, *, validate_only: bool
-) -> Answer[list[Outcome]]:
-    """Alter each resource on its own, one after the other: an error of one does not affect the others."""
-    times = Counter((each.kind, each.name) for each in wanted)
+class ConfigAlterations:
+    """Alters the configs of resources on this broker.
 
-    def outcome(alteration: Alteration) -> Answer[Outcome]:
-        kind, name = alteration.kind, alteration.name
+    config  returns the broker's configs in force
+    """
+
+    def __init__(self, controller: Controller, config: Callable[[], BrokerConfig], node_id: int) -> None:
+        self._controller = controller
+        self._config = config
+        self._node_id = node_id
+
+    def alter(self, wanted: Sequence[Alteration], requester: str, *, validate_only: bool) -> Answer[list[Outcome]]:
+        """Alter each resource on its own, one after the other: an error of one does not affect the others."""
+        times = Counter((each.kind, each.name) for each in wanted)
+
+        def outcome(alteration: Alteration) -> Answer[Outcome]:
+            kind, name = alteration.kind, alteration.name
+            try:
+                if times[kind, name] > 1:
+                    raise Refused(INVALID_REQUEST, "Each resource must appear at most once.")
+                check_edits(alteration.edits, replaces=alteration.replaces)
+                if kind == BROKER_LOGGER and not alteration.replaces:
+                    _alter_loggers(alteration, self._node_id, validate_only=validate_only)
+                    return Outcome(kind, name, NONE, None)
+                change = self._alter(alteration, validate_only=validate_only)
+            except Refused as refused:
+                return Outcome(kind, name, refused.code, refused.message)
+            return after(change, lambda result: _logged(alteration, Outcome(kind, name, *result)))
+
+        def _logged(alteration: Alteration, outcome: Outcome) -> Outcome:
+            if outcome.error_code == NONE and not validate_only:
+                names = ", ".join(edit.name for edit in alteration.edits) or "no configs any more"
+                where = f"{_KINDS.get(alteration.kind, alteration.kind)} {alteration.name or '(all)'}"
+                _logger.info("configs of %s altered by %s: %s", where, requester, names)
+            return outcome
+
+        return in_sequence(partial(outcome, alteration) for alteration in wanted)
+
+    def _alter(self, wanted: Alteration, *, validate_only: bool) -> Answer[ChangeResult]:
         try:
-            if times[kind, name] > 1:
-                raise Refused(INVALID_REQUEST, "Each resource must appear at most once.")
-            check_edits(alteration.edits, replaces=alteration.replaces)
-            if kind == BROKER_LOGGER and not alteration.replaces:
-                _alter_loggers(alteration, broker, validate_only=validate_only)
-                return Outcome(kind, name, NONE, None)
-            change = _alter(alteration, broker, validate_only=validate_only)
-        except Refused as refused:
-            return Outcome(kind, name, refused.code, refused.message)
-        return after(change, lambda result: _logged(alteration, Outcome(kind, name, *result)))
+            current = self._current(wanted)
+        except Refused:
+            if wanted.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka checks their edits before the resource
+                edited(wanted.kind, _NOTHING, wanted.edits, self._config())
+            raise
+        texts = edited(wanted.kind, _NOTHING if wanted.replaces else current, wanted.edits, self._config())
+        check_set(wanted.kind, wanted.name, texts, wanted.edits, self._config())
+        if wanted.kind == BROKER:
+            self._check_together(wanted.name, texts)
+        if validate_only or texts == dict(current):
+            return CHANGED
+        if wanted.kind == TOPIC:
+            return self._controller.change(self._controller.image.topics[wanted.name]._replace(configs=texts))
+        return self._controller.configure(wanted.kind, wanted.name, texts)
 
-    def _logged(alteration: Alteration, outcome: Outcome) -> Outcome:
-        if outcome.error_code == NONE and not validate_only:
-            names = ", ".join(edit.name for edit in alteration.edits) or "no configs any more"
-            where = f"{_KINDS.get(alteration.kind, alteration.kind)} {alteration.name or '(all)'}"
-            _logger.info("configs of %s altered by %s: %s", where, requester, names)
-        return outcome
+    def _check_together(self, name: str, texts: Mapping[str, str]) -> None:
+        """Raise Refused when the broker could not run with these new configs of `name` (its node id; "" for all brokers)."""
+        layers = {node: self._controller.image.configs_of(BROKER, node) for node in ("", str(self._node_id))} | {
+            name: texts
+        }
+        try:
+            self._config().with_dynamic(for_all=layers[""], for_this=layers[str(self._node_id)]).check()
+        except InvalidConfig as cause:
+            raise Refused(INVALID_REQUEST, str(cause)) from None
 
-    return in_sequence(partial(outcome, alteration) for alteration in wanted)
-
-
-def _alter(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> Answer[ChangeResult]:
-    try:
-        current = _current(wanted, broker)
-    except Refused:
-        if wanted.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka checks their edits before the resource
-            edited(wanted.kind, _NOTHING, wanted.edits, broker.config)
-        raise
-    texts = edited(wanted.kind, _NOTHING if wanted.replaces else current, wanted.edits, broker.config)
-    check_set(wanted.kind, wanted.name, texts, wanted.edits, broker.config)
-    if wanted.kind == BROKER:
-        _check_together(wanted.name, texts, broker)
-    if validate_only or texts == dict(current):
-        return CHANGED
-    if wanted.kind == TOPIC:
-        return broker.controller.change(broker.image.topics[wanted.name]._replace(configs=texts))
-    return broker.controller.configure(wanted.kind, wanted.name, texts)
-
-
-def _check_together(name: str, texts: Mapping[str, str], broker: "Broker") -> None:
-    """Raise Refused when the broker could not run with these new configs of `name` (its node id; "" for all brokers)."""
-    layers = {node: broker.image.configs_of(BROKER, node) for node in ("", str(broker.node_id))} | {name: texts}
-    try:
-        broker.config.with_dynamic(for_all=layers[""], for_this=layers[str(broker.node_id)]).check()
-    except InvalidConfig as cause:
-        raise Refused(INVALID_REQUEST, str(cause)) from None
-
-
-def _current(wanted: Alteration, broker: "Broker") -> Mapping[str, str]:
-    """The configs that the resource has. Raises Refused for one that cannot have any."""
-    kind, name = wanted.kind, wanted.name
-    if kind == TOPIC:
-        if not name:
-            raise Refused(INVALID_REQUEST, "Default topic resources are not allowed.")
-        check_name(name)
-        topic = broker.image.topics.get(name)
-        if topic is None:
-            raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        return topic.configs
-    if kind == BROKER:
-        if name:
-            _check_node(name, broker, "Unexpected broker id, expected {own}, but received {name}")
-    elif kind == GROUP:
-        if not name:
-            raise Refused(INVALID_REQUEST, "Default group resources are not allowed.")
-    elif kind == CLIENT_METRICS:
-        if not name:
-            raise Refused(INVALID_REQUEST, "Subscription name can't be empty")
-    else:
-        raise Refused(INVALID_REQUEST, f"Unknown resource type {kind}")
-    return broker.image.configs_of(kind, name)
+    def _current(self, wanted: Alteration) -> Mapping[str, str]:
+        """The configs that the resource has. Raises Refused for one that cannot have any."""
+        kind, name = wanted.kind, wanted.name
+        if kind == TOPIC:
+            if not name:
+                raise Refused(INVALID_REQUEST, "Default topic resources are not allowed.")
+            check_name(name)
+            topic = self._controller.image.topics.get(name)
+            if topic is None:
+                raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            return topic.configs
+        if kind == BROKER:
+            if name:
+                _check_node(name, self._node_id, "Unexpected broker id, expected {own}, but received {name}")
+        elif kind == GROUP:
+            if not name:
+                raise Refused(INVALID_REQUEST, "Default group resources are not allowed.")
+        elif kind == CLIENT_METRICS:
+            if not name:
+                raise Refused(INVALID_REQUEST, "Subscription name can't be empty")
+        else:
+            raise Refused(INVALID_REQUEST, f"Unknown resource type {kind}")
+        return self._controller.image.configs_of(kind, name)
 
 
-def _check_node(name: str, broker: "Broker", otherwise: str) -> None:
+def _check_node(name: str, node_id: int, otherwise: str) -> None:
     if not name.removeprefix("-").isdecimal():
         raise Refused(INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-    if int(name) != broker.node_id:
-        raise Refused(INVALID_REQUEST, otherwise.format(own=broker.node_id, name=name))
+    if int(name) != node_id:
+        raise Refused(INVALID_REQUEST, otherwise.format(own=node_id, name=name))
 
 
-def _alter_loggers(wanted: Alteration, broker: "Broker", *, validate_only: bool) -> None:
+def _alter_loggers(wanted: Alteration, node_id: int, *, validate_only: bool) -> None:
     """Set levels of this process's loggers: they are not stored, and are lost at a restart (KIP-412)."""
-    _check_node(wanted.name, broker, "Unexpected node id. Expected {own}, but received {name}")
+    _check_node(wanted.name, node_id, "Unexpected node id. Expected {own}, but received {name}")
     known = logs.levels()
     for edit in wanted.edits:
         if edit.operation in (APPEND, SUBTRACT):

@@ -12,9 +12,11 @@ from pathlib import Path
 import click
 
 from ottla.addresses import address_text
+from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig, broker_config, read_file
-from ottla.broker.lifecycle import Broker, CannotStart, EphemeralDirectory
-from ottla.broker.lifecycle import serve as serve_broker
+from ottla.broker.lifecycle import BrokerServer, CannotStart
+from ottla.broker.process import EphemeralDirectory
+from ottla.broker.process import serve as serve_broker
 from ottla.metadata.configs import InvalidConfig
 from ottla.observability.client_metrics import ClientMetrics
 
@@ -110,12 +112,12 @@ def _run(config: BrokerConfig, metrics: tuple[str, int] | None) -> None:
         runner = uvloop.run
     with contextlib.ExitStack() as stack:
 
-        def announce(broker: Broker) -> None:
+        def announce(server: BrokerServer) -> None:
             where = None
             if metrics is not None:
-                where, stop = _expose(broker, *metrics)
+                where, stop = _expose(server.broker, *metrics)
                 stack.callback(stop)
-            _announce(broker)
+            _announce(server.broker)
             if where is not None:
                 click.echo(f"metrics are at {where}")
 
@@ -123,7 +125,9 @@ def _run(config: BrokerConfig, metrics: tuple[str, int] | None) -> None:
 
 
 def _announce(broker: Broker) -> None:
-    addresses = ", ".join(f"{listener.name}://{address_text(host, port)}" for listener, (host, port) in broker.bound)
+    addresses = ", ".join(
+        f"{listener.name}://{address_text(host, port)}" for listener, (host, port) in broker.listeners.bound
+    )
     click.echo(f"ottla is listening on {addresses} (node {broker.node_id}, cluster {broker.image.cluster_id})")
 
 

@@ -6,7 +6,10 @@ threading or time. The lowest layer: it imports nothing of Ottla.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from ottla.environment.files import Store
 
 
 class Clock(Protocol):
@@ -42,13 +45,23 @@ class Timers(Protocol):
 
 
 class Worker(Protocol):
-    """Runs functions one after the other on another thread."""
+    """Runs functions on threads of its own: in order if it has one thread."""
 
     def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
         """Run `work`, then `done` with its result on the event loop.
 
         failed  called in place of `done` after an exception that `work` should have caught itself; it is logged
         """
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Wait for the work that was handed in, with `cancel` only for that which has begun. No callback follows."""
+
+
+class Workers(Protocol):
+    """Starts background threads."""
+
+    def start(self, name: str, threads: int = 1) -> Worker:
+        """Return a worker of its own, with so many threads, which are started with the first piece of work."""
 
 
 Address = tuple[str, int]
@@ -86,3 +99,110 @@ class Transport(Protocol):
 
     def open(self, address: Address, receiver: Receiver) -> Callable[[], None]:
         """Begin to connect, and return a function that gives up. `receiver` is called back, never before this returns."""
+
+
+class ServedStream(Protocol):
+    """The sending side of a connection that a client opened."""
+
+    def write(self, pieces: Sequence[Any]) -> bool:
+        """Send buffers and file regions; False when some are left, which go out as there is room. Never raises."""
+
+    def pause_reading(self) -> None:
+        """Leave further bytes in the kernel, so that the client is held back."""
+
+    def resume_reading(self) -> None:
+        """Receive again."""
+
+    def close(self) -> None:
+        """Close the connection; no callback follows."""
+
+
+class ServedReceiver(Protocol):
+    """Callbacks of a connection that a client opened."""
+
+    def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
+        """Bytes have arrived: `receive(buffers)` moves some and returns their number, 0 at the end of the stream.
+
+        `receive` raises BlockingIOError when there is nothing, another OSError when the connection broke.
+        """
+
+    def written(self) -> None:
+        """All that `write` had left has been sent."""
+
+    def lost(self) -> None:
+        """The connection broke while bytes were sent; it is closed."""
+
+
+class IncomingConnection(Protocol):
+    """A connection that a client opened, before it is served.
+
+    peer   address of the client
+    local  address that the client connected to
+    """
+
+    @property
+    def peer(self) -> Address: ...
+
+    @property
+    def local(self) -> Address: ...
+
+    def accept(self) -> ServedStream:
+        """Take the connection. Raises OSError when it is gone by now."""
+
+    def serve(self, receiver: ServedReceiver) -> None:
+        """Receive from now on."""
+
+    def close(self) -> None:
+        """Close it unserved."""
+
+
+class ListeningSocket(Protocol):
+    """A socket at which clients connect; `address` is where it is bound."""
+
+    @property
+    def address(self) -> Address: ...
+
+    def pause(self) -> None:
+        """Stop accepting; new connections stay in the listen backlog."""
+
+    def resume(self) -> None:
+        """Accept again."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Listen(Protocol):
+    """Opener of listening sockets."""
+
+    def __call__(
+        self,
+        host: str,
+        port: int,
+        connected: Callable[[IncomingConnection], None],
+        failed: Callable[[OSError], None],
+    ) -> ListeningSocket:
+        """Listen at `host` ("" for every address) and `port` (0 takes a free one). Raises OSError.
+
+        connected  called with each connection
+        failed     called when one cannot be accepted
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The access of a broker to its machine; `environment.process` has that of a process, tests replace parts of it.
+
+    now_ns     nanoseconds on a monotonic clock, for the time spent on a request
+    listen     opens listening sockets
+    workers    starts background threads
+    files      stores files
+    """
+
+    clock: Clock
+    now_ns: Callable[[], int]
+    random: Random
+    timers: Timers
+    listen: Listen
+    workers: Workers
+    files: Store

@@ -8,7 +8,7 @@ flights 1 987
 
 from pathlib import Path
 
-from ottla.log.store import Store
+from ottla.environment.files import Store
 
 
 class DamagedCheckpoint(Exception):

@@ -27,10 +27,10 @@ from typing import Final, NamedTuple
 
 from librt.strings import BytesWriter
 
+from ottla.environment.files import Store
 from ottla.log.flush import Flush
 from ottla.log.index import Aborted
 from ottla.log.segment import CLEANED, DamagedLog, Segment
-from ottla.log.store import Store
 from ottla.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,

@@ -22,13 +22,13 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.environment.files import Store
 from ottla.log import recovery
 from ottla.log.checkpoints import DamagedCheckpoint, OffsetCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.disk_errors import is_disk_failure
 from ottla.log.log import Log, StorageError
 from ottla.log.relocation import Relocation
-from ottla.log.store import Store
 from ottla.protocol.uuids import uuid_bytes, uuid_text
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

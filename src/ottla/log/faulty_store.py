@@ -10,7 +10,7 @@ import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ottla.log.store import LogFile, Store
+from ottla.environment.files import LogFile, Store
 
 Fault = Callable[[str, Path], OSError | None]
 
@@ -82,6 +82,13 @@ class FaultyStore:
     def __init__(self, store: Store, fails: Fault) -> None:
         self._store = store
         self._fails = fails
+
+    @property
+    def durable(self) -> bool:
+        return self._store.durable
+
+    def close(self) -> None:
+        self._store.close()
 
     def _fault(self, operation: str, path: Path) -> None:
         cause = self._fails(operation, path)

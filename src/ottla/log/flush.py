@@ -6,7 +6,7 @@ It shares no mutable state with the log: a file may be renamed, closed or remove
 from collections.abc import Sequence
 from pathlib import Path
 
-from ottla.log.store import LogFile, Store
+from ottla.environment.files import LogFile, Store
 
 
 class Flush:

@@ -31,7 +31,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.log.store import Store
+from ottla.environment.files import Store
 
 OFFSET_ENTRY_SIZE: Final = 8
 TIME_ENTRY_SIZE: Final = 12

@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.environment.files import Region, Store
 from ottla.log import recovery
 from ottla.log.compaction import Pass, Rules
 from ottla.log.config import LogConfig
@@ -30,7 +31,6 @@ from ottla.log.index import OFFSET_ENTRY_SIZE, Aborted
 from ottla.log.producers import ProducerStates
 from ottla.log.retention import Candidate, expired
 from ottla.log.segment import DELETED, SWAP, DamagedLog, Segment
-from ottla.log.store import Region, Store
 from ottla.protocol.errors import (
     INVALID_PRODUCER_EPOCH,
     KAFKA_STORAGE_ERROR,

@@ -94,12 +94,16 @@ class MemoryFile:
 class MemoryStore:
     """Files in memory."""
 
+    durable = True
+
     def __init__(self) -> None:
         self._files: dict[Path, _Content] = {}
         self._durable: dict[Path, _Content] = {}
         """The content of each name on disk."""
         self._pending: list[_Named] = []
         """Changes of names since their directory was flushed."""
+
+    def close(self) -> None: ...
 
     def exists(self, path: Path) -> bool:
         """Return True if there is a file of this name."""

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.environment.files import Store
 from ottla.log.checkpoints import DamagedCheckpoint, LeaderEpochs
 from ottla.log.index import Aborted
 from ottla.log.producers import DamagedSnapshot, ProducerStates
 from ottla.log.segment import CLEANED, DELETED, SWAP, DamagedLog, Segment
-from ottla.log.store import Store
 from ottla.records.batch import BatchHeader, crc_ok, records_of, scan
 from ottla.records.control import ABORT, Marker, read_marker
 from ottla.records.errors import CorruptRecords

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ottla.environment.files import Store
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import Segment
-from ottla.log.store import Store
 from ottla.records.batch import scan
 
 _STEP_BYTES: Final = 1 << 20

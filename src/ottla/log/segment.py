@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from ottla.environment.files import LogFile, Region, Store
 from ottla.log.index import Aborted, OffsetIndex, TimeIndex, TransactionIndex
-from ottla.log.store import LogFile, Region, Store
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_in_parts
 from ottla.records.errors import BeyondLimit, CorruptRecords
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.environment import Random
+from ottla.environment.disk import DiskStore
 from ottla.log.directory import (
     CLEAN_SHUTDOWN,
     METADATA_LOG,
@@ -21,7 +22,6 @@ from ottla.log.directory import (
     lock,
     read_identity,
 )
-from ottla.log.store import DiskStore
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER, SET, TOPIC, Edit, check_set
 from ottla.metadata.configs import BrokerValues

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.environment import Random
+from ottla.environment.disk import DiskStore
 from ottla.log.directory import (
     FailedDirectory,
     Identity,
@@ -20,7 +21,6 @@ from ottla.log.directory import (
     UnusableDirectory,
     read_identity,
 )
-from ottla.log.store import DiskStore
 from ottla.metadata.adoption import DATABASE
 from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 

@@ -12,9 +12,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ottla.addresses import address_text
+from ottla.broker.broker import Broker
 from ottla.broker.config import broker_config
-from ottla.broker.lifecycle import Broker, EphemeralDirectory
-from ottla.log.store import DiskStore
+from ottla.broker.lifecycle import BrokerServer
+from ottla.broker.process import EphemeralDirectory
+from ottla.environment.disk import DiskStore
+from ottla.environment.process import process_environment
 from ottla.observability.client_metrics import ClientMetrics
 from ottla.protocol.answer import Answer, Pending
 
@@ -59,9 +62,14 @@ class EmbeddedBroker:
             raise
 
     @property
+    def broker(self) -> Broker:
+        """The services of the broker, for its thread."""
+        return self.server.broker
+
+    @property
     def address(self) -> tuple[str, int]:
         """Host and port it listens on."""
-        return self.broker.bound[0][1]
+        return self.broker.listeners.bound[0][1]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -77,8 +85,13 @@ class EmbeddedBroker:
     def _runs(self) -> bool:
         return self._thread is not None
 
-    def _new_broker(self, loop: asyncio.AbstractEventLoop) -> Broker:
-        return Broker(broker_config(options=map("=".join, self._configs.items())), loop, files=self._files())
+    def _new_server(self, loop: asyncio.AbstractEventLoop) -> BrokerServer:
+        config = broker_config(options=map("=".join, self._configs.items()))
+        return BrokerServer(config, process_environment(loop, files=self._files()))
+
+    def _start(self) -> None:
+        """Start the broker, before its thread."""
+        self.server.start()
 
     def _files(self) -> DiskStore:
         """A temporary directory does not outlive the machine."""
@@ -89,16 +102,16 @@ class EmbeddedBroker:
         self._loop = asyncio.new_event_loop()
         self._let_go_of_ports()
         try:
-            self.broker = self._new_broker(self._loop)
-            self.broker.start()
+            self.server = self._new_server(self._loop)
+            self._start()
         except BaseException:
             self._loop.close()
             raise
         self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
         self._thread.start()
 
-    def _end(self, end: Callable[[Broker], None]) -> None:
-        """End the broker, by `Broker.stop` or `Broker.kill`. Its ports stay reserved until it is started again or closed."""
+    def _end(self, end: Callable[[BrokerServer], None]) -> None:
+        """End the broker, by `BrokerServer.stop` or `.kill`. Its ports stay reserved until it is started again or closed."""
         self._check_process()
         with self._asking:
             thread, self._thread = self._thread, None
@@ -107,10 +120,12 @@ class EmbeddedBroker:
         self._loop.call_soon_threadsafe(self._loop.stop)
         thread.join()
         self._loop.run_until_complete(_nobody_waits())
-        end(self.broker)
+        end(self.server)
         self._loop.close()
         self._hold_ports()
-        bound = [f"{listener.name}://{address_text(host, port)}" for listener, (host, port) in self.broker.bound]
+        bound = [
+            f"{listener.name}://{address_text(host, port)}" for listener, (host, port) in self.broker.listeners.bound
+        ]
         self._configs["listeners"] = ",".join(bound)
 
     def _run(self) -> None:
@@ -159,7 +174,7 @@ class EmbeddedBroker:
 
     def _hold_ports(self) -> None:
         """Bind the ports without listening, so that clients are refused and no other process takes a port."""
-        for _, (host, port) in self.broker.bound:
+        for _, (host, port) in self.broker.listeners.bound:
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._held.append(sock)
@@ -175,7 +190,7 @@ class EmbeddedBroker:
         """Stop the broker: cleanly, or without a flush if its directory is temporary. Does nothing in a forked process."""
         if os.getpid() != self._process:
             return
-        self._end(Broker.stop if self._temporary is None else Broker.kill)
+        self._end(BrokerServer.stop if self._temporary is None else BrokerServer.kill)
         self._let_go_of_ports()
         self._remove()
 

@@ -1,6 +1,6 @@
 """Faults that a test injects between the socket and the handler of a request.
 
-Without faults the broker serves requests as usual: `Server.answer` is `dispatch.answer`. Otherwise it is `Faults.answer`,
+Without faults the broker serves requests as usual: `Pipeline.answer` is `Pipeline.serve`. Otherwise it is `Faults.answer`,
 which applies in this order:
 
     a pinned release     rejects versions that the release did not serve, and answers ApiVersions as the release did
@@ -19,7 +19,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ottla.broker import dispatch
+from ottla.broker.dispatch import registered
 from ottla.broker.handlers import SERVED
 from ottla.broker.sessions import INITIAL_EPOCH, FetchSession, WantedPartition
 from ottla.coordinators.partitions import partition_of
@@ -44,7 +44,8 @@ from ottla.spelling import did_you_mean
 from ottla.testing.refusals import is_of_parts, refusal
 
 if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
+    from ottla.broker.broker import Broker
+    from ottla.broker.lifecycle import BrokerServer
     from ottla.protocol.connection import Envelope
 
 _Behind = Callable[[], Answer[Response] | None]
@@ -114,7 +115,7 @@ class Fault(Lasting, ABC):
 
     @abstractmethod
     def act(
-        self, envelope: "Envelope", context: RequestContext, broker: "Broker", behind: _Behind
+        self, envelope: "Envelope", context: RequestContext, server: "BrokerServer", behind: _Behind
     ) -> Answer[Response] | None:
         """Answer a request, or let it through to `behind`. Raises PeerError to close the connection."""
 
@@ -130,19 +131,19 @@ class Failure(Fault):
         self,
         envelope: "Envelope",
         context: RequestContext,
-        broker: "Broker",
+        server: "BrokerServer",
         behind: _Behind,  # noqa: ARG002
     ) -> Answer[Response] | None:
         request: Any = codec.decode(APIS[self.key].request_class(), envelope.version, envelope.frame, envelope.body)[0]
         if isinstance(request, ProduceRequest) and request.acks == 0:
             raise PeerError("Produce with acks=0 fails, as the test wants it")
         if isinstance(request, MetadataRequest):
-            return self._without_leaders(request, envelope, context, broker)
+            return self._without_leaders(request, envelope, context, server.broker)
         if is_of_parts(self._code):
             if isinstance(request, FetchRequest):
-                return self._without_records(request, envelope.version, broker)
+                return self._without_records(request, envelope.version, server.broker)
             if isinstance(request, ShareFetchRequest | ShareAcknowledgeRequest):
-                return self._without_shares(request, envelope.version, context, broker)
+                return self._without_shares(request, envelope.version, context, server.broker)
         return refusal(request, envelope.version, self._code)
 
     def _without_records(self, request: FetchRequest, version: int, broker: "Broker") -> Response:
@@ -184,9 +185,9 @@ class Failure(Fault):
         epoch = request.share_session_epoch
         code, session = NONE, None
         if epoch > share.INITIAL_EPOCH:
-            code, session = broker.sharing.sessions.resume(member, epoch)
+            code, session = broker.share_partitions.sessions.resume(member, epoch)
         elif epoch == share.INITIAL_EPOCH and isinstance(request, ShareFetchRequest):
-            session = broker.sharing.join(member, context.peer)
+            session = broker.share_partitions.join(member, context.peer)
         if code != NONE:
             return refusal(request, version, code)
         if session is not None and isinstance(request, ShareFetchRequest):
@@ -202,7 +203,7 @@ class Failure(Fault):
         """Metadata of all brokers, because clients believe it, with the error in place of each topic."""
         request.context = context
         request.allow_auto_topic_creation = False
-        answer: Answer[Response] = dispatch.registered(self.key).handler(request, broker)  # type: ignore[assignment]
+        answer: Answer[Response] = registered(self.key).handler(request, broker)  # type: ignore[assignment]
 
         def failed(response: Any) -> Response:
             if envelope.version >= _FIRST_WITH_CODE_OF_METADATA and not is_of_parts(self._code):
@@ -247,13 +248,13 @@ class Delay(Fault):
         self,
         envelope: "Envelope",  # noqa: ARG002
         context: RequestContext,
-        broker: "Broker",
+        server: "BrokerServer",
         behind: _Behind,
     ) -> Answer[Response] | None:
         pending = Pending[Response]()
 
         def over() -> None:
-            connection = broker.server.connection_of(context.peer)
+            connection = server.sockets.connection_of(context.peer)
             try:
                 answer = behind()
             except PeerError as error:
@@ -265,7 +266,7 @@ class Delay(Fault):
             elif connection is not None:
                 connection.serve_again()
 
-        broker.timers.call_later(self._ms, over)
+        server.broker.timers.call_later(self._ms, over)
         return pending
 
 
@@ -277,7 +278,7 @@ class Drop(Fault):
         self._carried_out = carried_out
 
     def act(
-        self, envelope: "Envelope", context: RequestContext, broker: "Broker", behind: _Behind
+        self, envelope: "Envelope", context: RequestContext, server: "BrokerServer", behind: _Behind
     ) -> Answer[Response] | None:
         after_it = "after" if self._carried_out else "before"
         error = PeerError(f"{envelope.api.name} is dropped {after_it} it was carried out, as the test wants it")
@@ -286,7 +287,7 @@ class Drop(Fault):
             raise error
 
         def dropped(_: Response) -> None:
-            connection = broker.server.connection_of(context.peer)
+            connection = server.sockets.connection_of(context.peer)
             if connection is not None:
                 connection.drop(error)
 
@@ -341,10 +342,13 @@ class Faults:
         self._moved: set[tuple[str, int]] = set()
         """Topic and partition of coordinators that are elsewhere as far as clients know."""
 
-    def attach(self, broker: "Broker") -> None:
+    def attach(self, server: "BrokerServer") -> None:
         """Serve the broker's requests through the faults if there are any, else directly."""
-        wanted = self._faults or self._moved or self.pinned is not None
-        broker.server.answer = self.answer if wanted else dispatch.answer
+        pipeline = server.pipeline
+        if self._faults or self._moved or self.pinned is not None:
+            pipeline.answer = partial(self.answer, server)
+        else:
+            pipeline.answer = pipeline.serve
 
     def add(self, fault: Fault) -> None:
         """One more, behind those that are there."""
@@ -364,29 +368,29 @@ class Faults:
                 self._take_back(topic, index, broker)
         self._moved.clear()
 
-    def answer(self, envelope: "Envelope", context: RequestContext, broker: "Broker") -> Answer[Response] | None:
-        """Serve one request, in place of `dispatch.answer`."""
+    def answer(self, server: "BrokerServer", envelope: "Envelope", context: RequestContext) -> Answer[Response] | None:
+        """Serve one request, in place of `Pipeline.serve`."""
         if self.pinned is None:
-            return self._through(tuple(self._faults), envelope, context, broker)
+            return self._through(tuple(self._faults), envelope, context, server)
         refused = self.pinned.check(envelope)
         if refused is not None:
             return refused
-        answer = self._through(tuple(self._faults), envelope, context, broker)
+        answer = self._through(tuple(self._faults), envelope, context, server)
         if envelope.api.key == api.API_VERSIONS and answer is not None:
             return after(answer, self.pinned.told)
         return answer
 
     def _through(
-        self, faults: tuple[Fault, ...], envelope: "Envelope", context: RequestContext, broker: "Broker"
+        self, faults: tuple[Fault, ...], envelope: "Envelope", context: RequestContext, server: "BrokerServer"
     ) -> Answer[Response] | None:
         for number, fault in enumerate(faults):
             if fault.takes(envelope.api.key) and fault in self._faults:
                 fault.count()
-                behind = partial(self._through, faults[number + 1 :], envelope, context, broker)
-                return fault.act(envelope, context, broker, behind)
+                behind = partial(self._through, faults[number + 1 :], envelope, context, server)
+                return fault.act(envelope, context, server, behind)
         if self._moved and envelope.api.key == api.FIND_COORDINATOR:
-            self._find(envelope, broker)
-        return dispatch.answer(envelope, context, broker)
+            self._find(envelope, server.broker)
+        return server.pipeline.serve(envelope, context)
 
     def move_coordinator(self, key_type: int, key: str, broker: "Broker") -> None:
         """Resign as coordinator of a key until a FindCoordinator request for it. Raises LookupError if it has none yet."""

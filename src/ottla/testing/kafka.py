@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ottla.broker.config import broker_config
-from ottla.broker.lifecycle import Broker
+from ottla.broker.lifecycle import BrokerServer
 from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.client.producer.contents import Content, Headers, as_bytes, header_list
 from ottla.coordinators.groups.classic import membership as classic
@@ -18,6 +18,7 @@ from ottla.coordinators.groups.consumer import timers as consumer_timers
 from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Operation, Result
+from ottla.environment.process import process_environment
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.controller import NewTopic
@@ -64,24 +65,22 @@ class Kafka(EmbeddedBroker):
         self._refuses = False
         super().__init__({**_OF_A_TEST, **_texts(configs or {})}, data_dir=data_dir, port=port)
 
-    def _new_broker(self, loop: asyncio.AbstractEventLoop) -> Broker:
+    def _new_server(self, loop: asyncio.AbstractEventLoop) -> BrokerServer:
         self._timers = MovableTimers(loop, self._clock)
-        broker = Broker(
-            broker_config(options=map("=".join, self._configs.items())),
-            loop,
-            clock=self._clock,
-            timers=self._timers,
-            files=self._files(),
-        )
-        self._faults.attach(broker)
-        return broker
+        config = broker_config(options=map("=".join, self._configs.items()))
+        environment = process_environment(loop, clock=self._clock, timers=self._timers, files=self._files())
+        return BrokerServer(config, environment)
+
+    def _start(self) -> None:
+        super()._start()
+        self._faults.attach(self.server)
 
     # Topics and records.
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
         """Make a topic; `_` may stand for `.` in the names of configs. Raises KafkaError as Kafka would."""
         topic = NewTopic(name, partitions, -1, {}, dict(_texts(configs)))
-        change = self._ask(lambda: self.broker.create_topic(topic))
+        change = self._ask(lambda: self.broker.topics.create(topic))
         if change.error_code != NONE:
             raise KafkaError(change.error_message or error_row(change.error_code).message, change.error_code)
 
@@ -194,7 +193,7 @@ class Kafka(EmbeddedBroker):
 
         Faults and the clock stay as they are, but connections are accepted and coordinators are here again.
         """
-        self._end(Broker.stop)
+        self._end(BrokerServer.stop)
         self._refuses = False
         self._start_again()
 
@@ -202,7 +201,7 @@ class Kafka(EmbeddedBroker):
         """Be gone at once, as after kill -9: connections are dropped, clients are refused, nothing more is written to the disk.
         `restart` recovers.
         """
-        self._end(Broker.kill)
+        self._end(BrokerServer.kill)
 
     def _start_again(self) -> None:
         self._faults.forget_moved()
@@ -219,7 +218,7 @@ class Kafka(EmbeddedBroker):
             self.heal()
             self._ask(self._delete_all)
             return
-        self._end(Broker.kill)
+        self._end(BrokerServer.kill)
         self._clock = MovableClock()
         self._faults = Faults()
         self._throttle_ms, self._refuses = 0, False
@@ -277,7 +276,7 @@ class Kafka(EmbeddedBroker):
         """Refuse new connections, until `accept`. Those that there are stay."""
 
         def close() -> None:
-            self.broker.server.close_doors()
+            self.server.sockets.stop_listening()
             self._hold_ports()
 
         if not self._refuses:
@@ -290,8 +289,8 @@ class Kafka(EmbeddedBroker):
 
         def listen() -> None:
             self._let_go_of_ports()
-            for _, (host, port) in self.broker.bound:
-                self.broker.server.listen(host, port)
+            for listener, (host, port) in self.broker.listeners.bound:
+                self.server.sockets.listen(listener.name, host, port)
 
         if self._refuses:
             self._refuses = False
@@ -379,13 +378,13 @@ class Kafka(EmbeddedBroker):
 
         def change() -> None:
             function()
-            self._faults.attach(self.broker)
+            self._faults.attach(self.server)
 
         self._call(change)
 
     def _apply(self) -> None:
         if self._runs and (self._throttle_ms or self.broker.throttling is not None):
-            self._call(lambda: self.broker.throttle_all(self._throttle_ms))
+            self._call(lambda: self.server.throttle_all(self._throttle_ms))
 
     # The clock.
 

@@ -7,6 +7,7 @@ import pytest
 
 from ottla.broker import dispatch
 from ottla.broker.handlers import SERVED
+from ottla.broker.pipeline import Pipeline
 from ottla.protocol import api
 from ottla.protocol.api import APIS
 from ottla.protocol.connection import ClientConnection, Envelope, open_envelope
@@ -26,7 +27,7 @@ def envelope_of(request: Request, version: int) -> Envelope:
 def answer(request: Request, version: int, broker: Any = None) -> Any:
     envelope = envelope_of(request, version)
     context = RequestContext.__new__(RequestContext)
-    return dispatch.answer(envelope, context, broker)
+    return Pipeline(broker, lambda: 0).serve(envelope, context)
 
 
 @pytest.mark.parametrize("key", SERVED)
@@ -39,7 +40,6 @@ def test_every_api_that_is_served_has_a_handler_of_its_own_class(key: int) -> No
 
 def test_a_version_that_is_not_served_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     served = SERVED[api.HEARTBEAT]
-    monkeypatch.setattr(dispatch, "_ROUTES", {})
     monkeypatch.setitem(SERVED, api.HEARTBEAT, served._replace(versions=served.versions._replace(last=2)))
     with pytest.raises(PeerError, match="version 3 is not served"):
         answer(HeartbeatRequest(group_id="g", member_id="m"), 3)
@@ -59,7 +59,7 @@ def test_a_bug_in_a_handler_is_logged_and_answered(caplog: pytest.LogCaptureFixt
 
 
 def test_a_response_without_a_place_for_errors_ends_the_connection() -> None:
-    with pytest.raises(PeerError, match="no place to say so"):
+    with pytest.raises(PeerError, match="has no error code"):
         dispatch.failure(api.CREATE_TOPICS)
 
 
@@ -67,4 +67,4 @@ def test_a_body_that_is_none_is_the_peers_fault() -> None:
     envelope = envelope_of(ListGroupsRequest(states_filter=["x"]), 4)
     cut = open_envelope(envelope.frame[:-3])
     with pytest.raises(PeerError):
-        dispatch.answer(cut, RequestContext.__new__(RequestContext), None)  # type: ignore[arg-type]
+        Pipeline(None, lambda: 0).serve(cut, RequestContext.__new__(RequestContext))  # type: ignore[arg-type]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.background import Background
 from ottla.broker.slices import Slices
 from ottla.broker.watchdog import Watchdog
+from ottla.environment.workers import ThreadWorker
 from ottla.protocol.answer import Pending, Steps
 
 
@@ -97,7 +97,7 @@ def test_background_work_keeps_its_order_and_answers_on_the_loop() -> None:
 
     async def work() -> None:
         loop_thread = threading.get_ident()
-        background = Background(asyncio.get_running_loop())
+        background = ThreadWorker(asyncio.get_running_loop(), "test", 1)
         over = asyncio.Event()
 
         def finished(number: int) -> None:
@@ -120,7 +120,7 @@ def test_background_work_that_fails_is_reported_and_does_not_stop_what_follows(
     events: list[str] = []
 
     async def work() -> None:
-        background = Background(asyncio.get_running_loop())
+        background = ThreadWorker(asyncio.get_running_loop(), "test", 1)
         over = asyncio.Event()
         background.run(lambda: 1 // 0, lambda _: pytest.fail("it has no result"), lambda: events.append("failed"))
 
@@ -141,7 +141,7 @@ def test_a_close_does_not_wait_for_work_that_has_not_begun() -> None:
     begun: list[int] = []
 
     async def work() -> None:
-        background = Background(asyncio.get_running_loop())
+        background = ThreadWorker(asyncio.get_running_loop(), "test", 1)
         gate, started = threading.Event(), threading.Event()
 
         def wait() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from ottla.broker import flushing
 from ottla.broker.flushing import Flusher
+from ottla.environment.process import LoopTimers
+from ottla.environment.workers import ThreadWorker
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log
@@ -47,7 +49,7 @@ class Clock:
 
 
 def opened(disk: SlowDisk, loop: asyncio.AbstractEventLoop, failures: list[OSError]) -> tuple[Partition, Flusher]:
-    flusher = Flusher(loop, Clock())
+    flusher = Flusher(ThreadWorker(loop, "flush", 4), LoopTimers(loop), Clock())
     log = Log(disk.store, Path("/log/t-0"), LogConfig(flush_messages=1), failed=failures.append)
     return Partition("t", bytes(16), 0, log, 1, 0, flusher.flush), flusher
 
@@ -99,7 +101,7 @@ def test_a_flush_that_fails_for_another_reason_than_the_disk_is_tried_again(monk
         await until(lambda: partition.log.high_watermark == 1)
         flusher.close()
 
-    monkeypatch.setattr(flushing, "_RETRY_S", 0.01)
+    monkeypatch.setattr(flushing, "_RETRY_MS", 10)
     asyncio.run(run())
 
 

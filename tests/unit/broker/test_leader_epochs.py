@@ -244,7 +244,10 @@ def test_dead_letters_that_another_leader_cut_off_are_written_again(
     machine.result(lambda: controller.decide(lambda: controller.configure(GROUP, "g", configs)))
     machine.lagging["dlq.letters-0"] = 0
     events: list[str] = []
-    writer = DeadLetterWriter(machine.broker)
+    broker = machine.broker
+    writer = DeadLetterWriter(
+        lambda: broker.config, broker.clock, broker.timers, controller, broker.replicas, broker.topics.create
+    )
     writer.write("g", machine.partition("t"), DeadLetters(0, 2, 5, None), lambda: events.append("done"))
     log = machine.partition("dlq.letters").log
     assert log.end_offset == 3
@@ -285,7 +288,7 @@ def test_an_epoch_is_in_the_checkpoint_with_its_first_batch(machine: Replicated)
 
 
 def test_a_coordinator_that_leads_again_in_a_new_epoch_is_loaded_again(machine: Replicated) -> None:
-    machine.result(lambda: machine.broker.create_internal_topic(OFFSETS_TOPIC))
+    machine.result(lambda: machine.broker.topics.create_internal(OFFSETS_TOPIC))
     groups = machine.broker.coordination.groups
     watchers = machine.partition(OFFSETS_TOPIC).watchers
     for epoch in (1, 2, 3):

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker import dispatch
 from ottla.broker.config import broker_config
-from ottla.broker.lifecycle import Broker
+from ottla.broker.lifecycle import BrokerServer
+from ottla.environment.disk import DiskStore
+from ottla.environment.process import process_environment
 from ottla.log.faulty_store import FaultyStore
-from ottla.log.store import DiskStore
 from ottla.metadata.controller import NewTopic
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
@@ -46,8 +46,7 @@ class Machine:
         self.start()
 
     def start(self) -> None:
-        store: Any = FaultyStore(self._disk, self._fault)
-        store.close, store.durable = self._disk.close, False
+        store = FaultyStore(self._disk, self._fault)
         values = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": ",".join(str(self.path / name) for name in self.names),
@@ -55,8 +54,9 @@ class Machine:
             "log.retention.check.interval.ms": "10",
             **{name.replace("_", "."): value for name, value in self._configs.items()},
         }
-        self.broker = Broker(broker_config(values), self.loop, files=store)
-        self.broker.start()
+        self.server = BrokerServer(broker_config(values), process_environment(self.loop, files=store))
+        self.server.start()
+        self.broker = self.server.broker
 
     def _fault(self, operation: str, path: Path) -> OSError | None:
         cause = self.fails(operation, path)
@@ -79,21 +79,22 @@ class Machine:
         if kill:
             self.end()
         else:
-            self.broker.stop()
+            self.server.stop()
         self.mend()
         self.start()
 
     def end(self) -> None:
         """As a kill -9 would."""
-        self.broker._removals._waiting.clear()
-        self.broker._maintenance.close()
-        self.broker.kill()
+        self.server._removals._waiting.clear()
+        assert self.server._maintenance is not None
+        self.server._maintenance.close()
+        self.server.kill()
 
     def __enter__(self) -> "Machine":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.broker.stop()
+        self.server.stop()
         self.loop.close()
 
     def until(self, condition: Callable[[], bool]) -> None:
@@ -116,13 +117,13 @@ class Machine:
         """Hand a request to its handler."""
         frame = b"".join(bytes(piece) for piece in ClientConnection("x").request(request, version))[4:]
         context = RequestContext(version=version, client_host="/h")
-        answer = dispatch.answer(open_envelope(frame), context, self.broker)
+        answer = self.server.pipeline.serve(open_envelope(frame), context)
         assert answer is not None
         return answer
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         texts: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}
-        self.result(lambda: self.broker.create_topic(NewTopic(name, partitions, 1, {}, texts)))
+        self.result(lambda: self.broker.topics.create(NewTopic(name, partitions, 1, {}, texts)))
 
     def delete(self, name: str) -> None:
         controller = self.broker.controller
@@ -171,7 +172,7 @@ def test_the_live_topic_wins_over_a_deleted_one_of_its_name(machine: Machine, ca
     """The disk of b is away while t is deleted and created again; what comes back with it is a stray."""
     place(machine, "t", "b")
     machine.append("t", 3)
-    machine.broker.stop()
+    machine.server.stop()
     (machine.path / "b").rename(machine.path / "away")
     (machine.path / "b").write_text("")
     machine.start()
@@ -179,7 +180,7 @@ def test_the_live_topic_wins_over_a_deleted_one_of_its_name(machine: Machine, ca
     machine.create("t")
     machine.append("t", 100)
     assert machine.home("t") == "a"
-    machine.broker.stop()
+    machine.server.stop()
     (machine.path / "b").unlink()
     (machine.path / "away").rename(machine.path / "b")
     caplog.clear()
@@ -267,7 +268,7 @@ def moved(tmp_path: Path) -> Iterator[Machine]:
         machine.move("t", "c")
         machine.until(lambda: machine.home("t") == "c")
         machine.append("t", 5)
-        machine.broker.stop()
+        machine.server.stop()
         machine.mend()
         yield machine
 
@@ -281,7 +282,7 @@ def test_an_old_copy_is_not_used_while_the_new_directory_is_missing(
         moved.start()
         assert moved.broker.replicas.is_offline("t", 0)
         assert (moved.path / "b" / "t-0").is_dir()
-        moved.broker.stop()
+        moved.server.stop()
     old = moved.path / "b"
     assert (
         caplog.text.count(f"t-0 is offline: it was moved to a log directory that is offline, and the copy in {old}")
@@ -334,7 +335,7 @@ def test_a_topic_that_is_created_again_begins_empty_though_a_copy_could_not_be_r
         machine.move("t", "a")
         machine.until(lambda: machine.home("t") == "a")
         machine.append("t", 1)
-        machine.broker.stop()
+        machine.server.stop()
         machine.disk_fails("b", OSError(errno.EACCES, "Permission denied"), "rename")
         machine.start()
         assert (machine.home("t"), machine.partition("t").log.end_offset, machine.offline()) == ("a", 11, [])
@@ -351,7 +352,7 @@ def test_a_partition_that_was_moved_by_hand_is_found_and_kept(moved: Machine) ->
     moved.start()
     assert (moved.home("t"), moved.partition("t").log.end_offset) == ("b", 15)
     moved.until(lambda: not moved.broker.replicas.misassigned())
-    moved.broker.stop()
+    moved.server.stop()
     away(moved, "c")
     moved.start()
     assert (moved.home("t"), moved.partition("t").log.end_offset) == ("b", 15)
@@ -365,7 +366,7 @@ def test_a_move_that_fails_at_its_end_leaves_the_partition_usable_without_the_ta
         machine.move("t", "b")
         machine.until(lambda: machine.offline() == ["b"])
         machine.until(lambda: not machine.broker.replicas.misassigned())
-        machine.broker.stop()
+        machine.server.stop()
         machine.mend()
         away(machine, "b")
         machine.start()
@@ -559,7 +560,7 @@ def test_a_partition_that_found_no_descriptor_at_the_start_is_opened_later(
     for index in range(2):
         machine.append("t", 5, index)
     path = machine.path / machine.home("t", 1) / "t-1"
-    machine.broker.stop()
+    machine.server.stop()
     machine.fails = lambda operation, path: EMFILE if operation == "list" and path.name == "t-1" else None
     caplog.clear()
     machine.start()
@@ -597,7 +598,7 @@ def test_a_damaged_partition_keeps_no_other_one_from_starting(
     for index in range(2):
         machine.append("t", 3, index)
     hurt = machine.path / machine.home("t") / "t-0"
-    machine.broker.stop()
+    machine.server.stop()
     (hurt / "00000000000000000000.log").unlink()
     caplog.clear()
     machine.start()
@@ -615,8 +616,8 @@ def test_a_damaged_partition_keeps_no_other_one_from_starting(
 
 
 def test_a_coordinator_comes_back_with_its_partition(machine: Machine) -> None:
-    machine.result(lambda: machine.broker.create_internal_topic("__consumer_offsets"))
-    machine.broker.stop()
+    machine.result(lambda: machine.broker.topics.create_internal("__consumer_offsets"))
+    machine.server.stop()
     machine.fails = lambda operation, path: EMFILE if path.name == "__consumer_offsets-7" else None
     machine.start()
     assert machine.broker.groups.leads(6)

@@ -11,10 +11,10 @@ import pytest
 
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.removals import Removals
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log
-from ottla.log.store import DiskStore
 from ottla.records.batch import build
 from ottla.records.record import Record
 
@@ -56,6 +56,9 @@ class AtOnce:
     def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
         del failed
         done(work())
+
+    def close(self, *, cancel: bool = False) -> None:
+        del cancel
 
 
 class Flushes:

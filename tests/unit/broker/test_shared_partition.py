@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from ottla.broker.share_partitions.led_partition import GroupRules, SharedPartition, Told
+from ottla.broker.share_partitions.led_partition import GroupRules, LedSharePartition, Told
 from ottla.coordinators.share.acknowledgement import ACCEPT, Acknowledgement, Rules
 from ottla.coordinators.share.acquisition import LogBatch, Wish
 from ottla.coordinators.share.state import ReadState, StateOutcome, StateRead, WriteState
@@ -23,7 +23,7 @@ RULES = GroupRules(Rules(1000, 5, 100), 0, "earliest")
 
 
 class Coordinator:
-    """In the place of `Sharing`: reads are answered with `state`, writes when the test says so."""
+    """In the place of `SharePartitions`: reads are answered with `state`, writes when the test says so."""
 
     def __init__(self) -> None:
         self.state = StateRead(NONE, None, 3, 0, 0, [])
@@ -50,13 +50,13 @@ class Coordinator:
     def now(self) -> int:
         return 0
 
-    def ring_at(self, shared: SharedPartition, deadline: int) -> None:
+    def ring_at(self, shared: LedSharePartition, deadline: int) -> None:
         pass
 
     def later(self, delay_ms: int, callback: Any) -> None:
         self.callbacks.append(callback)
 
-    def write_dead_letters(self, shared: SharedPartition, dead: list[DeadLetters]) -> None:
+    def write_dead_letters(self, shared: LedSharePartition, dead: list[DeadLetters]) -> None:
         raise AssertionError(dead)
 
 
@@ -74,16 +74,16 @@ class Place:
         self.log = Log()
 
 
-def loaded(coordinator: Coordinator) -> SharedPartition:
+def loaded(coordinator: Coordinator) -> LedSharePartition:
     """With twenty offsets acquired by m."""
-    shared = SharedPartition(cast(Any, coordinator), "g", cast(Any, Place()))
+    shared = LedSharePartition(cast(Any, coordinator), "g", cast(Any, Place()))
     shared.load()
     if shared.state is not None:
         shared.state.acquire("m", 0, [LogBatch(0, 19)], Wish(20, 20, False), RULES.rules, 0)
     return shared
 
 
-def accept(shared: SharedPartition, first: int, last: int) -> list[Told]:
+def accept(shared: LedSharePartition, first: int, last: int) -> list[Told]:
     """What is told of an acknowledgement, once it is."""
     told: list[Told] = []
     answer = shared.acknowledge("m", [Acknowledgement(first, last, [ACCEPT])])

@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from ottla.broker import dispatch
 from ottla.broker.config import broker_config
 from ottla.broker.coordination.partition_log import PartitionLog
-from ottla.broker.lifecycle import Broker
+from ottla.broker.lifecycle import BrokerServer
 from ottla.coordinators.runtime import Appended, Ending
-from ottla.log.store import DiskStore
+from ottla.environment.disk import DiskStore
+from ottla.environment.process import process_environment
 from ottla.protocol.answer import Pending
 from ottla.protocol.connection import ClientConnection, open_envelope, response_pieces
 from ottla.protocol.context import RequestContext
@@ -144,8 +144,10 @@ class Cluster:
     def start(self) -> None:
         configs = CONFIGS | {"log.dirs": str(self.directory)}
         files = DiskStore(durable=False)
-        self.broker = Broker(broker_config(configs), self.loop, clock=self.world, timers=self.world, files=files)
-        self.broker.start()
+        environment = process_environment(self.loop, clock=self.world, timers=self.world, files=files)
+        self.server = BrokerServer(broker_config(configs), environment)
+        self.server.start()
+        self.broker = self.server.broker
         self.unreliable()
 
     def unreliable(self) -> None:
@@ -169,12 +171,12 @@ class Cluster:
 
     def kill(self) -> None:
         """kill -9, and start again."""
-        self.broker._abandon()
+        self.server._release()
         self.world.forget()
         self.start()
 
     def stop_and_start(self) -> None:
-        self.broker.stop()
+        self.server.stop()
         self.world.forget()
         self.start()
 
@@ -190,13 +192,13 @@ class Cluster:
         self.unreliable()
 
     def close(self) -> None:
-        self.broker.stop()
+        self.server.stop()
         self.loop.close()
 
     def answer(self, frame: bytes, version: int) -> Any:
         """Serve a request; None when the answer takes longer than clients wait."""
         envelope = open_envelope(frame)
-        answer = dispatch.answer(envelope, RequestContext(version=version, client_host="/h"), self.broker)
+        answer = self.server.pipeline.serve(envelope, RequestContext(version=version, client_host="/h"))
         if isinstance(answer, Pending):
             heard: list[Any] = []
             answer.listen(heard.append)

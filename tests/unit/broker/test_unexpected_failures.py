@@ -11,7 +11,8 @@ from tests.unit.broker.test_log_directories import EMFILE, Machine
 
 from ottla.broker.config import broker_config
 from ottla.broker.coordination.producer_ids import ProducerIds
-from ottla.broker.lifecycle import Broker, CannotStart
+from ottla.broker.lifecycle import BrokerServer, CannotStart
+from ottla.environment.process import process_environment
 from ottla.log.log import Appended, Log
 from ottla.metadata.controller import PRODUCER_ID_BLOCK
 from ottla.metadata.store import ChangeOutcome
@@ -210,7 +211,7 @@ def test_a_first_start_on_a_full_disk_fails_with_one_line(tmp_path: Path, monkey
     loop = asyncio.new_event_loop()
     configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
     with pytest.raises(CannotStart, match=r"^cannot write metadata.db: database or disk is full$"):
-        Broker(broker_config(configs), loop).start()
+        BrokerServer(broker_config(configs), process_environment(loop)).start()
     loop.close()
 
 
@@ -241,7 +242,7 @@ def test_reopening_goes_on_while_a_topic_is_being_deleted(tmp_path: Path) -> Non
     with Machine(tmp_path) as machine:
         for name in "tu":
             machine.create(name)
-        machine.broker.stop()
+        machine.server.stop()
         machine.fails = lambda operation, path: EMFILE if path.name in ("t-0", "u-0") else None
         machine.start()
         replicas = machine.broker.replicas

@@ -7,9 +7,9 @@ import pytest
 
 from ottla.broker.delayed import DelayedAnswer
 from ottla.environment import Cancellable
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
-from ottla.log.store import DiskStore
 from ottla.protocol.answer import Pending
 from ottla.replication.partition import Partition
 

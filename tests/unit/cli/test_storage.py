@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from ottla import Admin
 from ottla.cli.main import main
+from ottla.environment.disk import DiskStore
 from ottla.log.directory import LogDirectory
-from ottla.log.store import DiskStore
 from ottla.metadata.features import FEATURES
 from ottla.testing import EmbeddedBroker
 

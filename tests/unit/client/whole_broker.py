@@ -7,11 +7,11 @@ import asyncio
 import random
 from pathlib import Path
 
-from ottla.broker import dispatch
 from ottla.broker.config import broker_config
-from ottla.broker.lifecycle import Broker as OttlaBroker
+from ottla.broker.lifecycle import BrokerServer
 from ottla.client.topics import TopicPartition
-from ottla.log.store import DiskStore
+from ottla.environment.disk import DiskStore
+from ottla.environment.process import process_environment
 from ottla.metadata.controller import NewTopic
 from ottla.metadata.image import OFFSETS_TOPIC, Image
 from ottla.protocol import codec
@@ -60,15 +60,11 @@ class WholeBroker(Broker):
         given = {**_CONFIGS, **{name.replace("_", "."): value for name, value in configs.items()}}
         world.brokers["one", 9092] = self
         self._loop = asyncio.new_event_loop()
-        self._broker = OttlaBroker(
-            broker_config({**given, "log.dirs": str(directory)}),
-            self._loop,
-            clock=world,
-            random=_Chance(),
-            timers=world,
-            files=DiskStore(durable=False),
-        )
-        self._broker._open()
+        files = DiskStore(durable=False)
+        environment = process_environment(self._loop, clock=world, random=_Chance(), timers=world, files=files)
+        self._server = BrokerServer(broker_config({**given, "log.dirs": str(directory)}), environment)
+        self._server.open()
+        self._broker = self._server.broker
         self._peers: dict[Wire | None, Peer] = {}
         self._moved = False
         self.losses = 0
@@ -143,14 +139,15 @@ class WholeBroker(Broker):
             address=("one", 9092),
             peer=self._peers.setdefault(self.speaker, Peer(len(self._peers))),
         )
-        return dispatch.answer(envelope, context, self._broker)
+        return self._server.pipeline.serve(envelope, context)
 
     def hung_up(self, wire: Wire) -> None:
         peer = self._peers.pop(wire, None)
-        if peer is not None and peer.gone is not None:
-            peer.gone(peer)
+        if peer is not None:
+            for closed in peer.closed:
+                closed(peer)
 
     def close(self) -> None:
         """Let go of its files."""
-        self._broker.stop()
+        self._server.stop()
         self._loop.close()

@@ -15,7 +15,7 @@ from ottla.client.consumer.core import ConsumerCore
 from ottla.client.core import Core
 from ottla.client.scheduler import Promise, Task
 from ottla.environment import Address, Receiver
-from ottla.log.store import Region
+from ottla.environment.files import Region
 from ottla.protocol import codec
 from ottla.protocol.answer import Pending
 from ottla.protocol.api import APIS

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.environment.disk import DiskStore
 from ottla.log.checkpoints import DamagedCheckpoint, LeaderEpochs, OffsetCheckpoint
-from ottla.log.store import DiskStore
 
 
 def test_offsets_are_kafkas_file(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import SWAP
-from ottla.log.store import DiskStore
 from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE
 from ottla.records import compression, legacy
 from ottla.records.batch import DELETE_HORIZON, build, crc_ok, scan

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.directory import Identity, LogDirectory, UnusableDirectory
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import StorageError
-from ottla.log.store import DiskStore
 from ottla.protocol.uuids import uuid_bytes, uuid_text
 
 ID = bytes(range(16))

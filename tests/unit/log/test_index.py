@@ -3,8 +3,8 @@
 import struct
 from pathlib import Path
 
+from ottla.environment.disk import DiskStore
 from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.log.store import DiskStore
 
 BASE = 1000
 

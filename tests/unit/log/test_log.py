@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, OffsetOutOfRange, StorageError
-from ottla.log.store import DiskStore
 from ottla.protocol.errors import INVALID_RECORD, NONE, RECORD_LIST_TOO_LARGE
 from ottla.records.batch import build
 from ottla.records.legacy import for_old_client

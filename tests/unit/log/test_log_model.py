@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.log import Log, OffsetOutOfRange
-from ottla.log.store import DiskStore
 from ottla.protocol.errors import NONE, OUT_OF_ORDER_SEQUENCE_NUMBER
 from ottla.records.batch import build, read_header, records_of
 from ottla.records.record import Record

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, OffsetOutOfRange, StorageError
 from ottla.log.retention import Candidate, Retention, expired
-from ottla.log.store import DiskStore
 from ottla.records.batch import build, records_of
 from ottla.records.record import Record
 

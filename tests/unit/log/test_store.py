@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.store import DiskStore, Region
+from ottla.environment.disk import DiskStore
+from ottla.environment.files import Region
 
 
 def test_a_file_is_made_with_its_first_append(tmp_path: Path) -> None:

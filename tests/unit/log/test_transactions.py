@@ -4,11 +4,11 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.index import Aborted
 from ottla.log.log import Log
-from ottla.log.store import DiskStore
 from ottla.protocol.errors import (
     INVALID_PRODUCER_EPOCH,
     INVALID_TXN_STATE,

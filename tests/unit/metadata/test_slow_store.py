@@ -27,6 +27,9 @@ class Later:
     def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
         self.waiting.append((work, done, failed))
 
+    def close(self, *, cancel: bool = False) -> None:
+        del cancel
+
     def do_one(self) -> None:
         work, done, failed = self.waiting.pop(0)
         try:

@@ -6,7 +6,7 @@ use, and loaded when the broker starts.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share.coordinator import ShareCoordinator
@@ -25,24 +25,23 @@ from ottla.environment import Timers
 from ottla.protocol.answer import Answer, Pending, after, gather
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 P = TypeVar("P")
 R = TypeVar("R")
 W = TypeVar("W")
 
 
 def ask_each(
-    broker: "Broker",
+    coordinator: ShareCoordinator,
     group_id: str,
     topics: Iterable[tuple[bytes, Sequence[P]]],
     operation: Operation[Any, R],
     question: Callable[[bytes, P], Any],
     combine: Callable[[dict[bytes, list[tuple[int, R]]]], W],
 ) -> Answer[W]:
-    """Run `operation` with `question(topic id, partition's data)` for each partition; `combine` builds the response from
-    (partition, answer) by topic id.
+    """Run an operation of the share coordinator for each partition.
+
+    question  builds its request from the topic id and the data of a partition
+    combine   builds the response from (partition, answer) by topic id
 
     An empty group id, no topics, or any topic without partitions: an empty response. A partition that is named twice is run
     twice and answered once, with the last result.
@@ -50,7 +49,6 @@ def ask_each(
     wanted = list(topics)
     if not group_id or not all(partitions for _, partitions in wanted):
         return combine({})
-    coordinator = broker.coordination.shares
     questions = [question(topic_id, each) for topic_id, partitions in wanted for each in partitions]
     answers = [
         coordinator.run(share_key(group_id, each.topic_id, each.partition), operation, each) for each in questions

@@ -4,8 +4,9 @@ Without it a batch that was under way when its transaction ended would open a tr
 """
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
 from ottla.protocol.answer import Answer, after
@@ -16,9 +17,6 @@ from ottla.protocol.errors import (
     PRODUCER_FENCED,
     TRANSACTION_ABORTABLE,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
 
 
 class Client(Enum):
@@ -50,13 +48,17 @@ def without_fenced(response: W) -> W:
     return response
 
 
-def verified(broker: "Broker", wanted: PartitionsOf, client: Client) -> Answer[Codes]:
-    """Return an error code for each of the partitions: NONE if the producer may write there now."""
-    transactions = broker.coordination.transactions
+def verified(
+    transactions: TransactionCoordinator, wanted: PartitionsOf, client: Client, *, is_enabled: bool
+) -> Answer[Codes]:
+    """Return an error code for each of the partitions: NONE if the producer may write there now.
+
+    is_enabled  transaction.partition.verification.enable
+    """
     if client is Client.ADDS_IMPLICITLY:
         adding = wanted._replace(version=VERSION_WITH_EPOCH_BUMP)
         answer = transactions.run(wanted.transactional_id, add_partitions, adding)
-    elif not broker.config.flag("transaction.partition.verification.enable"):
+    elif not is_enabled:
         return dict.fromkeys(wanted.partitions, NONE)
     else:
         answer = transactions.run(wanted.transactional_id, verify_partitions, wanted)

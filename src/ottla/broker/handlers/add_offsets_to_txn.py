@@ -9,8 +9,9 @@ Versions
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions
 from ottla.metadata.image import OFFSETS_TOPIC
@@ -18,18 +19,15 @@ from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _FIRST_WITH_FENCED: Final = 2
 
 
 @handles(AddOffsetsToTxnRequest)
-def add_offsets_to_txn(request: AddOffsetsToTxnRequest, broker: "Broker") -> Answer[AddOffsetsToTxnResponse]:
-    return after(broker.provide_internal_topic(OFFSETS_TOPIC), partial(_added, request, broker))
+def add_offsets_to_txn(request: AddOffsetsToTxnRequest, broker: Broker) -> Answer[AddOffsetsToTxnResponse]:
+    return after(broker.topics.provide_internal(OFFSETS_TOPIC), partial(_added, request, broker))
 
 
-def _added(request: AddOffsetsToTxnRequest, broker: "Broker", exists: bool) -> Answer[AddOffsetsToTxnResponse]:
+def _added(request: AddOffsetsToTxnRequest, broker: Broker, exists: bool) -> Answer[AddOffsetsToTxnResponse]:
     if not exists:
         return AddOffsetsToTxnResponse(error_code=COORDINATOR_NOT_AVAILABLE)
     place = OFFSETS_TOPIC, broker.groups.partition_of(request.group_id)

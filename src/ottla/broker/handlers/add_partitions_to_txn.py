@@ -15,8 +15,9 @@ Versions
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
@@ -39,9 +40,6 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _FIRST_WITH_FENCED: Final = 2
 _FIRST_WITH_SEVERAL: Final = 4
 
@@ -56,7 +54,7 @@ class _Asked(NamedTuple):
 
 
 @handles(AddPartitionsToTxnRequest)
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: "Broker") -> Answer[AddPartitionsToTxnResponse]:
+def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: Broker) -> Answer[AddPartitionsToTxnResponse]:
     version = request.context.version
     asked = _asked(request)
     answers = [_added(each, broker) for each in asked]
@@ -90,7 +88,7 @@ def _places(topics: Sequence[tuple[str, Sequence[int]]]) -> frozenset[tuple[str,
     return frozenset((name, index) for name, indexes in topics for index in indexes)
 
 
-def _added(asked: _Asked, broker: "Broker") -> Answer[Codes]:
+def _added(asked: _Asked, broker: Broker) -> Answer[Codes]:
     topics = broker.image.topics
     forbidden = INTERNAL_TOPICS if asked.by_client else ()
     refused = {

@@ -11,8 +11,8 @@ Versions
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.throttling import address_of
 from ottla.metadata.refusal import CHANGED, ChangeResult
@@ -26,12 +26,9 @@ from ottla.protocol.messages.alter_client_quotas import (
 )
 from ottla.security.quotas import IP, Change, Entity, InvalidQuota, changed, check_entity, duplicate, entity_of
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(AlterClientQuotasRequest, in_turn=True)
-def alter_client_quotas(request: AlterClientQuotasRequest, broker: "Broker") -> Answer[AlterClientQuotasResponse]:
+def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> Answer[AlterClientQuotasResponse]:
     wanted = [
         (
             entity_of((part.entity_type, part.entity_name) for part in entry.entity),

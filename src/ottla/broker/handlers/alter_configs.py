@@ -9,9 +9,8 @@ Versions
     1  throttled
 """
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.alterations import Alteration, Outcome, alter
+from ottla.broker.alterations import Alteration, ConfigAlterations, Outcome
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.alteration import SET, Edit
 from ottla.protocol.answer import Answer, after
@@ -21,12 +20,9 @@ from ottla.protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(AlterConfigsRequest, in_turn=True)
-def alter_configs(request: AlterConfigsRequest, broker: "Broker") -> Answer[AlterConfigsResponse]:
+def alter_configs(request: AlterConfigsRequest, broker: Broker) -> Answer[AlterConfigsResponse]:
     wanted = [
         Alteration(
             resource.resource_type,
@@ -36,7 +32,9 @@ def alter_configs(request: AlterConfigsRequest, broker: "Broker") -> Answer[Alte
         )
         for resource in request.resources
     ]
-    return after(alter(wanted, broker, request.context.requester, validate_only=request.validate_only), _response)
+    alterations = ConfigAlterations(broker.controller, lambda: broker.config, broker.node_id)
+    outcomes = alterations.alter(wanted, request.context.requester, validate_only=request.validate_only)
+    return after(outcomes, _response)
 
 
 def _response(outcomes: list[Outcome]) -> AlterConfigsResponse:

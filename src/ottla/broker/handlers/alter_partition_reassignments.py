@@ -10,8 +10,7 @@ Versions
     1  whether the number of replicas may change (KIP-860)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.controller import check_replicas
 from ottla.metadata.refusal import Refused
@@ -25,13 +24,10 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(AlterPartitionReassignmentsRequest)
 def alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, broker: "Broker"
+    request: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> Answer[AlterPartitionReassignmentsResponse]:
     if not request.topics:
         return AlterPartitionReassignmentsResponse(
@@ -50,7 +46,7 @@ def alter_partition_reassignments(
     )
 
 
-def _reassigned(name: str, wanted: ReassignablePartition, broker: "Broker") -> ReassignablePartitionResponse:
+def _reassigned(name: str, wanted: ReassignablePartition, broker: Broker) -> ReassignablePartitionResponse:
     code, message = NONE, None
     index = wanted.partition_index
     try:

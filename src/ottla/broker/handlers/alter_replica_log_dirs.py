@@ -15,8 +15,8 @@ Versions
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.log.log import StorageError
 from ottla.metadata.controller import LONGEST_TOPIC_NAME
@@ -29,16 +29,11 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _logger = logging.getLogger("ottla.broker")
 
 
 @handles(AlterReplicaLogDirsRequest)
-def alter_replica_log_dirs(
-    request: AlterReplicaLogDirsRequest, broker: "Broker"
-) -> Answer[AlterReplicaLogDirsResponse]:
+def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, broker: Broker) -> Answer[AlterReplicaLogDirsResponse]:
     wanted = {
         (topic.name, index): wish.path for wish in request.dirs for topic in wish.topics for index in topic.partitions
     }
@@ -52,7 +47,7 @@ def alter_replica_log_dirs(
     )
 
 
-def _begun(topic: str, index: int, path: Path, broker: "Broker") -> int:
+def _begun(topic: str, index: int, path: Path, broker: Broker) -> int:
     """Begin the move of one partition; the answer's error code."""
     if len(topic) > LONGEST_TOPIC_NAME:
         return INVALID_TOPIC_EXCEPTION

@@ -14,11 +14,10 @@ Behaviour
     The previous state of the partitions, acquisitions and acknowledgements, is dropped. The group epoch stays.
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import Place
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.broker.group_protocols import serves_share_groups
 from ottla.coordinators.groups.share.offsets import Alteration, Begun, begin_alteration
 from ottla.coordinators.share.state import StateOutcome
 from ottla.protocol.answer import Answer, after
@@ -30,16 +29,13 @@ from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(AlterShareGroupOffsetsRequest)
 def alter_share_group_offsets(
-    request: AlterShareGroupOffsetsRequest, broker: "Broker"
+    request: AlterShareGroupOffsetsRequest, broker: Broker
 ) -> Answer[AlterShareGroupOffsetsResponse]:
     group_id = request.group_id
-    if not serves_share_groups(broker):
+    if not serves_share_groups(broker.image.features):
         return _refused(UNSUPPORTED_VERSION)
     if not group_id:
         return _refused(INVALID_GROUP_ID)
@@ -72,7 +68,7 @@ def _refused(code: int, message: str | None = None) -> AlterShareGroupOffsetsRes
 
 
 def _response(
-    request: AlterShareGroupOffsetsRequest, outcomes: dict[Place, StateOutcome], broker: "Broker"
+    request: AlterShareGroupOffsetsRequest, outcomes: dict[Place, StateOutcome], broker: Broker
 ) -> AlterShareGroupOffsetsResponse:
     unknown = StateOutcome(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
     topics: dict[str, AlterShareGroupOffsetsResponseTopic] = {}

@@ -12,8 +12,7 @@ Versions
     0
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
@@ -38,13 +37,10 @@ from ottla.security.scram import (
     is_mechanism,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(AlterUserScramCredentialsRequest, in_turn=True)
 def alter_user_scram_credentials(
-    request: AlterUserScramCredentialsRequest, broker: "Broker"
+    request: AlterUserScramCredentialsRequest, broker: Broker
 ) -> Answer[AlterUserScramCredentialsResponse]:
     changes: dict[str, tuple[int, ScramCredential | None]] = {}
     refused: dict[str, Refused] = {}
@@ -74,7 +70,7 @@ def alter_user_scram_credentials(
     return after(broker.controller.set_credentials(credentials), response)
 
 
-def _change(wanted: ScramCredentialDeletion | ScramCredentialUpsertion, broker: "Broker") -> ScramCredential | None:
+def _change(wanted: ScramCredentialDeletion | ScramCredentialUpsertion, broker: Broker) -> ScramCredential | None:
     """Return the credential that replaces the present one; None deletes it. Raises Refused."""
     if not wanted.name:
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Username must not be empty")

@@ -14,8 +14,9 @@ Versions
 """
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.handlers import SERVED
 from ottla.metadata.alteration import CLIENT_METRICS
@@ -32,16 +33,13 @@ from ottla.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _FIRST_WITH_LEVEL_0: Final = 4
 _TELEMETRY: Final = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @handles(ApiVersionsRequest)
-def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVersionsResponse]:
+def api_versions(request: ApiVersionsRequest, broker: Broker) -> Answer[ApiVersionsResponse]:
     version = request.context.version
     if version not in SERVED[API_VERSIONS].versions:
         return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[_range(API_VERSIONS, broker)])
@@ -71,18 +69,18 @@ def api_versions(request: ApiVersionsRequest, broker: "Broker") -> Answer[ApiVer
     )
 
 
-def _wants_telemetry(broker: "Broker") -> bool:
+def _wants_telemetry(broker: Broker) -> bool:
     return any(kind == CLIENT_METRICS for kind, _ in broker.image.configs)
 
 
-def _range(key: int, broker: "Broker") -> ApiVersion:
+def _range(key: int, broker: Broker) -> ApiVersion:
     first, last = SERVED[key].versions
     if broker.config.flag("unstable.api.versions.enable"):
         last = max(last, SERVED[key].unstable.last)
     return ApiVersion(api_key=key, min_version=first, max_version=last)
 
 
-def _wrong_broker(request: ApiVersionsRequest, broker: "Broker") -> int:
+def _wrong_broker(request: ApiVersionsRequest, broker: Broker) -> int:
     """Return the error if the client meant another broker; it must name the cluster and the node together."""
     if (request.cluster_id is None) != (request.node_id == -1):
         return INVALID_REQUEST

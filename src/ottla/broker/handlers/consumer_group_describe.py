@@ -11,11 +11,9 @@ Versions
     1  whether a member speaks the classic protocol (KIP-1099)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.consumer_group_heartbeat import serves_consumer_groups
-from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
+from ottla.broker.group_protocols import serves_consumer_groups
 from ottla.coordinators.groups import listing
 from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION
@@ -24,16 +22,14 @@ from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
+from ottla.security.operations import ResourceType, authorized_operations
 
 
 @handles(ConsumerGroupDescribeRequest)
 def consumer_group_describe(
-    request: ConsumerGroupDescribeRequest, broker: "Broker"
+    request: ConsumerGroupDescribeRequest, broker: Broker
 ) -> Answer[ConsumerGroupDescribeResponse]:
-    if not serves_consumer_groups(broker):
+    if not serves_consumer_groups(broker.config, broker.image.features):
         refused = [DescribedGroup(group_id=each, error_code=UNSUPPORTED_VERSION) for each in request.group_ids]
         return ConsumerGroupDescribeResponse(groups=refused)
 
@@ -45,7 +41,7 @@ def consumer_group_describe(
     def shaped(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
         for group in groups:
             if group.error_code == NONE and request.include_authorized_operations:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = authorized_operations(request.context, ResourceType.GROUP, group.group_id)
         return ConsumerGroupDescribeResponse(groups=groups)
 
     return gather([described(group_id) for group_id in request.group_ids], shaped)

@@ -19,9 +19,9 @@ Versions
     1  regular expressions resolved by the broker; members generate their ids (KIP-1082)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.group_protocols import serves_consumer_groups
 from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, UNSUPPORTED_VERSION
@@ -30,15 +30,12 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(ConsumerGroupHeartbeatRequest)
 def consumer_group_heartbeat(
-    request: ConsumerGroupHeartbeatRequest, broker: "Broker"
+    request: ConsumerGroupHeartbeatRequest, broker: Broker
 ) -> Answer[ConsumerGroupHeartbeatResponse]:
-    if not serves_consumer_groups(broker):
+    if not serves_consumer_groups(broker.config, broker.image.features):
         return ConsumerGroupHeartbeatResponse(error_code=UNSUPPORTED_VERSION)
     wrong = consumer_heartbeat.malformed(request)
     if wrong is not None:
@@ -49,11 +46,3 @@ def consumer_group_heartbeat(
             text = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
             return ConsumerGroupHeartbeatResponse(error_code=UNSUPPORTED_ASSIGNOR, error_message=text)
     return broker.groups.run(request.group_id, consumer_heartbeat.heartbeat, request)
-
-
-def serves_consumer_groups(broker: "Broker") -> bool:
-    """Return whether group.coordinator.rebalance.protocols has the consumer protocol among them, and group.version is not 0."""
-    return (
-        "consumer" in broker.config["group.coordinator.rebalance.protocols"]
-        and broker.image.features.get("group.version", 1) > 0
-    )

@@ -8,19 +8,15 @@ Versions
     3  user resources
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import SECURITY_DISABLED
 from ottla.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(CreateAclsRequest)
-def create_acls(request: CreateAclsRequest, broker: "Broker") -> Answer[CreateAclsResponse]:  # noqa: ARG001
+def create_acls(request: CreateAclsRequest, broker: Broker) -> Answer[CreateAclsResponse]:  # noqa: ARG001
     results = [
         AclCreationResult(error_code=SECURITY_DISABLED, error_message="No Authorizer is configured.")
         for _ in request.creations

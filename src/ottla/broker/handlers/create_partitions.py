@@ -14,8 +14,8 @@ Versions
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.throttling import Mutations
 from ottla.metadata.image import TopicImage
@@ -30,14 +30,11 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _logger = logging.getLogger("ottla.broker")
 
 
 @handles(CreatePartitionsRequest, in_turn=True)
-def create_partitions(request: CreatePartitionsRequest, broker: "Broker") -> Answer[CreatePartitionsResponse]:
+def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answer[CreatePartitionsResponse]:
     times = Counter(wanted.name for wanted in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: list[TopicImage] = []
@@ -73,7 +70,7 @@ def create_partitions(request: CreatePartitionsRequest, broker: "Broker") -> Ans
     return after(broker.controller.change(*grown), response)
 
 
-def _grown(wanted: CreatePartitionsTopic, broker: "Broker", mutations: Mutations) -> TopicImage:
+def _grown(wanted: CreatePartitionsTopic, broker: Broker, mutations: Mutations) -> TopicImage:
     """The topic with the partitions that are asked for. Raises Refused."""
     topic = broker.image.topics.get(wanted.name)
     if topic is None:

@@ -16,8 +16,9 @@ Versions
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.throttling import Mutations
 from ottla.metadata.configs import describe_resource, topic_configs
@@ -36,14 +37,11 @@ from ottla.protocol.messages.create_topics import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
 
 @handles(CreateTopicsRequest, in_turn=True)
-def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[CreateTopicsResponse]:
+def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[CreateTopicsResponse]:
     times = Counter(wanted.name for wanted in request.topics)
     planned: dict[str, TopicImage] = {}
     refusals: dict[str, CreatableTopicResult] = {}
@@ -73,7 +71,7 @@ def create_topics(request: CreateTopicsRequest, broker: "Broker") -> Answer[Crea
 
     if request.validate_only:
         return response(dict.fromkeys(planned, CHANGED))
-    return after(broker.create_planned(list(planned.values()), request.context.requester), response)
+    return after(broker.topics.create_planned(list(planned.values()), request.context.requester), response)
 
 
 def _new_topic(wanted: CreatableTopic) -> NewTopic:
@@ -92,7 +90,7 @@ def _refused(name: str, code: int, message: str | None) -> CreatableTopicResult:
     )
 
 
-def _created(topic: TopicImage, broker: "Broker", *, validate_only: bool) -> CreatableTopicResult:
+def _created(topic: TopicImage, broker: Broker, *, validate_only: bool) -> CreatableTopicResult:
     configs = [
         CreatableTopicConfigs(
             name=described.config.name,

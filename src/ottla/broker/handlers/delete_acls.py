@@ -8,19 +8,15 @@ Versions
     3  user resources
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import SECURITY_DISABLED
 from ottla.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(DeleteAclsRequest)
-def delete_acls(request: DeleteAclsRequest, broker: "Broker") -> Answer[DeleteAclsResponse]:  # noqa: ARG001
+def delete_acls(request: DeleteAclsRequest, broker: Broker) -> Answer[DeleteAclsResponse]:  # noqa: ARG001
     results = [
         DeleteAclsFilterResult(error_code=SECURITY_DISABLED, error_message="No Authorizer is configured.")
         for _ in request.filters

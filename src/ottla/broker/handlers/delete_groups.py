@@ -11,21 +11,17 @@ Versions
     3  error messages; Kafka sends none
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
+from ottla.broker.coordination.share_state_deletion import delete_share_state
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.delete_share_group_offsets import deleted_share_state
 from ottla.coordinators.groups import listing
 from ottla.coordinators.groups.share.offsets import Known, ShareGroupName, known_partitions
 from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(DeleteGroupsRequest)
-def delete_groups(request: DeleteGroupsRequest, broker: "Broker") -> Answer[DeleteGroupsResponse]:
+def delete_groups(request: DeleteGroupsRequest, broker: Broker) -> Answer[DeleteGroupsResponse]:
     names = list(dict.fromkeys(request.groups_names))
 
     def shaped(codes: list[int]) -> DeleteGroupsResponse:
@@ -37,13 +33,13 @@ def delete_groups(request: DeleteGroupsRequest, broker: "Broker") -> Answer[Dele
     return gather([_deleted(name, broker) for name in names], shaped)
 
 
-def _deleted(name: str, broker: "Broker") -> Answer[int]:
+def _deleted(name: str, broker: Broker) -> Answer[int]:
     def delete() -> Answer[int]:
         return broker.groups.run(name, listing.delete, listing.GroupName(name))
 
     def delete_state_first(found: Known) -> Answer[int]:
         if not found.is_share_group:
             return delete()
-        return after(deleted_share_state(name, None, broker), lambda end: end.code or delete())
+        return after(delete_share_state(broker.coordination, name, None), lambda end: end.code or delete())
 
     return after(broker.groups.run(name, known_partitions, ShareGroupName(name)), delete_state_first)

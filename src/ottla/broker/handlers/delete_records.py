@@ -14,8 +14,8 @@ Versions
 """
 
 import logging
-from typing import TYPE_CHECKING
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.log.log import OffsetOutOfRange, StorageError
 from ottla.protocol.answer import Answer
@@ -33,14 +33,11 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _logger = logging.getLogger("ottla.broker")
 
 
 @handles(DeleteRecordsRequest)
-def delete_records(request: DeleteRecordsRequest, broker: "Broker") -> Answer[DeleteRecordsResponse]:
+def delete_records(request: DeleteRecordsRequest, broker: Broker) -> Answer[DeleteRecordsResponse]:
     topics = []
     for topic in request.topics:
         offsets = {part.partition_index: part.offset for part in topic.partitions}
@@ -50,7 +47,7 @@ def delete_records(request: DeleteRecordsRequest, broker: "Broker") -> Answer[De
     return DeleteRecordsResponse(topics=topics)
 
 
-def _deleted(topic: str, index: int, offset: int, broker: "Broker") -> DeleteRecordsPartitionResult:
+def _deleted(topic: str, index: int, offset: int, broker: Broker) -> DeleteRecordsPartitionResult:
     partition = broker.replicas.leader(topic, index)
     low = -1
     if isinstance(partition, int):

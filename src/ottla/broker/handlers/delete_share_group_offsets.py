@@ -10,21 +10,11 @@ Behaviour
     the share coordinator fails           its error; asked again, the deletion goes on
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-from ottla.broker.coordination.share_state import Place
+from ottla.broker.broker import Broker
+from ottla.broker.coordination.share_state_deletion import DeletedState, delete_share_state
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
-from ottla.coordinators.groups.share.offsets import (
-    NOTHING_TO_DELETE,
-    Deleted,
-    Deleting,
-    Deletion,
-    begin_deletion,
-    deleted,
-)
-from ottla.coordinators.share.state import StateOutcome
+from ottla.broker.group_protocols import serves_share_groups
+from ottla.coordinators.groups.share.offsets import NOTHING_TO_DELETE
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION, error
 from ottla.protocol.messages.delete_share_group_offsets import (
@@ -33,28 +23,12 @@ from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
-
-class DeletedState(NamedTuple):
-    """Outcome of a deletion: as a whole, or topic by topic (id -> outcome)."""
-
-    error_code: int
-    error_message: str | None = None
-    topics: Mapping[bytes, StateOutcome] = {}
-
-    @property
-    def code(self) -> int:
-        """NONE, or the first error there was."""
-        return self.error_code or next((each.error_code for each in self.topics.values() if each.error_code), NONE)
-
 
 @handles(DeleteShareGroupOffsetsRequest)
 def delete_share_group_offsets(
-    request: DeleteShareGroupOffsetsRequest, broker: "Broker"
+    request: DeleteShareGroupOffsetsRequest, broker: Broker
 ) -> Answer[DeleteShareGroupOffsetsResponse]:
-    if not serves_share_groups(broker):
+    if not serves_share_groups(broker.image.features):
         return _refused(UNSUPPORTED_VERSION)
     if not request.group_id:
         return _refused(INVALID_GROUP_ID)
@@ -71,30 +45,7 @@ def delete_share_group_offsets(
         return DeleteShareGroupOffsetsResponse(responses=[_topic(name, ids.get(name), end) for name in names])
 
     named = {topic_id: name for name, topic_id in ids.items()}
-    return after(deleted_share_state(request.group_id, named, broker), response)
-
-
-def deleted_share_state(group_id: str, topics: Mapping[bytes, str] | None, broker: "Broker") -> Answer[DeletedState]:
-    """Delete a group's state in topics (id -> name), or everywhere (None)."""
-
-    def delete(deleting: Deleting) -> Answer[DeletedState]:
-        if deleting.error_code != NONE:
-            return DeletedState(deleting.error_code, deleting.error_message)
-        places = [(topic_id, index) for topic_id, parts in deleting.partitions.items() for index in sorted(parts)]
-        return after(broker.coordination.share_states.delete(group_id, places), settle)
-
-    def settle(outcomes: dict[Place, StateOutcome]) -> Answer[DeletedState]:
-        found: dict[bytes, StateOutcome] = {}
-        for (topic_id, _), outcome in outcomes.items():
-            if found.get(topic_id, StateOutcome()).error_code == NONE:
-                found[topic_id] = outcome
-        gone = frozenset(topic_id for topic_id, outcome in found.items() if outcome.error_code == NONE)
-        if not gone or (topics is None and len(gone) == len(found)):  # the group itself goes next
-            return DeletedState(NONE, None, found)
-        settled = broker.groups.run(group_id, deleted, Deleted(group_id, gone))
-        return after(settled, lambda code: DeletedState(code, error(code).message, found))
-
-    return after(broker.groups.run(group_id, begin_deletion, Deletion(group_id, topics)), delete)
+    return after(delete_share_state(broker.coordination, request.group_id, named), response)
 
 
 def _refused(code: int, message: str | None = None) -> DeleteShareGroupOffsetsResponse:

@@ -8,8 +8,7 @@ Behaviour
     an empty group id, no topics, a topic without partitions   an empty answer
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import ask_each
 from ottla.broker.dispatch import handles
 from ottla.coordinators.share import state
@@ -22,13 +21,10 @@ from ottla.protocol.messages.delete_share_group_state import (
     PartitionResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(DeleteShareGroupStateRequest)
 def delete_share_group_state(
-    request: DeleteShareGroupStateRequest, broker: "Broker"
+    request: DeleteShareGroupStateRequest, broker: Broker
 ) -> Answer[DeleteShareGroupStateResponse]:
     group_id = request.group_id
 
@@ -43,7 +39,7 @@ def delete_share_group_state(
         return DeleteShareGroupStateResponse(results=results)
 
     topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
-    return ask_each(broker, group_id, topics, state.delete_state, question, response)
+    return ask_each(broker.coordination.shares, group_id, topics, state.delete_state, question, response)
 
 
 def _result(index: int, answer: state.StateOutcome) -> PartitionResult:

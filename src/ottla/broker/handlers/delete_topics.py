@@ -15,8 +15,8 @@ Versions
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.throttling import Mutations
 from ottla.metadata.image import TopicImage
@@ -39,14 +39,11 @@ from ottla.protocol.messages.delete_topics import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _logger = logging.getLogger("ottla.broker")
 
 
 @handles(DeleteTopicsRequest, in_turn=True)
-def delete_topics(request: DeleteTopicsRequest, broker: "Broker") -> Answer[DeleteTopicsResponse]:
+def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[DeleteTopicsResponse]:
     by_state = request.context.version >= 6
     wanted = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]
     if not broker.config.flag("delete.topic.enable"):
@@ -112,7 +109,7 @@ def _refusal(state: DeleteTopicState, names: Counter[str], ids: Counter[bytes], 
     return None
 
 
-def _find(state: DeleteTopicState, broker: "Broker") -> TopicImage | None:
+def _find(state: DeleteTopicState, broker: Broker) -> TopicImage | None:
     if state.name is None:
         return broker.image.topics_by_id.get(state.topic_id)
     return broker.image.topics.get(state.name)

@@ -8,17 +8,13 @@ Versions
     3  user resources
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import SECURITY_DISABLED
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(DescribeAclsRequest)
-def describe_acls(request: DescribeAclsRequest, broker: "Broker") -> Answer[DescribeAclsResponse]:  # noqa: ARG001
+def describe_acls(request: DescribeAclsRequest, broker: Broker) -> Answer[DescribeAclsResponse]:  # noqa: ARG001
     return DescribeAclsResponse(error_code=SECURITY_DISABLED, error_message="No Authorizer is configured on the broker")

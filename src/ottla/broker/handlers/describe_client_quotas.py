@@ -8,8 +8,7 @@ Versions
     1  flexible
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_VERSION
@@ -22,13 +21,10 @@ from ottla.protocol.messages.describe_client_quotas import (
 )
 from ottla.security.quotas import Component, InvalidQuota, UnknownEntityType, check_filter, matching
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(DescribeClientQuotasRequest)
 def describe_client_quotas(
-    request: DescribeClientQuotasRequest, broker: "Broker"
+    request: DescribeClientQuotasRequest, broker: Broker
 ) -> Answer[DescribeClientQuotasResponse]:
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
     try:

@@ -9,10 +9,10 @@ Versions
     2  fenced brokers, when asked for; there never are any
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE
 from ottla.protocol.messages.describe_cluster import (
@@ -20,16 +20,14 @@ from ottla.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
+from ottla.security.operations import NOT_REQUESTED, ResourceType, authorized_operations
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
 @handles(DescribeClusterRequest)
-def describe_cluster(request: DescribeClusterRequest, broker: "Broker") -> Answer[DescribeClusterResponse]:
+def describe_cluster(request: DescribeClusterRequest, broker: Broker) -> Answer[DescribeClusterResponse]:
     asked = request.endpoint_type
     if asked == CONTROLLERS:
         text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
@@ -37,7 +35,7 @@ def describe_cluster(request: DescribeClusterRequest, broker: "Broker") -> Answe
     if asked != BROKERS:
         text = f"Unsupported endpoint type {asked}"
         return DescribeClusterResponse(error_code=UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
-    host, port = broker.advertised(request.context.address)
+    host, port = broker.listeners.advertised(request.context.address)
     image = broker.image
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
@@ -51,7 +49,7 @@ def describe_cluster(request: DescribeClusterRequest, broker: "Broker") -> Answe
             )
             for node in image.brokers.values()
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=authorized_operations(request.context, ResourceType.CLUSTER)
         if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        else NOT_REQUESTED,
     )

@@ -15,8 +15,9 @@ Versions
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.metadata.configs import (
@@ -45,15 +46,11 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
-
 _TYPES: Final = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 
 
 @handles(DescribeConfigsRequest)
-def describe_configs(request: DescribeConfigsRequest, broker: "Broker") -> Answer[DescribeConfigsResponse]:
+def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> Answer[DescribeConfigsResponse]:
     results = []
     if any(resource.resource_type not in _TYPES for resource in request.resources):
         message = error(INVALID_REQUEST).message
@@ -72,7 +69,7 @@ def describe_configs(request: DescribeConfigsRequest, broker: "Broker") -> Answe
     return DescribeConfigsResponse(results=results)
 
 
-def _described(resource: DescribeConfigsResource, broker: "Broker") -> Iterable[Described]:
+def _described(resource: DescribeConfigsResource, broker: Broker) -> Iterable[Described]:
     """The configs of a resource. Raises Refused."""
     name = resource.resource_name
     match resource.resource_type:

@@ -11,31 +11,27 @@ Versions
     6  GROUP_ID_NOT_FOUND with a message (KIP-1043)
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.groups import listing
 from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.security.operations import ResourceType, authorized_operations
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
-GROUP_OPERATIONS: Final = (
-    0b1101_0100_1000  # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: without restriction
-)
 _FIRST_WITH_NOT_FOUND: Final = 6
 
 
 @handles(DescribeGroupsRequest)
-def describe_groups(request: DescribeGroupsRequest, broker: "Broker") -> Answer[DescribeGroupsResponse]:
+def describe_groups(request: DescribeGroupsRequest, broker: Broker) -> Answer[DescribeGroupsResponse]:
     def shaped(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
         for group in groups:
             if group.error_code == GROUP_ID_NOT_FOUND and request.context.version < _FIRST_WITH_NOT_FOUND:
                 group.error_code, group.error_message = NONE, None
             elif group.error_code == NONE and request.include_authorized_operations:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = authorized_operations(request.context, ResourceType.GROUP, group.group_id)
         return DescribeGroupsResponse(groups=groups)
 
     asked = [listing.GroupName(group_id) for group_id in request.groups]

@@ -14,8 +14,8 @@ Versions
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR
@@ -27,12 +27,9 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(DescribeLogDirsRequest)
-def describe_log_dirs(request: DescribeLogDirsRequest, broker: "Broker") -> Answer[DescribeLogDirsResponse]:
+def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> Answer[DescribeLogDirsResponse]:
     asked: set[tuple[str, int]] | None = None
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

@@ -6,8 +6,7 @@ Behaviour
     silent for long               removed (producer.id.expiration.ms); a producer's time is that of its newest batch
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.controller import check_name
 from ottla.metadata.refusal import Refused
@@ -21,12 +20,9 @@ from ottla.protocol.messages.describe_producers import (
     TopicResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(DescribeProducersRequest)
-def describe_producers(request: DescribeProducersRequest, broker: "Broker") -> Answer[DescribeProducersResponse]:
+def describe_producers(request: DescribeProducersRequest, broker: Broker) -> Answer[DescribeProducersResponse]:
     topics = []
     for topic in request.topics:
         code, message = NONE, None
@@ -46,7 +42,7 @@ def describe_producers(request: DescribeProducersRequest, broker: "Broker") -> A
     return DescribeProducersResponse(topics=topics)
 
 
-def _described(topic: str, index: int, broker: "Broker") -> PartitionResponse:
+def _described(topic: str, index: int, broker: Broker) -> PartitionResponse:
     partition = broker.replicas.leader(topic, index)
     if isinstance(partition, int):
         return PartitionResponse(partition_index=index, error_code=partition)

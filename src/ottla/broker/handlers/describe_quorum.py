@@ -13,8 +13,9 @@ Versions
     2  error messages, directory ids, the nodes' listeners
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION, error
@@ -30,9 +31,6 @@ from ottla.protocol.messages.describe_quorum import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _FIRST_WITH_NODES: Final = 2
 _LEADER_EPOCH: Final = 1
@@ -40,7 +38,7 @@ _LEADER_EPOCH: Final = 1
 
 
 @handles(DescribeQuorumRequest)
-def describe_quorum(request: DescribeQuorumRequest, broker: "Broker") -> Answer[DescribeQuorumResponse]:
+def describe_quorum(request: DescribeQuorumRequest, broker: Broker) -> Answer[DescribeQuorumResponse]:
     asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
     if asked != [(_METADATA_TOPIC, 0)]:
         return DescribeQuorumResponse(error_message="", topics=[_unknown(topic) for topic in request.topics])
@@ -65,13 +63,13 @@ def describe_quorum(request: DescribeQuorumRequest, broker: "Broker") -> Answer[
         high_watermark=image.revision,
         current_voters=voters,
     )
-    host, port = broker.advertised(request.context.address)
+    host, port = broker.listeners.advertised(request.context.address)
     nodes = [
         Node(
             node_id=node.node_id,
             listeners=[
                 Listener(
-                    name=broker.bound[0][0].name if broker.bound else "PLAINTEXT",
+                    name=broker.listeners.name_of(request.context.address[1]),
                     host=node.host or host,
                     port=port if node.port < 0 else node.port,
                 )

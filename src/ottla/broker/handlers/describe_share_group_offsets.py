@@ -15,11 +15,12 @@ Versions
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import Place
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.broker.group_protocols import serves_share_groups
 from ottla.coordinators.groups.share.offsets import Known, ShareGroupName, known_partitions
 from ottla.coordinators.share.state import UNKNOWN, StateSummary
 from ottla.protocol.answer import Answer, after, gather
@@ -33,17 +34,14 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _NO_TOPIC: Final = bytes(16)
 
 
 @handles(DescribeShareGroupOffsetsRequest)
 def describe_share_group_offsets(
-    request: DescribeShareGroupOffsetsRequest, broker: "Broker"
+    request: DescribeShareGroupOffsetsRequest, broker: Broker
 ) -> Answer[DescribeShareGroupOffsetsResponse]:
-    if not serves_share_groups(broker):
+    if not serves_share_groups(broker.image.features):
         refused = [
             DescribeShareGroupOffsetsResponseGroup(group_id=each.group_id, error_code=UNSUPPORTED_VERSION)
             for each in request.groups
@@ -56,7 +54,7 @@ def describe_share_group_offsets(
 
 
 def _described(
-    group: DescribeShareGroupOffsetsRequestGroup, broker: "Broker"
+    group: DescribeShareGroupOffsetsRequestGroup, broker: Broker
 ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
     group_id = group.group_id
     if group.topics is None:
@@ -79,7 +77,7 @@ def _failed(group_id: str, code: int) -> DescribeShareGroupOffsetsResponseGroup:
 
 
 def _summarized(
-    group_id: str, topics: Iterable[tuple[str, Iterable[int]]], broker: "Broker"
+    group_id: str, topics: Iterable[tuple[str, Iterable[int]]], broker: Broker
 ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
     """The group's state in each of these partitions; topics by name."""
     wanted = [(name, list(partitions)) for name, partitions in topics]
@@ -104,7 +102,7 @@ def _summarized(
 
 
 def _partition(
-    topic: str, index: int, summary: StateSummary | None, broker: "Broker"
+    topic: str, index: int, summary: StateSummary | None, broker: Broker
 ) -> DescribeShareGroupOffsetsResponsePartition:
     if summary is None or summary.error_code != NONE:
         return DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN)

@@ -9,14 +9,13 @@ Behaviour
                                  INVALID_REQUEST for every topic that was
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.metadata.controller import check_name
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -25,14 +24,12 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
+from ottla.security.operations import ResourceType, authorized_operations
 
 
 @handles(DescribeTopicPartitionsRequest)
 def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, broker: "Broker"
+    request: DescribeTopicPartitionsRequest, broker: Broker
 ) -> Answer[DescribeTopicPartitionsResponse]:
     image = broker.image
     fetch_all = not request.topics
@@ -56,10 +53,10 @@ def describe_topic_partitions(
             break
         topic = image.topics.get(name)
         if topic is None:
-            topics.append(_unknown(name))
+            topics.append(_unknown(name, request.context))
             continue
         end = min(len(topic.partitions), first + left)
-        topics.append(_page(topic, first, end, broker))
+        topics.append(_page(topic, first, end, broker, request.context))
         left -= max(0, end - first)
         if end < len(topic.partitions):
             cursor = Cursor(topic_name=name, partition_index=end)
@@ -68,18 +65,19 @@ def describe_topic_partitions(
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
     code = UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(name)
     except Refused:
         code = INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
-    )
+    operations = authorized_operations(context, ResourceType.TOPIC, name)
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
 
 
-def _page(topic: TopicImage, first: int, end: int, broker: "Broker") -> DescribeTopicPartitionsResponseTopic:
+def _page(
+    topic: TopicImage, first: int, end: int, broker: Broker, context: RequestContext
+) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in range(first, end):
         placed, seen = topic.partitions[index], broker.replicas.seen(topic, index)
@@ -101,5 +99,5 @@ def _page(topic: TopicImage, first: int, end: int, broker: "Broker") -> Describe
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name),
     )

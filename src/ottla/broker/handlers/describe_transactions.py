@@ -5,8 +5,7 @@ Behaviour
     an unknown one   TRANSACTIONAL_ID_NOT_FOUND
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.transactions.state import Transactions
 from ottla.coordinators.transactions.transaction import STATES
@@ -19,20 +18,15 @@ from ottla.protocol.messages.describe_transactions import (
     TransactionState,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(DescribeTransactionsRequest)
-def describe_transactions(
-    request: DescribeTransactionsRequest, broker: "Broker"
-) -> Answer[DescribeTransactionsResponse]:
+def describe_transactions(request: DescribeTransactionsRequest, broker: Broker) -> Answer[DescribeTransactionsResponse]:
     return DescribeTransactionsResponse(
         transaction_states=[_described(transactional_id, broker) for transactional_id in request.transactional_ids]
     )
 
 
-def _described(transactional_id: str, broker: "Broker") -> TransactionState:
+def _described(transactional_id: str, broker: Broker) -> TransactionState:
     if not transactional_id:
         return TransactionState(error_code=INVALID_REQUEST, transactional_id=transactional_id)
     runtime = broker.coordination.transactions

@@ -10,8 +10,8 @@ Versions
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND
@@ -22,13 +22,10 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(DescribeUserScramCredentialsRequest)
 def describe_user_scram_credentials(
-    request: DescribeUserScramCredentialsRequest, broker: "Broker"
+    request: DescribeUserScramCredentialsRequest, broker: Broker
 ) -> Answer[DescribeUserScramCredentialsResponse]:
     known: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), credential in sorted(broker.image.credentials.items()):

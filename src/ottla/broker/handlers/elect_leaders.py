@@ -10,8 +10,9 @@ Versions
     1  the election type, an error for the whole
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import ELECTION_NOT_NEEDED, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
@@ -22,14 +23,11 @@ from ottla.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _ELECTION_TYPES: Final = (0, 1)  # preferred, unclean
 
 
 @handles(ElectLeadersRequest)
-def elect_leaders(request: ElectLeadersRequest, broker: "Broker") -> Answer[ElectLeadersResponse]:
+def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> Answer[ElectLeadersResponse]:
     known = request.election_type in _ELECTION_TYPES
     if request.topic_partitions is None:
         if not known:
@@ -46,7 +44,7 @@ def elect_leaders(request: ElectLeadersRequest, broker: "Broker") -> Answer[Elec
     return ElectLeadersResponse(error_code=NONE if known else INVALID_REQUEST, replica_election_results=results)
 
 
-def _result(topic: str, index: int, election_type: int, broker: "Broker") -> PartitionResult:
+def _result(topic: str, index: int, election_type: int, broker: Broker) -> PartitionResult:
     known = broker.image.topics.get(topic)
     if election_type not in _ELECTION_TYPES:
         code, message = INVALID_REQUEST, f"Unknown election type {election_type}"

@@ -14,22 +14,20 @@ Versions
     5  each transaction has its own epoch; the answer holds the next one. An abort of nothing succeeds
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.verification import without_fenced
 from ottla.broker.dispatch import handles
 from ottla.coordinators.transactions.ending import end_transaction
 from ottla.protocol.answer import Answer, gather
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _FIRST_WITH_FENCED: Final = 2
 
 
 @handles(EndTxnRequest)
-def end_txn(request: EndTxnRequest, broker: "Broker") -> Answer[EndTxnResponse]:
+def end_txn(request: EndTxnRequest, broker: Broker) -> Answer[EndTxnResponse]:
     answer = broker.coordination.transactions.run(request.transactional_id, end_transaction, request)
     if request.context.version >= _FIRST_WITH_FENCED:
         return answer

@@ -34,6 +34,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.dispatch import Positions, handles
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, WantedPartition
@@ -60,9 +61,8 @@ from ottla.protocol.messages.fetch import (
 from ottla.records.legacy import NotForOldClients
 
 if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
+    from ottla.environment.files import Region
     from ottla.log.log import Log
-    from ottla.log.store import Region
     from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
@@ -80,7 +80,7 @@ _BYTES_OF_A_PARTITION: Final = 50
 
 
 @handles(FetchRequest, positions=True)
-def fetch(request: Positions, broker: "Broker") -> Answer[FetchResponse]:
+def fetch(request: Positions, broker: Broker) -> Answer[FetchResponse]:
     version = request.context.version
     _, _, _, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten, _ = request.fields
     by_id = version >= _FIRST_WITH_TOPIC_IDS
@@ -149,7 +149,7 @@ class _Reading:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: Broker,
         wanted: list[WantedPartition],
         min_bytes: int,
         max_bytes: int,

@@ -15,17 +15,15 @@ Versions
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.partitions import partition_of
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, error
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
 
 _TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_STATE_TOPIC}
 _SHARE: Final = 2
@@ -41,15 +39,15 @@ class _Found(NamedTuple):
 
 
 @handles(FindCoordinatorRequest)
-def find_coordinator(request: FindCoordinatorRequest, broker: "Broker") -> Answer[FindCoordinatorResponse]:
+def find_coordinator(request: FindCoordinatorRequest, broker: Broker) -> Answer[FindCoordinatorResponse]:
     name = _TOPICS.get(request.key_type)
     keys = request.coordinator_keys if request.context.version >= _FIRST_WITH_SEVERAL else [request.key]
     if name is None or name in broker.image.topics or not any(_is_valid(key, request) for key in keys):
         return _response(request, broker)
-    return after(broker.provide_internal_topic(name), lambda exists: _response(request, broker))  # noqa: ARG005
+    return after(broker.topics.provide_internal(name), lambda exists: _response(request, broker))  # noqa: ARG005
 
 
-def _response(request: FindCoordinatorRequest, broker: "Broker") -> FindCoordinatorResponse:
+def _response(request: FindCoordinatorRequest, broker: Broker) -> FindCoordinatorResponse:
     if request.context.version < _FIRST_WITH_SEVERAL:
         found = _find(request.key, request, broker)
         return FindCoordinatorResponse(
@@ -76,7 +74,7 @@ def _response(request: FindCoordinatorRequest, broker: "Broker") -> FindCoordina
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-def _find(key: str, request: FindCoordinatorRequest, broker: "Broker") -> _Found:
+def _find(key: str, request: FindCoordinatorRequest, broker: Broker) -> _Found:
     name = _TOPICS.get(request.key_type)
     if name is None:
         return _Found(INVALID_REQUEST)
@@ -89,7 +87,7 @@ def _find(key: str, request: FindCoordinatorRequest, broker: "Broker") -> _Found
     node = broker.image.brokers.get(leader)
     if node is None:
         return _Found(COORDINATOR_NOT_AVAILABLE)
-    host, port = broker.advertised(request.context.address)
+    host, port = broker.listeners.advertised(request.context.address)
     return _Found(NONE, node.node_id, node.host or host, port if node.port < 0 else node.port)
 
 

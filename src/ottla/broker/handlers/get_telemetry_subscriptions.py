@@ -9,8 +9,7 @@ Versions
     0
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.telemetry import ACCEPTED_COMPRESSION
 from ottla.metadata.refusal import Refused
@@ -20,13 +19,10 @@ from ottla.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(GetTelemetrySubscriptionsRequest)
 def get_telemetry_subscriptions(
-    request: GetTelemetrySubscriptionsRequest, broker: "Broker"
+    request: GetTelemetrySubscriptionsRequest, broker: Broker
 ) -> Answer[GetTelemetrySubscriptionsResponse]:
     telemetry = broker.telemetry
     try:

@@ -13,17 +13,13 @@ Versions
     3  static members (KIP-345)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(HeartbeatRequest)
-def heartbeat(request: HeartbeatRequest, broker: "Broker") -> Answer[HeartbeatResponse]:
+def heartbeat(request: HeartbeatRequest, broker: Broker) -> Answer[HeartbeatResponse]:
     return broker.groups.run(request.group_id, membership.heartbeat, request)

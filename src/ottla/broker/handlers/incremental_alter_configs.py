@@ -9,9 +9,8 @@ Behaviour
     validate only                   everything is checked, nothing changes
 """
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.alterations import Alteration, Outcome, alter
+from ottla.broker.alterations import Alteration, ConfigAlterations, Outcome
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.alteration import Edit
 from ottla.protocol.answer import Answer, after
@@ -21,13 +20,10 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(IncrementalAlterConfigsRequest, in_turn=True)
 def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, broker: "Broker"
+    request: IncrementalAlterConfigsRequest, broker: Broker
 ) -> Answer[IncrementalAlterConfigsResponse]:
     wanted = [
         Alteration(
@@ -38,7 +34,9 @@ def incremental_alter_configs(
         )
         for resource in request.resources
     ]
-    return after(alter(wanted, broker, request.context.requester, validate_only=request.validate_only), _response)
+    alterations = ConfigAlterations(broker.controller, lambda: broker.config, broker.node_id)
+    outcomes = alterations.alter(wanted, request.context.requester, validate_only=request.validate_only)
+    return after(outcomes, _response)
 
 
 def _response(outcomes: list[Outcome]) -> IncrementalAlterConfigsResponse:

@@ -16,8 +16,9 @@ Versions
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.verification import without_fenced
 from ottla.broker.dispatch import handles
 from ottla.coordinators.transactions.producers import init_producer_id as operation
@@ -25,14 +26,11 @@ from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _FIRST_WITH_FENCED: Final = 4
 
 
 @handles(InitProducerIdRequest)
-def init_producer_id(request: InitProducerIdRequest, broker: "Broker") -> Answer[InitProducerIdResponse]:
+def init_producer_id(request: InitProducerIdRequest, broker: Broker) -> Answer[InitProducerIdResponse]:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return InitProducerIdResponse(error_code=INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     if request.transactional_id == "":
@@ -40,7 +38,7 @@ def init_producer_id(request: InitProducerIdRequest, broker: "Broker") -> Answer
     return after(broker.producer_ids.reserve(), partial(_given, request, broker))
 
 
-def _given(request: InitProducerIdRequest, broker: "Broker", is_reserved: bool) -> Answer[InitProducerIdResponse]:
+def _given(request: InitProducerIdRequest, broker: Broker, is_reserved: bool) -> Answer[InitProducerIdResponse]:
     if not is_reserved:
         return InitProducerIdResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS, producer_id=-1, producer_epoch=-1)
     if request.transactional_id is None:

@@ -9,8 +9,7 @@ Behaviour
     an empty group id, no topics           an empty answer; a topic without partitions is left out of it
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import ask_each
 from ottla.broker.dispatch import handles
 from ottla.coordinators.share import state
@@ -23,13 +22,10 @@ from ottla.protocol.messages.initialize_share_group_state import (
     PartitionResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(InitializeShareGroupStateRequest)
 def initialize_share_group_state(
-    request: InitializeShareGroupStateRequest, broker: "Broker"
+    request: InitializeShareGroupStateRequest, broker: Broker
 ) -> Answer[InitializeShareGroupStateResponse]:
     group_id = request.group_id
 
@@ -44,7 +40,7 @@ def initialize_share_group_state(
         return InitializeShareGroupStateResponse(results=results)
 
     topics = [(topic.topic_id, topic.partitions) for topic in request.topics if topic.partitions]
-    return ask_each(broker, group_id, topics, state.initialize_state, question, response)
+    return ask_each(broker.coordination.shares, group_id, topics, state.initialize_state, question, response)
 
 
 def _result(index: int, answer: state.StateOutcome) -> PartitionResult:

@@ -17,17 +17,13 @@ Versions
     9  a static leader that rejoins gets SkipAssignment: it must not assign again (KIP-814)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(JoinGroupRequest)
-def join_group(request: JoinGroupRequest, broker: "Broker") -> Answer[JoinGroupResponse]:
+def join_group(request: JoinGroupRequest, broker: Broker) -> Answer[JoinGroupResponse]:
     return broker.groups.run(request.group_id, membership.join, request)

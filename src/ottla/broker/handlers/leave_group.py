@@ -13,17 +13,13 @@ Versions
     5  a reason (KIP-800)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(LeaveGroupRequest)
-def leave_group(request: LeaveGroupRequest, broker: "Broker") -> Answer[LeaveGroupResponse]:
+def leave_group(request: LeaveGroupRequest, broker: Broker) -> Answer[LeaveGroupResponse]:
     return broker.groups.run(request.group_id, membership.leave, request)

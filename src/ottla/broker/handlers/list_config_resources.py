@@ -10,8 +10,7 @@ Versions
     1  types; none named are all
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.protocol.answer import Answer
@@ -22,12 +21,9 @@ from ottla.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(ListConfigResourcesRequest)
-def list_config_resources(request: ListConfigResourcesRequest, broker: "Broker") -> Answer[ListConfigResourcesResponse]:
+def list_config_resources(request: ListConfigResourcesRequest, broker: Broker) -> Answer[ListConfigResourcesResponse]:
     image = broker.image
     nodes = [str(node) for node in image.brokers]
     names = {

@@ -9,20 +9,16 @@ Versions
     5  a filter by type (KIP-848)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.groups import listing
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(ListGroupsRequest)
-def list_groups(request: ListGroupsRequest, broker: "Broker") -> Answer[ListGroupsResponse]:
+def list_groups(request: ListGroupsRequest, broker: Broker) -> Answer[ListGroupsResponse]:
     if broker.groups.is_loading:
         return ListGroupsResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
     states = frozenset(name.lower() for name in request.states_filter)

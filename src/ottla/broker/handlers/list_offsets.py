@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED, StorageError
 from ottla.protocol.answer import Answer, Pending
@@ -43,7 +44,6 @@ from ottla.protocol.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
     from ottla.replication.partition import Partition
 
 LATEST: Final = -1
@@ -56,14 +56,14 @@ _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(request: ListOffsetsRequest, broker: "Broker") -> Answer[ListOffsetsResponse]:
+def list_offsets(request: ListOffsetsRequest, broker: Broker) -> Answer[ListOffsetsResponse]:
     response = ListOffsetsResponse()
     answer = Pending[ListOffsetsResponse]()
     broker.slices.run(_look_up(request, broker, response), lambda: answer.complete(response), answer.abandon)
     return answer
 
 
-def _look_up(request: ListOffsetsRequest, broker: "Broker", response: ListOffsetsResponse) -> Iterator[None]:
+def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsResponse) -> Iterator[None]:
     """Fill in the response. A search by timestamp that decompresses a large batch pauses now and then."""
     committed = request.isolation_level == READ_COMMITTED
     version = request.context.version

@@ -12,8 +12,7 @@ Versions
     2  pattern
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex, matching
 from ottla.coordinators.transactions.transaction import STATES, Transaction
@@ -25,12 +24,9 @@ from ottla.protocol.messages.list_transactions import (
     TransactionState,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(ListTransactionsRequest)
-def list_transactions(request: ListTransactionsRequest, broker: "Broker") -> Answer[ListTransactionsResponse]:
+def list_transactions(request: ListTransactionsRequest, broker: Broker) -> Answer[ListTransactionsResponse]:
     runtime = broker.coordination.transactions
     if runtime.is_loading:
         return ListTransactionsResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)

@@ -23,8 +23,9 @@ Versions
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.controller import NewTopic, check_name
 from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
@@ -47,19 +48,14 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.schema import ZERO_UUID
-
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
+from ottla.security.operations import NOT_REQUESTED, ResourceType, authorized_operations
 
 _logger = logging.getLogger("ottla.broker")
-TOPIC_OPERATIONS: Final = 0b1101_1111_1000  # READ to ALTER_CONFIGS: without restriction
-CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
-NOT_ASKED: Final = -(2**31)
 _PARTITIONS_A_STEP: Final = 1_000
 
 
 @handles(MetadataRequest)
-def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataResponse]:
+def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataResponse]:
     everything = request.topics is None or (request.context.version == 0 and not request.topics)
     topics: list[MetadataResponseTopic] = []
     if everything:
@@ -82,7 +78,7 @@ def metadata(request: MetadataRequest, broker: "Broker") -> Answer[MetadataRespo
     return _response(request, broker, topics, missing)
 
 
-def _describe_all(rows: list[MetadataResponseTopic], broker: "Broker") -> Iterator[None]:
+def _describe_all(rows: list[MetadataResponseTopic], broker: Broker) -> Iterator[None]:
     """Add a row for every topic, in steps."""
     partitions = 0
     for topic in broker.image.topics.values():
@@ -94,14 +90,18 @@ def _describe_all(rows: list[MetadataResponseTopic], broker: "Broker") -> Iterat
 
 
 def _response(
-    request: MetadataRequest, broker: "Broker", topics: list[MetadataResponseTopic], missing: list[str]
+    request: MetadataRequest, broker: Broker, topics: list[MetadataResponseTopic], missing: list[str]
 ) -> Answer[MetadataResponse]:
     """The response with these rows, once the topics in `missing` were created."""
     image = broker.image
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS if topic.error_code == NONE else NOT_ASKED
-    host, port = broker.advertised(request.context.address)
+            if topic.error_code == NONE:
+                operations = authorized_operations(request.context, ResourceType.TOPIC, topic.name or "")
+                topic.topic_authorized_operations = operations
+            else:
+                topic.topic_authorized_operations = NOT_REQUESTED
+    host, port = broker.listeners.advertised(request.context.address)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -112,9 +112,9 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=authorized_operations(request.context, ResourceType.CLUSTER)
         if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        else NOT_REQUESTED,
     )
     if not missing:
         return response
@@ -129,7 +129,7 @@ def _senseless(asked: list[MetadataRequestTopic]) -> MetadataResponse:
 
 
 def _asked_for(
-    wanted: MetadataRequestTopic, request: MetadataRequest, broker: "Broker", missing: list[str], *, by_id: bool
+    wanted: MetadataRequestTopic, request: MetadataRequest, broker: Broker, missing: list[str], *, by_id: bool
 ) -> MetadataResponseTopic:
     """The row for a topic; its name is added to `missing` when it is to be created."""
     image = broker.image
@@ -153,12 +153,12 @@ def _asked_for(
     return MetadataResponseTopic(error_code=error_code, name=wanted.name, topic_id=ZERO_UUID, is_internal=is_internal)
 
 
-def _created(name: str, broker: "Broker", requester: str) -> Answer[ChangeResult]:
+def _created(name: str, broker: Broker, requester: str) -> Answer[ChangeResult]:
     """Create a topic that a client requested."""
     if name in INTERNAL_TOPICS:
-        answer = broker.create_internal_topic(name)
+        answer = broker.topics.create_internal(name)
     else:
-        answer = broker.create_topic(NewTopic(name, -1, -1, {}, {}), requester)
+        answer = broker.topics.create(NewTopic(name, -1, -1, {}, {}), requester)
 
     def logged(change: ChangeResult) -> ChangeResult:
         if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
@@ -168,7 +168,7 @@ def _created(name: str, broker: "Broker", requester: str) -> Answer[ChangeResult
     return after(answer, logged)
 
 
-def _described(topic: TopicImage, broker: "Broker") -> MetadataResponseTopic:
+def _described(topic: TopicImage, broker: Broker) -> MetadataResponseTopic:
     partitions = []
     for index, partition in enumerate(topic.partitions):
         seen = broker.replicas.seen(topic, index)

@@ -9,8 +9,7 @@ Behaviour
     nothing committed                       no error
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.offsets import OffsetDeletion, OffsetDeletionOutcome, delete_offsets
 from ottla.protocol.answer import Answer, gather
@@ -22,12 +21,9 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(OffsetDeleteRequest)
-def offset_delete(request: OffsetDeleteRequest, broker: "Broker") -> Answer[OffsetDeleteResponse]:
+def offset_delete(request: OffsetDeleteRequest, broker: Broker) -> Answer[OffsetDeleteResponse]:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=INVALID_GROUP_ID)
     topics = broker.image.topics

@@ -19,6 +19,7 @@ Versions
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators import offsets
 from ottla.metadata.image import OFFSETS_TOPIC
@@ -37,7 +38,6 @@ from ottla.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
     from ottla.metadata.image import Image
 
 _FIRST_WITH_TOP_LEVEL_ERROR: Final = 2
@@ -46,13 +46,13 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 
 
 @handles(OffsetFetchRequest)
-def offset_fetch(request: OffsetFetchRequest, broker: "Broker") -> Answer[OffsetFetchResponse]:
+def offset_fetch(request: OffsetFetchRequest, broker: Broker) -> Answer[OffsetFetchResponse]:
     if request.context.version == 0:
-        return after(broker.provide_internal_topic(OFFSETS_TOPIC), lambda exists: _answer(request, broker))  # noqa: ARG005
+        return after(broker.topics.provide_internal(OFFSETS_TOPIC), lambda exists: _answer(request, broker))  # noqa: ARG005
     return _answer(request, broker)
 
 
-def _answer(request: OffsetFetchRequest, broker: "Broker") -> Answer[OffsetFetchResponse]:
+def _answer(request: OffsetFetchRequest, broker: Broker) -> Answer[OffsetFetchResponse]:
     version = request.context.version
     if version < _FIRST_WITH_GROUPS:
         group = OffsetFetchRequestGroup(group_id=request.group_id, topics=_as_topics(request))
@@ -70,7 +70,7 @@ def _answer(request: OffsetFetchRequest, broker: "Broker") -> Answer[OffsetFetch
 
 
 def _fetched(
-    group: OffsetFetchRequestGroup, request: OffsetFetchRequest, broker: "Broker"
+    group: OffsetFetchRequestGroup, request: OffsetFetchRequest, broker: Broker
 ) -> Answer[OffsetFetchResponseGroup]:
     operation = offsets.fetch_stable if request.require_stable else offsets.fetch
     return broker.groups.run(group.group_id, operation, group)

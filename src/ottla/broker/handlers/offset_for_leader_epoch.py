@@ -13,8 +13,7 @@ Versions
     3  the replica that asks
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
@@ -26,13 +25,10 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, broker: "Broker"
+    request: OffsetForLeaderEpochRequest, broker: Broker
 ) -> Answer[OffsetForLeaderEpochResponse]:
     topics = [
         OffsetForLeaderTopicResult(
@@ -44,7 +40,7 @@ def offset_for_leader_epoch(
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end_of(topic: str, wanted: OffsetForLeaderPartition, broker: "Broker") -> EpochEndOffset:
+def _end_of(topic: str, wanted: OffsetForLeaderPartition, broker: Broker) -> EpochEndOffset:
     partition = broker.replicas.leader(topic, wanted.partition)
     if isinstance(partition, int):
         return EpochEndOffset(partition=wanted.partition, error_code=partition)

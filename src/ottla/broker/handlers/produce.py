@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.verification import Client, verified
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.dispatch import Positions, handles
@@ -67,7 +68,6 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.wire import PeerError
 
 if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
     from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
@@ -92,7 +92,7 @@ _TEMPORARY: Final = frozenset((NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORD
 
 
 @handles(ProduceRequest, positions=True)
-def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | None:
+def produce(request: Positions, broker: Broker) -> Answer[ProduceResponse] | None:
     transactional_id, acks, _, _ = request.fields
     if transactional_id is None or acks not in (-1, 0, 1):
         return _append_all(request, broker, _NO_CODES)
@@ -101,7 +101,8 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
         return _append_all(request, broker, codes, _SEVERAL_PRODUCERS)
     version = request.context.version
     client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
-    answer = verified(broker, wanted, client)
+    is_enabled = broker.config.flag("transaction.partition.verification.enable")
+    answer = verified(broker.coordination.transactions, wanted, client, is_enabled=is_enabled)
     if not isinstance(answer, Pending):
         return _append_all(request, broker, {**codes, **answer})
 
@@ -116,7 +117,7 @@ def produce(request: Positions, broker: "Broker") -> Answer[ProduceResponse] | N
     return appended if acks != 0 else None
 
 
-def _unverified(request: Positions, broker: "Broker") -> tuple[PartitionsOf | None, Codes]:
+def _unverified(request: Positions, broker: Broker) -> tuple[PartitionsOf | None, Codes]:
     """The partitions whose transactional batches are the first of their transaction there, or None without any to verify;
     and the codes of those that need no verification.
     """
@@ -164,7 +165,7 @@ def _is_transactional(frame: bytes, records: tuple[int, int] | None) -> bool:
 
 
 def _append_all(
-    request: Positions, broker: "Broker", codes: Codes, mismatch: str | None = None
+    request: Positions, broker: Broker, codes: Codes, mismatch: str | None = None
 ) -> Answer[ProduceResponse] | None:
     """Append all permitted batches; `codes` are the errors of transactional batches of (topic, partition), `mismatch` the
     message for INVALID_PRODUCER_ID_MAPPING.
@@ -216,7 +217,7 @@ class _Appends:
 
     __slots__ = ("_acks", "_broker", "_timeout_ms", "_uncommitted", "_unfinished")
 
-    def __init__(self, broker: "Broker", acks: int, timeout_ms: int) -> None:
+    def __init__(self, broker: Broker, acks: int, timeout_ms: int) -> None:
         self._broker = broker
         self._acks = acks
         self._timeout_ms = timeout_ms
@@ -293,7 +294,7 @@ def _append(
     request: Positions,
     partition: "Partition",
     records: tuple[int, int] | None,
-    broker: "Broker",
+    broker: Broker,
     codes: Codes,
     has_no_id: bool,
 ) -> tuple[PartitionProduceResponse, Unfinished | None]:

@@ -11,19 +11,15 @@ Versions
     0
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.refusal import Refused
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(PushTelemetryRequest)
-def push_telemetry(request: PushTelemetryRequest, broker: "Broker") -> Answer[PushTelemetryResponse]:
+def push_telemetry(request: PushTelemetryRequest, broker: Broker) -> Answer[PushTelemetryResponse]:
     clock = broker.clock
     try:
         broker.telemetry.push(request, request.context, broker.image, clock.now_ms(), clock.wall_ms())

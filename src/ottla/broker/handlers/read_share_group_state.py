@@ -9,8 +9,7 @@ Behaviour
     an empty group id, no topics, a topic without partitions   an empty answer
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import ask_each
 from ottla.broker.dispatch import handles
 from ottla.coordinators.share import state
@@ -24,14 +23,9 @@ from ottla.protocol.messages.read_share_group_state import (
     StateBatch,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(ReadShareGroupStateRequest)
-def read_share_group_state(
-    request: ReadShareGroupStateRequest, broker: "Broker"
-) -> Answer[ReadShareGroupStateResponse]:
+def read_share_group_state(request: ReadShareGroupStateRequest, broker: Broker) -> Answer[ReadShareGroupStateResponse]:
     group_id = request.group_id
 
     def question(topic_id: bytes, each: PartitionData) -> state.ReadState:
@@ -45,7 +39,7 @@ def read_share_group_state(
         return ReadShareGroupStateResponse(results=results)
 
     topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
-    return ask_each(broker, group_id, topics, state.read_state, question, response)
+    return ask_each(broker.coordination.shares, group_id, topics, state.read_state, question, response)
 
 
 def _result(index: int, answer: state.StateRead) -> PartitionResult:

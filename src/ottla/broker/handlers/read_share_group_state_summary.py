@@ -12,8 +12,7 @@ Versions
     1  number of completed records beyond the start offset (KIP-1226)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import ask_each
 from ottla.broker.dispatch import handles
 from ottla.coordinators.share import state
@@ -26,13 +25,10 @@ from ottla.protocol.messages.read_share_group_state_summary import (
     ReadStateSummaryResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(ReadShareGroupStateSummaryRequest)
 def read_share_group_state_summary(
-    request: ReadShareGroupStateSummaryRequest, broker: "Broker"
+    request: ReadShareGroupStateSummaryRequest, broker: Broker
 ) -> Answer[ReadShareGroupStateSummaryResponse]:
     group_id = request.group_id
 
@@ -47,7 +43,7 @@ def read_share_group_state_summary(
         return ReadShareGroupStateSummaryResponse(results=results)
 
     topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
-    return ask_each(broker, group_id, topics, state.summarize_state, question, response)
+    return ask_each(broker.coordination.shares, group_id, topics, state.summarize_state, question, response)
 
 
 def _result(index: int, answer: state.StateSummary) -> PartitionResult:

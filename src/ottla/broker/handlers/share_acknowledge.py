@@ -20,8 +20,7 @@ Versions
     2  renewals (KIP-1222), and the duration of locks
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.share_partitions.led_partition import Told
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place
@@ -34,13 +33,10 @@ from ottla.protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(ShareAcknowledgeRequest)
-def share_acknowledge(request: ShareAcknowledgeRequest, broker: "Broker") -> Answer[ShareAcknowledgeResponse]:
-    sharing = broker.sharing
+def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> Answer[ShareAcknowledgeResponse]:
+    sharing = broker.share_partitions
     code = sharing.refusal(request.group_id, request.member_id)
     if code != NONE or request.group_id is None or request.member_id is None:
         return ShareAcknowledgeResponse(error_code=code)

@@ -25,11 +25,12 @@ Versions
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.dispatch import handles
-from ottla.broker.share_partitions.led_partition import Given, SharedPartition, Told
+from ottla.broker.share_partitions.led_partition import Given, LedSharePartition, Told
 from ottla.coordinators.share.acquisition import Wish
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from ottla.log.log import StorageError
@@ -50,9 +51,6 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _logger = logging.getLogger("ottla.broker")
 _BATCH_OPTIMIZED: Final = 0
 _RECORD_LIMIT: Final = 1
@@ -60,8 +58,8 @@ _Read = list[tuple[Place, PartitionData]]
 
 
 @handles(ShareFetchRequest)
-def share_fetch(request: ShareFetchRequest, broker: "Broker") -> Answer[ShareFetchResponse]:
-    sharing = broker.sharing
+def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetchResponse]:
+    sharing = broker.share_partitions
     code = sharing.refusal(request.group_id, request.member_id)
     if code == NONE and request.is_renew_ack and _wants_records(request):
         code = INVALID_REQUEST
@@ -109,7 +107,7 @@ def share_fetch(request: ShareFetchRequest, broker: "Broker") -> Answer[ShareFet
     return after(whole, partial(_throttled, broker, request))
 
 
-def _throttled(broker: "Broker", request: ShareFetchRequest, response: ShareFetchResponse) -> ShareFetchResponse:
+def _throttled(broker: Broker, request: ShareFetchRequest, response: ShareFetchResponse) -> ShareFetchResponse:
     """Return the response with the throttle time; acquired records are delivered. Apache Kafka withholds them, and they stay
     locked until their locks end.
     """
@@ -123,7 +121,7 @@ def _wants_records(request: ShareFetchRequest) -> bool:
     return any((request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms))
 
 
-def _full(broker: "Broker", wait_ms: int) -> Answer[ShareFetchResponse]:
+def _full(broker: Broker, wait_ms: int) -> Answer[ShareFetchResponse]:
     """Answer that no session is free, after the time that an empty partition would have taken."""
     answer = Pending[ShareFetchResponse]()
     refused = ShareFetchResponse(error_code=SHARE_SESSION_LIMIT_REACHED)
@@ -146,7 +144,7 @@ class _Reading:
         "_wish",
     )
 
-    def __init__(self, broker: "Broker", request: ShareFetchRequest, session: ShareSession) -> None:
+    def __init__(self, broker: Broker, request: ShareFetchRequest, session: ShareSession) -> None:
         self._broker = broker
         self._request = request
         self._session = session
@@ -155,13 +153,13 @@ class _Reading:
         is_exact = request.share_acquire_mode == _RECORD_LIMIT
         self._wish = Wish(request.max_records, request.batch_size, is_exact)
         self._failed: _Read = []
-        self._shared: list[tuple[Place, SharedPartition]] = []
+        self._shared: list[tuple[Place, LedSharePartition]] = []
         for place in session.in_turn():
             partition = broker.replicas.leader_by_id(*place)
             if isinstance(partition, int):
                 self._failed.append((place, _failure(place, partition)))
             else:
-                self._shared.append((place, broker.sharing.opened(self._group_id, partition)))
+                self._shared.append((place, broker.share_partitions.opened(self._group_id, partition)))
 
     def begin(self, wait_ms: int) -> Answer[_Read]:
         """The available records, at once or when there are enough of them."""
@@ -181,7 +179,7 @@ class _Reading:
     def attempt(self, last: bool) -> _Read | None:
         """Acquire the available records for the member; None while they are too few, unless it is the `last` attempt."""
         failed = list(self._failed)
-        ready: list[tuple[Place, SharedPartition]] = []
+        ready: list[tuple[Place, LedSharePartition]] = []
         for place, shared in self._shared:
             partition = self._broker.replicas.leader_by_id(*place)
             if isinstance(partition, int):
@@ -198,12 +196,12 @@ class _Reading:
             return None
         return failed + [each for each in found if self._is_first or each[1].records or each[1].error_code]
 
-    def _share(self, ready: list[tuple[Place, SharedPartition]]) -> int:
+    def _share(self, ready: list[tuple[Place, LedSharePartition]]) -> int:
         return max(1, self._request.max_bytes // max(1, len(ready)))
 
-    def _is_enough(self, ready: list[tuple[Place, SharedPartition]]) -> bool:
+    def _is_enough(self, ready: list[tuple[Place, LedSharePartition]]) -> bool:
         """Return whether min_bytes are available, or an error to be returned."""
-        group = self._broker.sharing.rules(self._group_id)
+        group = self._broker.share_partitions.rules(self._group_id)
         most = self._share(ready)
         total = 0
         for _, shared in ready:
@@ -217,8 +215,8 @@ class _Reading:
                     return True
         return False
 
-    def _take(self, ready: list[tuple[Place, SharedPartition]]) -> _Read:
-        group = self._broker.sharing.rules(self._group_id)
+    def _take(self, ready: list[tuple[Place, LedSharePartition]]) -> _Read:
+        group = self._broker.share_partitions.rules(self._group_id)
         most = self._share(ready)
         wish = self._wish
         found: _Read = []
@@ -257,7 +255,7 @@ def _failure(place: Place, code: int) -> PartitionData:
     return PartitionData(partition_index=place[1], error_code=code, records=b"")
 
 
-def _answer(broker: "Broker", group_id: str, told: dict[Place, Told], found: _Read) -> ShareFetchResponse:
+def _answer(broker: Broker, group_id: str, told: dict[Place, Told], found: _Read) -> ShareFetchResponse:
     """The response, from the outcome of acknowledgements and the records read."""
     by_place = dict(found)
     for place, outcome in told.items():
@@ -271,5 +269,5 @@ def _answer(broker: "Broker", group_id: str, told: dict[Place, Told], found: _Re
         if topic is None:
             topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id)
         topic.partitions.append(data)
-    lock_ms = broker.sharing.rules(group_id).rules.lock_ms
+    lock_ms = broker.share_partitions.rules(group_id).rules.lock_ms
     return ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values()))

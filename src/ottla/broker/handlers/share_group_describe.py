@@ -7,11 +7,9 @@ Behaviour
     feature share.version at 0                   UNSUPPORTED_VERSION, for each group
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
-from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.broker.group_protocols import serves_share_groups
 from ottla.coordinators.groups import listing
 from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION
@@ -20,14 +18,12 @@ from ottla.protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
+from ottla.security.operations import ResourceType, authorized_operations
 
 
 @handles(ShareGroupDescribeRequest)
-def share_group_describe(request: ShareGroupDescribeRequest, broker: "Broker") -> Answer[ShareGroupDescribeResponse]:
-    if not serves_share_groups(broker):
+def share_group_describe(request: ShareGroupDescribeRequest, broker: Broker) -> Answer[ShareGroupDescribeResponse]:
+    if not serves_share_groups(broker.image.features):
         refused = [DescribedGroup(group_id=each, error_code=UNSUPPORTED_VERSION) for each in request.group_ids]
         return ShareGroupDescribeResponse(groups=refused)
 
@@ -39,7 +35,7 @@ def share_group_describe(request: ShareGroupDescribeRequest, broker: "Broker") -
     def shaped(groups: list[DescribedGroup]) -> ShareGroupDescribeResponse:
         for group in groups:
             if group.error_code == NONE and request.include_authorized_operations:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = authorized_operations(request.context, ResourceType.GROUP, group.group_id)
         return ShareGroupDescribeResponse(groups=groups)
 
     return gather([described(group_id) for group_id in request.group_ids], shaped)

@@ -13,25 +13,23 @@ Behaviour
     once the share coordinator has a state of it.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.group_protocols import serves_share_groups
 from ottla.coordinators.groups.share import heartbeat as share_heartbeat
-from ottla.metadata.features import feature_level
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_VERSION
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
 
 MEMBER_ID_LENGTH: Final = 36
 """Length of a uuid with hyphens, as clients generate them."""
 
 
 @handles(ShareGroupHeartbeatRequest)
-def share_group_heartbeat(request: ShareGroupHeartbeatRequest, broker: "Broker") -> Answer[ShareGroupHeartbeatResponse]:
-    if not serves_share_groups(broker):
+def share_group_heartbeat(request: ShareGroupHeartbeatRequest, broker: Broker) -> Answer[ShareGroupHeartbeatResponse]:
+    if not serves_share_groups(broker.image.features):
         return ShareGroupHeartbeatResponse(error_code=UNSUPPORTED_VERSION)
     if not 0 < len(request.member_id) <= MEMBER_ID_LENGTH:
         return ShareGroupHeartbeatResponse(error_code=INVALID_REQUEST)
@@ -39,8 +37,3 @@ def share_group_heartbeat(request: ShareGroupHeartbeatRequest, broker: "Broker")
     if wrong is not None:
         return ShareGroupHeartbeatResponse(error_code=INVALID_REQUEST, error_message=wrong)
     return broker.groups.run(request.group_id, share_heartbeat.heartbeat, request)
-
-
-def serves_share_groups(broker: "Broker") -> bool:
-    """Return whether share.version is not 0."""
-    return feature_level(broker.image.features, "share.version") > 0

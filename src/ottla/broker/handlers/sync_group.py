@@ -14,17 +14,13 @@ Versions
     5  protocol type and name are mandatory: INCONSISTENT_GROUP_PROTOCOL without them (KIP-559)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(SyncGroupRequest)
-def sync_group(request: SyncGroupRequest, broker: "Broker") -> Answer[SyncGroupResponse]:
+def sync_group(request: SyncGroupRequest, broker: Broker) -> Answer[SyncGroupResponse]:
     return broker.groups.run(request.group_id, membership.sync, request)

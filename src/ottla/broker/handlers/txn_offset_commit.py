@@ -16,11 +16,12 @@ Versions
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.broker import Broker
+from ottla.broker.coordination.unknown_partitions import merge_rows, reject_unknown
 from ottla.broker.coordination.verification import Client, verified
 from ottla.broker.dispatch import handles
-from ottla.broker.handlers.offset_commit import merged, set_aside
 from ottla.coordinators.offsets import TransactionalCommit, commit_in_transaction, refuse_commit
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.metadata.image import OFFSETS_TOPIC
@@ -39,9 +40,6 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 _FIRST_THAT_ABORTS: Final = 4
 _FIRST_THAT_ADDS: Final = 5
 _FIRST_WITH_TOPIC_IDS: Final = 6
@@ -49,25 +47,25 @@ _OFFSET_COMMIT_WITH_TOPIC_IDS: Final = 10
 
 
 @handles(TxnOffsetCommitRequest)
-def txn_offset_commit(request: TxnOffsetCommitRequest, broker: "Broker") -> Answer[TxnOffsetCommitResponse]:
+def txn_offset_commit(request: TxnOffsetCommitRequest, broker: Broker) -> Answer[TxnOffsetCommitResponse]:
     commit = _as_offset_commit(request)
     if not request.group_id:
         return _told(refuse_commit(commit, INVALID_GROUP_ID))
-    return after(broker.provide_internal_topic(OFFSETS_TOPIC), partial(_answer, commit, request, broker))
+    return after(broker.topics.provide_internal(OFFSETS_TOPIC), partial(_answer, commit, request, broker))
 
 
 def _answer(
-    commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: "Broker", exists: bool
+    commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: Broker, exists: bool
 ) -> Answer[TxnOffsetCommitResponse]:
     if not exists:
         return _told(refuse_commit(commit, COORDINATOR_NOT_AVAILABLE))
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     version = _OFFSET_COMMIT_WITH_TOPIC_IDS if by_id else 0
-    refused = set_aside(commit, version, broker.image)
+    refused = reject_unknown(commit, version, broker.image)
     if not commit.topics:
         return _told(OffsetCommitResponse(topics=list(refused.values())))
     answer = _committed(commit, request, broker)
-    return gather([answer], lambda found: _told(merged(refused, found[0]) if refused else found[0]))
+    return gather([answer], lambda found: _told(merge_rows(refused, found[0]) if refused else found[0]))
 
 
 def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
@@ -101,7 +99,7 @@ def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
 
 
 def _committed(
-    commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: "Broker"
+    commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: Broker
 ) -> Answer[OffsetCommitResponse]:
     """Verify, then commit."""
     index = broker.groups.partition_of(request.group_id)
@@ -123,7 +121,8 @@ def _committed(
     version = request.context.version
     client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     wanted = PartitionsOf(request.transactional_id, *producer, frozenset((place,)))
-    return after(verified(broker, wanted, client), go_on)
+    is_enabled = broker.config.flag("transaction.partition.verification.enable")
+    return after(verified(broker.coordination.transactions, wanted, client, is_enabled=is_enabled), go_on)
 
 
 def _told(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:

@@ -12,8 +12,7 @@ Versions
     2  without a result for each feature
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.features import UPGRADE, Update, updated
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
@@ -25,12 +24,9 @@ from ottla.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(UpdateFeaturesRequest, in_turn=True)
-def update_features(request: UpdateFeaturesRequest, broker: "Broker") -> Answer[UpdateFeaturesResponse]:
+def update_features(request: UpdateFeaturesRequest, broker: Broker) -> Answer[UpdateFeaturesResponse]:
     kinds = request.context.version >= 1
     wanted = [
         Update(each.feature, each.max_version_level, each.upgrade_type if kinds else UPGRADE)

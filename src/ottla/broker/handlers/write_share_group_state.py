@@ -15,8 +15,7 @@ Versions
     1  number of completed records beyond the start offset (KIP-1226)
 """
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import ask_each
 from ottla.broker.dispatch import handles
 from ottla.coordinators.share import state
@@ -30,13 +29,10 @@ from ottla.protocol.messages.write_share_group_state import (
     WriteStateResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(WriteShareGroupStateRequest)
 def write_share_group_state(
-    request: WriteShareGroupStateRequest, broker: "Broker"
+    request: WriteShareGroupStateRequest, broker: Broker
 ) -> Answer[WriteShareGroupStateResponse]:
     group_id = request.group_id
 
@@ -63,7 +59,7 @@ def write_share_group_state(
         return WriteShareGroupStateResponse(results=results)
 
     topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
-    return ask_each(broker, group_id, topics, state.write_state, question, response)
+    return ask_each(broker.coordination.shares, group_id, topics, state.write_state, question, response)
 
 
 def _result(index: int, answer: state.StateOutcome) -> PartitionResult:

@@ -15,8 +15,8 @@ Versions
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.coordinators.runtime import Ending
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
@@ -29,12 +29,9 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
-
 
 @handles(WriteTxnMarkersRequest)
-def write_txn_markers(request: WriteTxnMarkersRequest, broker: "Broker") -> Answer[WriteTxnMarkersResponse]:
+def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer[WriteTxnMarkersResponse]:
     writer = broker.coordination.markers
     results = []
     wanted = []

@@ -19,21 +19,23 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.broker.config import BrokerConfig
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.coordinators.share.window import DeadLetters
+from ottla.environment import Clock, Timers
 from ottla.log.log import OffsetOutOfRange, StorageError
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
-from ottla.metadata.controller import NewTopic
+from ottla.metadata.controller import Controller, NewTopic
 from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, name_of
 from ottla.records.batch import build, records_of
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Header, Record
+from ottla.replication.replicas import Replicas
 
 if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
     from ottla.log.log import Log
     from ottla.replication.partition import Partition
 
@@ -67,10 +69,27 @@ class _Letters(NamedTuple):
 
 
 class DeadLetterWriter:
-    """Writer of the dead letters of this broker's share partitions."""
+    """Writer of the dead letters of this broker's share partitions.
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    config        returns the broker's configs in force
+    create_topic  creates a dead-letter topic
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        timers: Timers,
+        controller: Controller,
+        replicas: Replicas,
+        create_topic: Callable[[NewTopic], Answer[ChangeResult]],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._controller = controller
+        self._replicas = replicas
+        self._create_topic = create_topic
 
     def write(self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None]) -> None:
         """Write `letters`, records of `source`, and call `done` when they are committed, or when they cannot be written."""
@@ -101,7 +120,7 @@ class DeadLetterWriter:
     def _failed(self, letters: _Letters, attempt: int, why: str) -> None:
         """Try again later, or give up after the last attempt."""
         if attempt < _ATTEMPTS:
-            self._broker.timers.call_later(_RETRY_MS, partial(self._try, letters, attempt + 1))
+            self._timers.call_later(_RETRY_MS, partial(self._try, letters, attempt + 1))
             return
         _logger.error(
             "offsets %d to %d of %s have no dead letters in share group %s: %s",
@@ -115,39 +134,37 @@ class DeadLetterWriter:
 
     def _target(self, group_id: str, index: int) -> "Partition | None":
         """Return the target partition for partition `index`, None while it is offline. Raises _Impossible, _Missing."""
-        broker = self._broker
-        image = broker.image
-        name = group_configs(image.configs_of(GROUP, group_id), broker.config).text("errors.deadletterqueue.topic.name")
+        image, config = self._controller.image, self._config()
+        name = group_configs(image.configs_of(GROUP, group_id), config).text("errors.deadletterqueue.topic.name")
         if not name:
             raise _Impossible("there is no dead-letter topic any more")
         if name.startswith("__"):
             raise _Impossible(f"the name of a dead-letter topic cannot begin with __, as {name} does")
-        prefix = broker.config.text(_PREFIX) or ""
+        prefix = config.text(_PREFIX) or ""
         if not name.startswith(prefix):
             raise _Impossible(f"the name of a dead-letter topic must begin with {prefix}, unlike {name} ({_PREFIX})")
         topic = image.topics.get(name)
         if topic is None:
             raise _Missing(name)
-        if not topic_configs(topic.configs, broker.config).flag(_ENABLED):
+        if not topic_configs(topic.configs, config).flag(_ENABLED):
             raise _Impossible(f"topic {name} takes no dead letters: set its {_ENABLED}")
-        partition = broker.replicas.leader(name, index % len(topic.partitions))
+        partition = self._replicas.leader(name, index % len(topic.partitions))
         return None if isinstance(partition, int) else partition
 
     def _create(self, name: str) -> Answer[ChangeResult]:
         """Create a dead-letter topic."""
-        broker = self._broker
-        if not broker.config.flag(_AUTO_CREATE):
+        if not self._config().flag(_AUTO_CREATE):
             text = f"there is no topic {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
             return ChangeResult(UNKNOWN_TOPIC_OR_PARTITION, text)
         configs = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
-        return broker.create_topic(NewTopic(name, -1, -1, {}, configs))
+        return self._create_topic(NewTopic(name, -1, -1, {}, configs))
 
     def _append(self, target: "Partition", letters: _Letters, attempt: int) -> None:
         """Append the letters, and wait for their commit. Raises _Impossible, StorageError, OSError."""
         dead = letters.letters
-        values = group_configs(self._broker.image.configs_of(GROUP, letters.group_id), self._broker.config)
+        values = group_configs(self._controller.image.configs_of(GROUP, letters.group_id), self._config())
         copies = values.flag("errors.deadletterqueue.copy.record.enable")
-        now_ms = self._broker.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         originals = _records(letters.source.log, dead.first, dead.last) if copies else {}
         records = []
         for offset in range(dead.first, dead.last + 1):
@@ -160,7 +177,7 @@ class DeadLetterWriter:
                 raise _Impossible(appended.error_message or name_of(appended.error_code))
         codes: list[int] = []
         delayed = DelayedCommit(lambda: self._decided(letters, attempt, codes[0]))
-        delayed.begin([Uncommitted.last_of(target, codes.append)], self._broker.timers, _COMMIT_TIMEOUT_MS)
+        delayed.begin([Uncommitted.last_of(target, codes.append)], self._timers, _COMMIT_TIMEOUT_MS)
 
     def _decided(self, letters: _Letters, attempt: int, error_code: int) -> None:
         if error_code == NONE:

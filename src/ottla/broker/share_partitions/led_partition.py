@@ -10,15 +10,15 @@ Fetches that wait for records wait here, first come, first served.
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.coordinators.share.acknowledgement import Acknowledgement, Refused, Rules
 from ottla.coordinators.share.acquisition import Acquired, LogBatch, Wish
 from ottla.coordinators.share.partition import NEVER, UNINITIALIZED, SharePartition
 from ottla.coordinators.share.state import ReadState, StateOutcome, StateRead, WriteState
 from ottla.coordinators.share.window import Change, DeadLetters
+from ottla.environment.files import Region
 from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
-from ottla.log.store import Region
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -37,7 +37,6 @@ from ottla.protocol.errors import (
 from ottla.replication.partition import Watchers
 
 if TYPE_CHECKING:
-    from ottla.broker.share_partitions.partitions import Sharing
     from ottla.log.log import Log
     from ottla.records.batch import BatchHeader
     from ottla.replication.partition import Partition
@@ -79,6 +78,26 @@ class Given(NamedTuple):
     acquired: list[Acquired]
 
 
+class ShareServices(Protocol):
+    """Services that a share partition uses; `now` is in ms, on the clock of the locks."""
+
+    def now(self) -> int: ...
+
+    def later(self, delay_ms: int, callback: Callable[[], None]) -> None: ...
+
+    def ring_at(self, shared: "LedSharePartition", deadline: int) -> None: ...
+
+    def read(self, request: ReadState) -> Answer[StateRead]: ...
+
+    def write(self, request: WriteState) -> Answer[StateOutcome]: ...
+
+    def rules(self, group_id: str) -> GroupRules: ...
+
+    def initial_offset(self, group_id: str, log: "Log") -> int: ...
+
+    def write_dead_letters(self, shared: "LedSharePartition", dead: list[DeadLetters]) -> None: ...
+
+
 class _Watchers(Watchers):
     """Watchers of a share partition, which watches its partition while it has any."""
 
@@ -98,12 +117,12 @@ class _Watchers(Watchers):
             self._partition.watchers.discard(self._wake)
 
 
-class SharedPartition:
+class LedSharePartition:
     """A share partition of this broker; `state` is None while it is loaded, and `failure` is the error if that fails."""
 
     __slots__ = (
         "_queue",
-        "_sharing",
+        "_services",
         "_state_epoch",
         "_writing",
         "failure",
@@ -115,8 +134,8 @@ class SharedPartition:
         "watchers",
     )
 
-    def __init__(self, sharing: "Sharing", group_id: str, partition: "Partition") -> None:
-        self._sharing = sharing
+    def __init__(self, services: ShareServices, group_id: str, partition: "Partition") -> None:
+        self._services = services
         self.group_id = group_id
         self.partition = partition
         self.state: SharePartition | None = None
@@ -142,7 +161,7 @@ class SharedPartition:
             return
         partition = self.partition
         request = ReadState(self.group_id, partition.topic_id, partition.index, partition.leader_epoch)
-        answer = self._sharing.read(request)
+        answer = self._services.read(request)
         if isinstance(answer, Pending):
             answer.listen(partial(self._read, turn), lambda: self._read(turn, StateRead(UNKNOWN_SERVER_ERROR, None)))
         else:
@@ -152,7 +171,7 @@ class SharedPartition:
         if turn != self.turn:
             return
         if found.error_code in _PASSING:
-            self._sharing.later(_RETRY_MS, partial(self._ask, turn))
+            self._services.later(_RETRY_MS, partial(self._ask, turn))
             return
         if found.error_code != NONE:
             self.failure = _CLIENT_ERRORS.get(found.error_code, UNKNOWN_SERVER_ERROR)
@@ -161,7 +180,7 @@ class SharedPartition:
         start = found.start_offset
         if start == UNINITIALIZED:
             try:
-                start = self._sharing.initial_offset(self.group_id, self.partition.log)
+                start = self._services.initial_offset(self.group_id, self.partition.log)
             except StorageError as cause:
                 _logger.error("%s", cause)
                 self.failure = KAFKA_STORAGE_ERROR
@@ -170,7 +189,7 @@ class SharedPartition:
         self._state_epoch = found.state_epoch
         self.state = SharePartition(start, found.batches)
         if dead := self.state.pending_dead_letters():
-            self._sharing.write_dead_letters(self, dead)
+            self._services.write_dead_letters(self, dead)
         self.wake()
 
     # Waiting.
@@ -191,7 +210,7 @@ class SharedPartition:
         state = self.state
         if state is None:
             return True
-        group = self._sharing.rules(self.group_id)
+        group = self._services.rules(self.group_id)
         offset = state.next_offset(group.rules)
         return offset is not None and offset < self.limit(group.isolation)
 
@@ -239,11 +258,11 @@ class SharedPartition:
         batches = [LogBatch(header.base_offset, header.last_offset) for header in headers]
         if group.isolation == READ_COMMITTED:
             batches = _marked(log, region, offset, headers, batches)
-        now = self._sharing.now()
+        now = self._services.now()
         acquired = state.acquire(member, offset, batches, wish, group.rules, now)
         if not acquired:
             return None
-        self._sharing.ring_at(self, now + group.rules.lock_ms)
+        self._services.ring_at(self, now + group.rules.lock_ms)
         first, last = acquired[0].first, acquired[-1].last
         begin = next(header.start for header in headers if header.last_offset >= first)
         end = next(header.end for header in reversed(headers) if header.base_offset <= last)
@@ -260,8 +279,8 @@ class SharedPartition:
         state = self.state
         if state is None:
             return Told(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
-        rules = self._sharing.rules(self.group_id).rules
-        change = state.acknowledge(member, batches, rules, self._sharing.now())
+        rules = self._services.rules(self.group_id).rules
+        change = state.acknowledge(member, batches, rules, self._services.now())
         if isinstance(change, Refused):
             return Told(change.error_code, change.message)
         answer = Pending[Told]()
@@ -271,16 +290,16 @@ class SharedPartition:
     def release(self, member: str) -> None:
         """Release the records of a member that is gone."""
         if self.state is not None:
-            self._write(self.state.release(member, self._sharing.rules(self.group_id).rules))
+            self._write(self.state.release(member, self._services.rules(self.group_id).rules))
 
     def expire(self, now: int) -> None:
         """Free the records of locks that have ended."""
         state = self.state
         if state is None:
             return
-        change = state.expire(self._sharing.rules(self.group_id).rules, now)
+        change = state.expire(self._services.rules(self.group_id).rules, now)
         self._write(change)
-        self._sharing.ring_at(self, state.next_deadline())
+        self._services.ring_at(self, state.next_deadline())
         if change.written:
             self.wake()
 
@@ -322,7 +341,7 @@ class SharedPartition:
                 [batch for change, _ in changes for batch in change.written],
             )
             self._writing = True
-            outcome = self._sharing.write(request)
+            outcome = self._services.write(request)
             settle = partial(self._written, changes, self.turn)
             if isinstance(outcome, Pending):
                 failed = partial(self._settled, settle, StateOutcome(UNKNOWN_SERVER_ERROR))
@@ -349,9 +368,9 @@ class SharedPartition:
                 dead += state.settle(change, written=code == NONE)
         if state is not None and code != NONE:
             _logger.warning("cannot write the state of %s in %s: %s", self.group_id, self.partition.log.name, told)
-            self._sharing.ring_at(self, state.next_deadline())
+            self._services.ring_at(self, state.next_deadline())
         if dead:
-            self._sharing.write_dead_letters(self, dead)
+            self._services.write_dead_letters(self, dead)
         if told.error_code in (NOT_LEADER_OR_FOLLOWER, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION):
             self.reset()
         for _, answer in changes:

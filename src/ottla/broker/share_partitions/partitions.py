@@ -1,6 +1,6 @@
 """Share partitions and share sessions of this broker (KIP-932).
 
-    member -> handlers -> SharedPartition -> SharePartition (decides)
+    member -> handlers -> LedSharePartition -> SharePartition (decides)
                                |    |
                      log: headers   share coordinator: states, one write at a time
 
@@ -14,9 +14,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.broker.config import BrokerConfig
+from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.periodic import PAUSED, Periodic
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
-from ottla.broker.share_partitions.led_partition import GroupRules, SharedPartition, Told
+from ottla.broker.share_partitions.led_partition import GroupRules, LedSharePartition, Told
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, Rules
 from ottla.coordinators.share.partition import NEVER
 from ottla.coordinators.share.session import Member, Place, ShareSession, ShareSessions
@@ -31,11 +33,14 @@ from ottla.coordinators.share.state import (
     write_state,
 )
 from ottla.coordinators.share.window import DeadLetters
+from ottla.environment import Clock, Timers
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import duration_ms, group_configs
+from ottla.metadata.controller import Controller, NewTopic
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import SHARE_STATE_TOPIC, Delta
+from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.answer import Answer, gather
 from ottla.protocol.context import Peer
 from ottla.protocol.errors import (
@@ -46,13 +51,13 @@ from ottla.protocol.errors import (
     UNSUPPORTED_VERSION,
     error,
 )
+from ottla.replication.replicas import Replicas
 
 if TYPE_CHECKING:
-    from ottla.broker.lifecycle import Broker
     from ottla.log.log import Log
     from ottla.replication.partition import Partition
 
-_NOTHING: Final[Mapping[Place, "SharedPartition"]] = MappingProxyType({})
+_NOTHING: Final[Mapping[Place, "LedSharePartition"]] = MappingProxyType({})
 _SHARE_VERSION: Final = "share.version"
 _FIRST_WITH_DEAD_LETTERS: Final = 2
 _LONGEST_MEMBER_ID: Final = 36
@@ -82,52 +87,69 @@ def _makes_sense(batches: Sequence[Acks], *, is_renewal: bool) -> bool:
 _RETRY_MS: Final = 100
 
 
-class Sharing:
-    """The share partitions and share sessions of this broker."""
+class SharePartitions:
+    """The share partitions and share sessions of this broker.
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self.sessions = ShareSessions(broker.config.integer("group.share.max.share.sessions"))
-        self._shared: dict[str, dict[Place, SharedPartition]] = {}
+    config        returns the broker's configs in force
+    create_topic  creates a dead-letter topic
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        timers: Timers,
+        controller: Controller,
+        replicas: Replicas,
+        coordination: Coordination,
+        create_topic: Callable[[NewTopic], Answer[ChangeResult]],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._controller = controller
+        self._replicas = replicas
+        self._coordinator = coordination.shares
+        self.sessions = ShareSessions(config().integer("group.share.max.share.sessions"))
+        self._shared: dict[str, dict[Place, LedSharePartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
         """By group, with the inputs they were built from: the configs of resources, those of the broker, the features."""
-        self._dead_letters = DeadLetterWriter(broker)
-        self._alarms: list[tuple[int, int, SharedPartition]] = []
+        self._dead_letters = DeadLetterWriter(config, clock, timers, controller, replicas, create_topic)
+        self._alarms: list[tuple[int, int, LedSharePartition]] = []
         """A heap of (deadline, number, share partition); an entry is void when the share partition's deadline differs."""
         self._numbers = 0
-        self._alarm = Periodic("a timer of share partitions", self._ring, _RETRY_MS, broker.timers)
+        self._alarm = Periodic("a timer of share partitions", self._ring, _RETRY_MS, timers)
         self._alarm_at = NEVER
-        broker.coordination.share_resets.append(self._reset)
-        broker.controller.subscribe(self._apply)
+        coordination.share_resets.append(self._reset)
+        controller.subscribe(self._apply)
 
     # What share partitions need.
 
     def now(self) -> int:
         """Time in ms on the clock of the locks."""
-        return self._broker.clock.now_ms()
+        return self._clock.now_ms()
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Call back once, after a delay."""
-        self._broker.timers.call_later(delay_ms, callback)
+        self._timers.call_later(delay_ms, callback)
 
     def read(self, request: ReadState) -> Answer[StateRead]:
         """Read a state at the share coordinator."""
-        if SHARE_STATE_TOPIC not in self._broker.image.topics:
+        if SHARE_STATE_TOPIC not in self._controller.image.topics:
             return StateRead(UNKNOWN_SERVER_ERROR, None)
-        return self._broker.coordination.shares.run(share_key(*request[:3]), read_state, request)
+        return self._coordinator.run(share_key(*request[:3]), read_state, request)
 
     def write(self, request: WriteState) -> Answer[StateOutcome]:
         """Write a state to the share coordinator."""
-        return self._broker.coordination.shares.run(share_key(*request[:3]), write_state, request)
+        return self._coordinator.run(share_key(*request[:3]), write_state, request)
 
     def rules(self, group_id: str) -> GroupRules:
         """The group's current configs."""
-        broker = self._broker
-        image = broker.image
+        image, config = self._controller.image, self._config()
         known = self._rules.get(group_id)
-        if known is not None and known[0] is image.configs and known[1] is broker.config and known[2] is image.features:
+        if known is not None and known[0] is image.configs and known[1] is config and known[2] is image.features:
             return known[3]
-        values = group_configs(image.configs_of(GROUP, group_id), broker.config)
+        values = group_configs(image.configs_of(GROUP, group_id), config)
         has_dead_letters = (
             bool(values.text("errors.deadletterqueue.topic.name"))
             and feature_level(image.features, _SHARE_VERSION) >= _FIRST_WITH_DEAD_LETTERS
@@ -141,7 +163,7 @@ class Sharing:
         )
         isolation = READ_COMMITTED if values.text("share.isolation.level") == "read_committed" else READ_UNCOMMITTED
         found = GroupRules(rules, isolation, values.text("share.auto.offset.reset") or "latest")
-        self._rules[group_id] = image.configs, broker.config, image.features, found
+        self._rules[group_id] = image.configs, config, image.features, found
         return found
 
     def initial_offset(self, group_id: str, log: "Log") -> int:
@@ -151,10 +173,10 @@ class Sharing:
             return log.start_offset
         if reset == "latest":
             return log.high_watermark
-        found = log.offset_at(self._broker.clock.wall_ms() - duration_ms(reset.partition(":")[2]))
+        found = log.offset_at(self._clock.wall_ms() - duration_ms(reset.partition(":")[2]))
         return log.high_watermark if found is None else found[1]
 
-    def write_dead_letters(self, shared: SharedPartition, dead: list[DeadLetters]) -> None:
+    def write_dead_letters(self, shared: LedSharePartition, dead: list[DeadLetters]) -> None:
         """Write records to the dead-letter topic of their group."""
         for letters in dead:
             done = partial(shared.archived, letters, shared.turn)
@@ -162,17 +184,17 @@ class Sharing:
 
     # Share partitions.
 
-    def find(self, group_id: str, place: Place) -> SharedPartition | None:
+    def find(self, group_id: str, place: Place) -> LedSharePartition | None:
         """The share partition, if it is open here."""
         return self._shared.get(group_id, _NOTHING).get(place)
 
-    def opened(self, group_id: str, partition: "Partition") -> SharedPartition:
+    def opened(self, group_id: str, partition: "Partition") -> LedSharePartition:
         """The share partition, which begins to load if it was not loaded or failed."""
         of_group = self._shared.setdefault(group_id, {})
         place = partition.topic_id, partition.index
         shared = of_group.get(place)
         if shared is None:
-            shared = of_group[place] = SharedPartition(self, group_id, partition)
+            shared = of_group[place] = LedSharePartition(self, group_id, partition)
             shared.load()
         elif shared.failure != NONE:
             shared.load()
@@ -200,7 +222,7 @@ class Sharing:
 
     def refusal(self, group_id: str | None, member_id: str | None) -> int:
         """Return the error of a member's request, whatever it is about; NONE if it is valid."""
-        if feature_level(self._broker.image.features, _SHARE_VERSION) == 0:
+        if feature_level(self._controller.image.features, _SHARE_VERSION) == 0:
             return UNSUPPORTED_VERSION
         if group_id is None or not member_id or len(member_id) > _LONGEST_MEMBER_ID:
             return INVALID_REQUEST
@@ -209,8 +231,8 @@ class Sharing:
     def join(self, member: Member, peer: Peer) -> ShareSession | None:
         """Begin a session of a member on a connection, and end it with the connection; None when there are too many."""
         session = self.sessions.begin(member, peer)
-        if session is not None:
-            peer.gone = self._disconnected
+        if session is not None and self._disconnected not in peer.closed:
+            peer.closed.append(self._disconnected)
         return session
 
     def leave(self, member: Member) -> None:
@@ -239,7 +261,7 @@ class Sharing:
                         ],
                     )
                 )
-            elif isinstance(code := self._broker.replicas.leader_by_id(*place), int):
+            elif isinstance(code := self._replicas.leader_by_id(*place), int):
                 answers.append(Told(code))
             else:
                 answers.append(Told(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message))
@@ -257,7 +279,7 @@ class Sharing:
 
     # Time.
 
-    def ring_at(self, shared: SharedPartition, deadline: int) -> None:
+    def ring_at(self, shared: LedSharePartition, deadline: int) -> None:
         """Check the locks of a share partition by `deadline`."""
         if deadline >= shared.rings_at:
             return

@@ -1,0 +1,141 @@
+"""The services of a broker, as its handlers use them.
+
+Nothing here starts or stops anything: `lifecycle.py` builds a Broker on open storage, subscribes it to the metadata and
+closes it. What only some brokers need (coordinators, share partitions, telemetry) is imported and created at its first use.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.config import BrokerConfig
+from ottla.broker.coordination.producer_ids import ProducerIds
+from ottla.broker.listeners import Listeners
+from ottla.broker.moving import Moves
+from ottla.broker.sessions import FetchSessions
+from ottla.broker.slices import Slices
+from ottla.broker.throttling import Throttling
+from ottla.broker.topic_creation import TopicCreation
+from ottla.environment import Clock, Random, Timers
+from ottla.metadata.controller import Controller
+from ottla.metadata.features import feature_level
+from ottla.metadata.image import Image
+from ottla.metadata.turns import Turns
+from ottla.replication.replicas import Replicas
+
+if TYPE_CHECKING:
+    from ottla.broker.coordination.coordinators import Coordination
+    from ottla.broker.share_partitions.partitions import SharePartitions
+    from ottla.broker.telemetry import Telemetry
+    from ottla.coordinators.runtime import Runtime
+
+
+class Broker:
+    """The set of services of one broker.
+
+    config        the configs in force: those of the start, as altered since
+    controller    the metadata image, and changes to it
+    replicas      the partitions that this broker has
+    topics        creation of topics, also on first use
+    moves         moves of partitions between log directories
+    listeners     where the broker listens, and the addresses that clients learn
+    throttling    quotas and their usage; None while there are no quotas
+    sessions      fetch sessions
+    slices        long work on the event loop, in slices
+    large_checks  checks of batches that are large when decompressed, one after the other
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        random: Random,
+        timers: Timers,
+        slices: Slices,
+        controller: Controller,
+        replicas: Replicas,
+        moves: Moves,
+        sessions: FetchSessions,
+    ) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.clock = clock
+        self.random = random
+        self.timers = timers
+        self.slices = slices
+        self.large_checks = Turns()
+        self.controller = controller
+        self.replicas = replicas
+        self.moves = moves
+        self.sessions = sessions
+        self.listeners = Listeners(lambda: self.config.advertised_listeners)
+        self.topics = TopicCreation(controller, replicas, lambda: self.config)
+        self.producer_ids = ProducerIds(controller.producer_id_block)
+        self.throttling: Throttling | None = None
+        self._coordination: Coordination | None = None
+        self._share_partitions: SharePartitions | None = None
+        self._telemetry: Telemetry | None = None
+
+    @property
+    def image(self) -> Image:
+        """The metadata as it is now."""
+        return self.controller.image
+
+    @property
+    def coordination(self) -> "Coordination":
+        """The coordinators, imported and loaded at first use: a broker without groups starts without them."""
+        if self._coordination is None:
+            from ottla.broker.coordination.coordinators import Coordination
+
+            self._coordination = Coordination(
+                self.node_id,
+                self.config,
+                self.clock,
+                self.random,
+                self.timers,
+                self.replicas,
+                lambda: feature_level(self.image.features, "transaction.version"),
+                self.producer_ids.take,
+                self.topics.provide_internal,
+            )
+            self._coordination.load(self.image)
+            self.controller.subscribe(self._coordination.apply)
+        return self._coordination
+
+    @property
+    def groups(self) -> "Runtime[Any]":
+        """The group coordinator."""
+        return self.coordination.groups
+
+    @property
+    def share_partitions(self) -> "SharePartitions":
+        """The share partitions, created at first use."""
+        if self._share_partitions is None:
+            from ottla.broker.share_partitions.partitions import SharePartitions
+
+            self._share_partitions = SharePartitions(
+                lambda: self.config,
+                self.clock,
+                self.timers,
+                self.controller,
+                self.replicas,
+                self.coordination,
+                self.topics.create,
+            )
+        return self._share_partitions
+
+    @property
+    def telemetry(self) -> "Telemetry":
+        """The metrics of clients, created at first use."""
+        if self._telemetry is None:
+            from ottla.broker.telemetry import Telemetry
+
+            self._telemetry = Telemetry(self.config.integer("telemetry.max.bytes"), self.random)
+        return self._telemetry
+
+    def close(self) -> None:
+        """Cancel the timers of all services; nothing is written any more after it."""
+        if self._share_partitions is not None:
+            self._share_partitions.close()
+        if self._coordination is not None:
+            self._coordination.close()
+        self.slices.close()
+        self.moves.close()

@@ -1,0 +1,16 @@
+"""Kinds of groups that a cluster serves: by its features, and by a config of its brokers."""
+
+from collections.abc import Mapping
+
+from ottla.broker.config import BrokerConfig
+from ottla.metadata.features import feature_level
+
+
+def serves_consumer_groups(config: BrokerConfig, features: Mapping[str, int]) -> bool:
+    """Return whether group.coordinator.rebalance.protocols has the consumer protocol among them, and group.version is not 0."""
+    return "consumer" in config["group.coordinator.rebalance.protocols"] and features.get("group.version", 1) > 0
+
+
+def serves_share_groups(features: Mapping[str, int]) -> bool:
+    """Return whether share.version is not 0."""
+    return feature_level(features, "share.version") > 0

@@ -1,0 +1,36 @@
+"""The listeners of a broker, and the addresses that clients learn for them."""
+
+from collections.abc import Callable, Sequence
+
+from ottla.broker.config import Listener
+from ottla.environment import Address
+
+
+class Listeners:
+    """Listeners that are bound, with their addresses.
+
+    advertised  returns advertised.listeners; empty means the addresses that clients connect to
+    bound       each listener with the host and port that it is bound to
+    """
+
+    def __init__(self, advertised: Callable[[], Sequence[Listener]]) -> None:
+        self._advertised = advertised
+        self.bound: list[tuple[Listener, Address]] = []
+
+    def name_of(self, port: int) -> str:
+        """Name of the listener at `port`, that of the first one if there is no such port."""
+        names = {address[1]: listener.name for listener, address in reversed(self.bound)}
+        return names.get(port, self.bound[0][0].name if self.bound else "PLAINTEXT")
+
+    def advertised(self, dialled: Address) -> Address:
+        """The address that a client learns for this broker: the advertised one of the listener at which it connected to
+        `dialled`, else of the first listener; without advertised.listeners the address that it connected to.
+        """
+        advertised = {listener.name: listener for listener in self._advertised()}
+        if not advertised:
+            return dialled
+        for listener, (_, port) in self.bound:
+            if port == dialled[1] and listener.name in advertised:
+                return advertised[listener.name].host, advertised[listener.name].port
+        first = next(iter(advertised.values()))
+        return first.host, first.port

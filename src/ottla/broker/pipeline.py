@@ -1,0 +1,124 @@
+"""The path of a request through the broker, in this order:
+
+    version   is the API served in this version? (`dispatch.py`)
+    session   the principal, the listener and the permissions of the connection, in the request's context (`session.py`)
+    body      as objects, or as positions for a handler on the hot path
+    handler   one at a time for requests that change metadata
+    quota     usage is recorded when the request is answered; the response carries the throttle time (KIP-219)
+    metrics   time and sizes, if anything reads them
+
+Time is measured only while there are quotas or readers of metrics: otherwise a request costs two checks of an attribute.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, Protocol, cast
+
+from ottla.broker.broker import Broker
+from ottla.broker.dispatch import Positions, Route, failure, route
+from ottla.observability.request_metrics import RequestMetrics
+from ottla.protocol import codec
+from ottla.protocol.answer import Answer
+from ottla.protocol.connection import Envelope
+from ottla.protocol.context import RequestContext
+from ottla.protocol.schema import Response
+from ottla.protocol.wire import PeerError
+
+_logger = logging.getLogger("ottla.broker")
+
+
+class _Throttled(Protocol):
+    """A response with a throttle time."""
+
+    throttle_time_ms: int
+
+
+class Pipeline:
+    """Serves the requests of all connections of a broker.
+
+    now_ns   time of a monotonic clock, in ns
+    answer   answers one request: `serve`, unless a test wraps it
+    metrics  measures requests; None while nothing reads the metrics
+    """
+
+    def __init__(self, broker: Broker, now_ns: Callable[[], int]) -> None:
+        self._broker = broker
+        self.now_ns = now_ns
+        self._routes: dict[tuple[int, int], Route] = {}
+        self.answer: Callable[[Envelope, RequestContext], Answer[Response] | None] = self.serve
+        self.metrics: RequestMetrics | None = None
+
+    @property
+    def is_measuring(self) -> bool:
+        """True while there are quotas or readers of metrics."""
+        return self._broker.throttling is not None or self.metrics is not None
+
+    def serve(self, envelope: Envelope, context: RequestContext) -> Answer[Response] | None:
+        """Serve one request. Raises PeerError for a version that is not served and for a malformed body.
+
+        A bug in a handler is logged with the request's header and answered with UNKNOWN_SERVER_ERROR where the response has an
+        error code; the connection stays open.
+        """
+        version = envelope.version
+        target = self._routes.get((envelope.api.key, version)) or self._route(envelope)
+        if target.positions:
+            fields, _ = codec.decode_positions(target.request_class, version, envelope.frame, envelope.body)
+            request: Any = Positions(context, envelope.frame, fields)
+        elif envelope.asked != version:
+            request = target.request_class()  # ApiVersions of a version that is not known here: its body cannot be read
+            request.context = context
+        else:
+            request, _ = codec.decode(target.request_class, version, envelope.frame, envelope.body)
+            request.context = context
+        if not target.in_turn:
+            return self._handle(target, request, envelope)
+        answered = self._broker.controller.in_turn(partial(self._handle_in_turn, target, request, envelope))
+        if isinstance(answered, PeerError):
+            raise answered
+        return answered
+
+    def _route(self, envelope: Envelope) -> Route:
+        """The route of a request, remembered. Raises PeerError."""
+        target = route(envelope, allows_unstable=lambda: self._broker.config.flag("unstable.api.versions.enable"))
+        self._routes[envelope.api.key, envelope.version] = target
+        return target
+
+    def _handle(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
+        """Call the handler; an exception in it must not close the connection, or stop the broker. Raises PeerError."""
+        try:
+            return target.handler(request, self._broker)
+        except PeerError:
+            raise
+        except Exception:
+            _logger.exception("cannot serve %r", envelope)
+            return failure(envelope.api.key)
+
+    def _handle_in_turn(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
+        """Serve a request that may have waited: a PeerError is returned then, for the connection to close itself."""
+        try:
+            return self._handle(target, request, envelope)
+        except PeerError as error:
+            return error
+
+    def finish(self, envelope: Envelope, context: RequestContext, response: Response | None, spent_ns: int) -> int:
+        """Record a request that was answered; returns the throttle time of its connection in ms, which is also in the response.
+
+        spent_ns  time that the broker has spent on the request
+        """
+        if self.metrics is not None:
+            self.metrics.record(envelope.api.name, envelope.version, len(envelope.frame), spent_ns)
+        throttling = self._broker.throttling
+        if throttling is None:
+            return 0
+        throttle_ms = throttling.answered(envelope.api.key, context, len(envelope.frame), spent_ns)
+        if response is None or not _has_throttle_time(type(response)):
+            return throttle_ms
+        throttled = cast(_Throttled, response)
+        throttled.throttle_time_ms = max(throttled.throttle_time_ms, throttle_ms)
+        return throttled.throttle_time_ms
+
+
+@cache
+def _has_throttle_time(response_class: type[Response]) -> bool:
+    return any(field.name == "throttle_time_ms" for field in response_class.FIELDS)

@@ -1,0 +1,272 @@
+"""One connection served: frames in, answers out in order, back-pressure and throttling. Knows no socket.
+
+Order. Like Kafka, a connection serves one request at a time. A connection is in one of these states:
+
+    idle       `_waiting` and `_writing` are false: a frame is served as it arrives
+    waiting    an answer is pending, or the connection is throttled: frames go into `_backlog`
+    writing    an answer is not yet sent in full: frames go into `_backlog`
+    closed     nothing happens any more
+
+When something arrives on top of a backlog, the stream is no longer read: a slow reader is held back by TCP instead of filling
+memory. So answers leave in the order of requests.
+
+Small answers to pipelined requests are collected in `_held` and leave by one call into the system, at the latest when all
+frames that have arrived are served, or an answer has to wait.
+"""
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ottla.broker import dispatch
+from ottla.broker.pipeline import Pipeline
+from ottla.broker.session import Session
+from ottla.environment import ServedStream, Timers
+from ottla.protocol.answer import Pending
+from ottla.protocol.codec import UnsupportedField
+from ottla.protocol.connection import Envelope, open_envelope, response_pieces
+from ottla.protocol.frames import FrameReader
+from ottla.protocol.schema import Response
+from ottla.protocol.wire import PeerError
+
+_logger = logging.getLogger("ottla.broker")
+_ANSWERS_A_SEND: Final = 64
+
+
+def _abandoned(envelope: Envelope) -> Response | PeerError:
+    """Return the answer to a waiting request whose handler failed: the connection stays open if possible."""
+    try:
+        return dispatch.failure(envelope.api.key)
+    except PeerError as error:
+        return error
+
+
+class ServedConnection:
+    """A client's connection, a `ServedReceiver`.
+
+    shared  memory for all connections of the broker, into which small frames are received
+    tick    returns the number of the current tick, see `SocketServer`
+    closed  called once with the connection when it is closed
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_begun_ns",
+        "_closed",
+        "_frames",
+        "_held",
+        "_muted",
+        "_pipeline",
+        "_shared",
+        "_spent_ns",
+        "_stream",
+        "_tick",
+        "_timers",
+        "_waiting",
+        "_writing",
+        "active_at",
+        "is_closed",
+        "session",
+    )
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        session: Session,
+        stream: ServedStream,
+        frames: FrameReader,
+        shared: bytearray,
+        timers: Timers,
+        tick: Callable[[], int],
+        closed: "Callable[[ServedConnection], None]",
+    ) -> None:
+        self._pipeline = pipeline
+        self.session = session
+        self._stream = stream
+        self._frames = frames
+        self._shared = shared
+        self._timers = timers
+        self._tick = tick
+        self._closed = closed
+        self._backlog: deque[bytes] = deque()
+        self._held: list[bytes] = []
+        self._waiting = False
+        self._writing = False
+        self._muted = False
+        self._begun_ns = 0  # when the request that is served began, 0 while nothing measures it
+        self._spent_ns = 0  # on a request whose answer is pending
+        self.active_at = tick()
+        self.is_closed = False
+
+    def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
+        """Receive available bytes, split them into frames, serve them."""
+        shared = self._shared
+        self.active_at = self._tick()
+        try:
+            room = self._frames.room()
+            if room is None:
+                received = receive((shared,))
+            else:
+                with room:
+                    received = receive((room, shared))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if received == 0:
+            self.close()
+            return
+        try:
+            frames = self._frames.feed(shared, received) if room is None else self._frames.feed_rest(shared, received)
+            for number, frame in enumerate(frames):
+                if self._waiting or self._writing:
+                    self._wait_behind(frames[number:])
+                    return
+                if self.is_closed:
+                    return
+                self._serve(frame, more=number < len(frames) - 1)
+        except PeerError as error:
+            self.drop(error)
+            return
+        if self._held:
+            self._flush()
+
+    def _wait_behind(self, frames: list[bytes]) -> None:
+        self._backlog.extend(frames)
+        if self._backlog and not self._muted and not self.is_closed:
+            self._muted = True
+            self._stream.pause_reading()
+
+    def _serve(self, frame: bytes, *, more: bool = False) -> None:
+        """Answer one request. With `more` to come the answer may leave together with the next one: a client that pipelines
+        small requests is woken once for all of them.
+        """
+        envelope = open_envelope(frame)
+        pipeline = self._pipeline
+        begun_ns = self._begun_ns = pipeline.now_ns() if pipeline.is_measuring else 0
+        answer = pipeline.answer(envelope, self.session.context(envelope))
+        if answer is None:
+            if pipeline.is_measuring:
+                self._throttle(self._finish(envelope, None))
+        elif type(answer) is not Pending:
+            self._send(envelope, answer, more=more)  # type: ignore[arg-type]
+        elif answer.done:
+            answer.listen(
+                lambda response: self._deliver(envelope, response),
+                lambda: self._deliver(envelope, _abandoned(envelope)),
+            )
+        else:
+            self._flush()
+            self._waiting = True
+            if begun_ns:
+                self._spent_ns, self._begun_ns = self._pipeline.now_ns() - begun_ns, 0
+            answer.listen(
+                lambda response: self._answered(envelope, response),
+                lambda: self._answered(envelope, _abandoned(envelope)),
+            )
+
+    def _answered(self, envelope: Envelope, response: Response | PeerError | None) -> None:
+        """Complete a pending answer."""
+        if self.is_closed:
+            return
+        self._waiting = False
+        self.active_at = self._tick()
+        self._deliver(envelope, response)
+        self._go_on()
+
+    def _deliver(self, envelope: Envelope, response: Response | PeerError | None) -> None:
+        """Send the response to a request that had to wait; Produce with acks=0 has no response, and a PeerError closes."""
+        if isinstance(response, PeerError):
+            self.drop(response)
+        elif response is not None:
+            self._send(envelope, response)
+
+    def _go_on(self) -> None:
+        """Serve the frames that waited behind an answer."""
+        try:
+            while self._backlog and not self._waiting and not self._writing and not self.is_closed:
+                self._serve(self._backlog.popleft())
+        except PeerError as error:
+            self.drop(error)
+        if self._muted and not self._waiting and not self._writing and not self.is_closed:
+            self._muted = False
+            self._stream.resume_reading()
+
+    def _finish(self, envelope: Envelope, response: Response | None) -> int:
+        """Have a request recorded; returns the throttle time of the connection in ms."""
+        spent_ns = self._pipeline.now_ns() - self._begun_ns if self._begun_ns else self._spent_ns
+        return self._pipeline.finish(envelope, self.session.context(envelope), response, spent_ns)
+
+    def _throttle(self, throttle_ms: int) -> None:
+        """Serve nothing for this time (KIP-219); frames that arrive meanwhile wait, then the stream is no longer read."""
+        if throttle_ms > 0 and not self.is_closed:
+            self._waiting = True
+            self._timers.call_later(throttle_ms, self.serve_again)
+
+    def serve_again(self) -> None:
+        """Continue with the next frame, when the last request has no response or its throttle time is over."""
+        if not self.is_closed:
+            self._waiting = False
+            self.active_at = self._tick()
+            self._go_on()
+
+    def _send(self, envelope: Envelope, response: Response, *, more: bool = False) -> None:
+        throttle_ms = self._finish(envelope, response) if self._pipeline.is_measuring else 0
+        try:
+            pieces = response_pieces(envelope, response)
+        except (UnsupportedField, TypeError, ValueError, struct.error):
+            # A response that cannot be encoded is a bug of the broker; without it the client cannot go on.
+            _logger.exception("cannot encode the answer to %r", envelope)
+            self.close()
+            return
+        held = self._held
+        if more and throttle_ms == 0 and len(pieces) == 1 and len(held) < _ANSWERS_A_SEND:
+            held.append(pieces[0])
+            return
+        if held:
+            pieces[0] = b"".join((*held, pieces[0]))
+            held.clear()
+        if not self._stream.write(pieces):
+            self._writing = not self.is_closed
+        if throttle_ms > 0:
+            self._throttle(throttle_ms)
+
+    def _flush(self) -> None:
+        """Send the answers that are held."""
+        if self._held:
+            joined = b"".join(self._held)
+            self._held.clear()
+            if not self._stream.write((joined,)):
+                self._writing = not self.is_closed
+
+    def written(self) -> None:
+        """Continue: all answers have been sent."""
+        if not self.is_closed:
+            self.active_at = self._tick()
+            self._writing = False
+            self._go_on()
+
+    def lost(self) -> None:
+        """The client is gone."""
+        self.close()
+
+    def drop(self, error: PeerError) -> None:
+        """Close the connection because of `error`."""
+        if not self.is_closed:
+            _logger.warning("closing the connection of %s: %s", self.session.name, error)
+            self._flush()  # what was answered before belongs to the client
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection; a pending answer is discarded when it completes."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._stream.close()
+        self._held.clear()
+        self._backlog.clear()
+        self._closed(self)
+        self.session.close()

@@ -1,0 +1,84 @@
+"""Creation of topics on behalf of a request, or by the broker itself: on first use, and for its internal topics."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ottla.broker.config import BrokerConfig
+from ottla.broker.coordination.internal_topics import internal_topic
+from ottla.metadata.controller import Controller, NewTopic
+from ottla.metadata.image import TopicImage
+from ottla.metadata.refusal import ChangeResult
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
+from ottla.replication.replicas import Replicas
+
+_logger = logging.getLogger("ottla.broker")
+
+
+class TopicCreation:
+    """Creates topics through the controller, and deletes those again whose partitions cannot be opened on this broker.
+
+    config  returns the broker's configs in force
+    """
+
+    def __init__(self, controller: Controller, replicas: Replicas, config: Callable[[], BrokerConfig]) -> None:
+        self._controller = controller
+        self._replicas = replicas
+        self._config = config
+
+    def create(self, topic: NewTopic, requester: str = "the broker") -> Answer[ChangeResult]:
+        """Create a topic without a CreateTopics request: usually on first use."""
+        controller = self._controller
+
+        def create() -> Answer[ChangeResult]:
+            planned = [controller.plan(topic, {})]
+            return after(self.create_planned(planned, requester), lambda changes: changes[topic.name])
+
+        return controller.decide(create)
+
+    def create_planned(self, topics: Sequence[TopicImage], requester: str) -> Answer[dict[str, ChangeResult]]:
+        """Create planned topics, in a turn of the controller; the results are by name. A topic with a partition that cannot be
+        opened on this broker is deleted again, rather than reported as created. (Apache Kafka answers success, and the
+        partition is offline.)
+        """
+        if not self._replicas.is_working:
+            return {topic.name: _not_opened(topic) for topic in topics}
+
+        def created(change: ChangeResult) -> Answer[dict[str, ChangeResult]]:
+            results = {topic.name: change for topic in topics}
+            failed = [topic for topic in topics if change.error_code == NONE and self._replicas.has_offline(topic)]
+            for topic in topics:
+                if change.error_code == NONE and topic not in failed:
+                    count = len(topic.partitions)
+                    _logger.info("topic %s created with %d partitions by %s", topic.name, count, requester)
+            if not failed:
+                return results
+            results.update({topic.name: _not_opened(topic) for topic in failed})
+            return after(self._controller.delete(failed), lambda deletion: results)  # noqa: ARG005
+
+        return after(self._controller.create(topics), created)
+
+    def create_internal(self, name: str) -> Answer[ChangeResult]:
+        """Create a topic of the brokers' own, with at most as many replicas as there are brokers."""
+        partitions, factor, configs = internal_topic(name, self._config())
+        brokers = len(self._controller.image.brokers)
+        return self.create(NewTopic(name, partitions, min(factor, brokers), {}, configs))
+
+    def provide_internal(self, name: str) -> Answer[bool]:
+        """Create the topic that a coordinator keeps its state in, unless it exists; False where that cannot be."""
+        controller = self._controller
+        if name in controller.image.topics:
+            return True
+
+        def exists(change: ChangeResult) -> bool:
+            if name in controller.image.topics:
+                return True
+            _logger.warning("cannot create %s: %s", name, change.error_message)
+            return False
+
+        return after(self.create_internal(name), exists)
+
+
+def _not_opened(topic: TopicImage) -> ChangeResult:
+    text = f"Topic '{topic.name}' cannot be created: the broker cannot open its partitions, its log says why."
+    return ChangeResult(KAFKA_STORAGE_ERROR, text)

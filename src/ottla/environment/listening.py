@@ -1,0 +1,222 @@
+"""Listening sockets and the connections they accept, on an asyncio loop.
+
+Sockets are non-blocking and owned here (`add_reader`, `add_writer`): no transport, no stream, no task. Bytes go out by `send`,
+file regions by `os.sendfile`, at once; only what the kernel does not take waits for the socket to be writable.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ottla.environment import Address, IncomingConnection, ServedReceiver
+from ottla.environment.files import Region
+
+_MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
+_ACCEPTS_A_TURN: Final = 64
+_BACKLOG: Final = 1024
+
+
+class ServedSocket:
+    """A `ServedStream`, and the `IncomingConnection` that it was at first."""
+
+    __slots__ = ("_closed", "_fd", "_left", "_loop", "_paused", "_receiver", "_socket", "local", "peer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: Address) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._receiver: ServedReceiver | None = None
+        self._left: deque[Any] = deque()
+        self._paused = True
+        self._closed = False
+        self.peer = peer
+        self.local: Address = ("", 0)
+
+    def accept(self) -> "ServedSocket":
+        """See `IncomingConnection.accept`."""
+        sock = self._socket
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self.local = sock.getsockname()[:2]
+        except OSError:
+            self.close()
+            raise
+        return self
+
+    def serve(self, receiver: ServedReceiver) -> None:
+        """See `IncomingConnection.serve`."""
+        self._receiver = receiver
+        self.resume_reading()
+
+    def _receive(self, buffers: Sequence[Any]) -> int:
+        if len(buffers) == 1:
+            return self._socket.recv_into(buffers[0])
+        return self._socket.recvmsg_into(buffers)[0]
+
+    def write(self, pieces: Sequence[Any]) -> bool:
+        """See `ServedStream.write`."""
+        left = self._left
+        if left or self._closed:
+            left.extend(pieces)
+            return False
+        if len(pieces) == 1 and type(pieces[0]) is bytes:
+            # The usual response: one buffer, which the kernel takes whole.
+            try:
+                sent = self._socket.send(pieces[0])
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:
+                self._lose()
+                return False
+            if sent == len(pieces[0]):
+                return True
+            left.append(memoryview(pieces[0])[sent:])
+        else:
+            left.extend(pieces)
+        if self._send():
+            return True
+        if not self._closed:
+            self._loop.add_writer(self._fd, self._writable)
+        return False
+
+    def _send(self) -> bool:
+        """Send until all is gone (True) or the socket is full."""
+        left = self._left
+        sock = self._socket
+        try:
+            while left:
+                piece = left[0]
+                if type(piece) is Region:
+                    sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, piece.length)
+                    if sent == 0:
+                        raise ConnectionError(f"{piece.file} is shorter than it was")
+                    if sent < piece.length:
+                        left[0] = Region(piece.file, piece.position + sent, piece.length - sent)
+                        continue
+                else:
+                    sent = sock.send(piece, _MSG_MORE if len(left) > 1 else 0)
+                    if sent < len(piece):
+                        left[0] = memoryview(piece)[sent:]
+                        continue
+                left.popleft()
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            self._lose()
+            return False
+        return True
+
+    def _writable(self) -> None:
+        if self._send():
+            self._loop.remove_writer(self._fd)
+            if self._receiver is not None:
+                self._receiver.written()
+
+    def _lose(self) -> None:
+        self.close()
+        if self._receiver is not None:
+            self._receiver.lost()
+
+    def pause_reading(self) -> None:
+        """See `ServedStream.pause_reading`."""
+        if not self._paused and not self._closed:
+            self._paused = True
+            self._loop.remove_reader(self._fd)
+
+    def resume_reading(self) -> None:
+        """See `ServedStream.resume_reading`."""
+        if self._paused and not self._closed and self._receiver is not None:
+            self._paused = False
+            self._loop.add_reader(self._fd, self._receiver.readable, self._receive)
+
+    def close(self) -> None:
+        """See `ServedStream.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._receiver is not None:
+            self._loop.remove_reader(self._fd)
+            self._loop.remove_writer(self._fd)
+        self._socket.close()
+        self._left.clear()
+
+
+class _Listening:
+    """A `ListeningSocket`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        connected: Callable[[IncomingConnection], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._connected = connected
+        self._failed = failed
+        self._accepts = False
+        self._closed = False
+        self.address: Address = sock.getsockname()[:2]
+        self.resume()
+
+    def _readable(self) -> None:
+        for _ in range(_ACCEPTS_A_TURN):
+            if not self._accepts:
+                return
+            try:
+                sock, peer = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:
+                continue  # it was gone before it was accepted
+            except OSError as error:
+                self._failed(error)
+                return
+            self._connected(ServedSocket(self._loop, sock, peer[:2]))
+
+    def pause(self) -> None:
+        if self._accepts:
+            self._accepts = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def resume(self) -> None:
+        if not self._accepts and not self._closed:
+            self._accepts = True
+            self._loop.add_reader(self._socket.fileno(), self._readable)
+
+    def close(self) -> None:
+        self.pause()
+        self._closed = True
+        self._socket.close()
+
+
+class SocketListen:
+    """A `Listen` on an asyncio loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __call__(
+        self,
+        host: str,
+        port: int,
+        connected: Callable[[IncomingConnection], None],
+        failed: Callable[[OSError], None],
+    ) -> _Listening:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | getattr(socket, "SOCK_CLOEXEC", 0))
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.listen(_BACKLOG)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+        return _Listening(self._loop, sock, connected, failed)

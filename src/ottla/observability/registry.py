@@ -1,0 +1,127 @@
+"""Counters, gauges and histograms of this process, by name and labels. The names come with the code that measures.
+
+A metric costs its memory and one addition; code on the hot path keeps the metric object, not its name. Code that measures only
+for readers (`has_readers`) pays nothing without them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""Label names and values, sorted by name."""
+LATENCY_BOUNDS_NS: Final = tuple(int(base * 10**power) for power in range(4, 10) for base in (1, 2, 5))
+"""Upper bounds of buckets for times: 10 microseconds to 5 seconds, in ns."""
+
+
+class Counter:
+    """A number that only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, count: int = 1) -> None:
+        """Add `count`, not negative."""
+        self.value += count
+
+
+class Gauge:
+    """A number that is asked for when it is read."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        self._read = read
+
+    @property
+    def value(self) -> float:
+        """The number now."""
+        return self._read()
+
+
+class Histogram:
+    """Counts of values by bucket.
+
+    bounds  upper bounds (inclusive) of the buckets, ascending; values above the last one have a bucket of their own
+    counts  number of values by bucket
+    total   sum of all values
+    """
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[int]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0
+
+    def record(self, value: int) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return sum(self.counts)
+
+    def quantile(self, fraction: float) -> int:
+        """Upper bound of the bucket with this quantile (0 to 1); the last bound for values above it, 0 without values."""
+        rank = fraction * self.count
+        below = 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            below += count
+            if count and below >= rank:
+                return bound
+        return self.bounds[-1] if self.total else 0
+
+
+Metric: TypeAlias = Counter | Gauge | Histogram
+M = TypeVar("M", Counter, Gauge, Histogram)
+
+
+class Sample(NamedTuple):
+    """One metric as a reader gets it."""
+
+    name: str
+    labels: Labels
+    metric: Metric
+
+
+class Registry:
+    """The metrics of a broker or client, each created at its first use.
+
+    has_readers  True once something reads the metrics
+    """
+
+    def __init__(self) -> None:
+        self._metrics: dict[tuple[str, Labels], Metric] = {}
+        self.has_readers = False
+
+    def counter(self, name: str, labels: Mapping[str, str] | None = None) -> Counter:
+        """The counter of this name and these labels. Raises ValueError if the name is that of another kind of metric."""
+        return self._get(name, labels, Counter, Counter)
+
+    def gauge(self, name: str, read: Callable[[], float], labels: Mapping[str, str] | None = None) -> Gauge:
+        """The gauge of this name and these labels; the first `read` counts. Raises ValueError as `counter`."""
+        return self._get(name, labels, Gauge, lambda: Gauge(read))
+
+    def histogram(self, name: str, bounds: Sequence[int], labels: Mapping[str, str] | None = None) -> Histogram:
+        """The histogram of this name and these labels; the first `bounds` count. Raises ValueError as `counter`."""
+        return self._get(name, labels, Histogram, lambda: Histogram(bounds))
+
+    def _get(self, name: str, labels: Mapping[str, str] | None, kind: type[M], create: Callable[[], M]) -> M:
+        key = name, tuple(sorted((labels or {}).items()))
+        metric = self._metrics.get(key)
+        if metric is None:
+            metric = self._metrics[key] = create()
+        if not isinstance(metric, kind):
+            raise ValueError(f"metric {name} is a {type(metric).__name__.lower()}, not a {kind.__name__.lower()}")
+        return metric
+
+    def samples(self) -> Iterator[Sample]:
+        """All metrics, by name and labels; code that measures for readers does so from now on."""
+        self.has_readers = True
+        for (name, labels), metric in sorted(self._metrics.items()):
+            yield Sample(name, labels, metric)

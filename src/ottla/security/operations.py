@@ -1,0 +1,80 @@
+"""Operations on resources that a client may be allowed to do, by the codes that ACLs and responses use (KIP-430)."""
+
+from enum import IntEnum
+from typing import Final
+
+from ottla.protocol.context import RequestContext
+
+NOT_REQUESTED: Final = -(2**31)
+"""In place of the authorized operations, when the request did not ask for them."""
+
+
+class ResourceType(IntEnum):
+    """Kinds of resources that have permissions."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Operation(IntEnum):
+    """Operations; each is one bit of the authorized operations in a response."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""Name of the one resource of type CLUSTER."""
+_OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+_UNRESTRICTED: Final = {
+    resource_type: sum(1 << operation for operation in operations) for resource_type, operations in _OPERATIONS.items()
+}
+
+
+def authorized_operations(context: RequestContext, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+    """Bits of the operations that the sender of a request may do on a resource: bit n is the operation with code n."""
+    if context.authorizer is None:
+        return _UNRESTRICTED[resource_type]
+    allowed = (op for op in _OPERATIONS[resource_type] if context.allowed(op, resource_type, name))
+    return sum(1 << operation for operation in allowed)
