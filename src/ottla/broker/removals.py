@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ottla.environment import Cancellable, Clock, Timers, Worker
+from ottla.broker.alarm import Alarm
+from ottla.environment import Clock, Timers, Worker
 
 _logger = logging.getLogger("ottla.broker")
 _FILES_A_TURN: Final = 16
@@ -30,13 +31,11 @@ class Removals:
 
     def __init__(self, clock: Clock, timers: Timers, worker: Worker) -> None:
         self._clock = clock
-        self._timers = timers
         self._worker = worker
         self._waiting: list[tuple[int, int, bool, Remove]] = []
         """A heap of (due ms, number, on the background thread, remove)."""
         self._count = 0
-        self._timer: Cancellable | None = None
-        self._due_ms = 0
+        self._alarm = Alarm("removing files", self._run, clock, timers)
         self._directories: deque[Remove] = deque()
         """Those that are due."""
         self._is_removing = False
@@ -45,21 +44,13 @@ class Removals:
         """Call `remove` after `delay_ms`; one that uses the log's store must not run in the background."""
         self._count += 1
         heapq.heappush(self._waiting, (self._clock.now_ms() + delay_ms, self._count, in_background, remove))
-        self._set_timer()
+        self._set_alarm()
 
-    def _set_timer(self) -> None:
-        if not self._waiting:
-            return
-        due_ms = self._waiting[0][0]
-        if self._timer is not None:
-            if self._due_ms <= due_ms:
-                return
-            self._timer.cancel()
-        self._due_ms = due_ms
-        self._timer = self._timers.call_later(max(0, due_ms - self._clock.now_ms()), self._run)
+    def _set_alarm(self) -> None:
+        if self._waiting:
+            self._alarm.set(self._waiting[0][0])
 
     def _run(self) -> None:
-        self._timer = None
         now_ms = self._clock.now_ms()
         files = 0
         while self._waiting and self._waiting[0][0] <= now_ms and files < _FILES_A_TURN:
@@ -70,7 +61,7 @@ class Removals:
                 files += 1
                 _try(remove)
         self._remove_directories()
-        self._set_timer()
+        self._set_alarm()
 
     def _remove_directories(self) -> None:
         """Hand the next few directories to the thread, when it is through with those before them."""
@@ -86,8 +77,7 @@ class Removals:
 
     def close(self) -> None:
         """Remove the files that wait, as long as that is quick."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.close()
         files = [
             remove for _, _, in_background, remove in sorted(self._waiting)[:_REMOVED_AT_A_STOP] if not in_background
         ]

@@ -1,4 +1,4 @@
-"""Cluster metadata as the group coordinator uses it: topics, and the configs that groups have of their own.
+"""Topology: the cluster metadata as the coordinators use it, topics and the configs that groups have of their own.
 
 One object for all partitions of __consumer_offsets; the broker puts the newest image into it.
 """
@@ -14,8 +14,8 @@ from ottla.metadata.image import BrokerImage, Image, TopicImage
 _NOTHING: Final = Image(0, "", -1, MappingProxyType({}), MappingProxyType({}), MappingProxyType({}))
 
 
-class Cluster:
-    """The metadata as the group coordinator sees it; `node_id` is this broker's."""
+class Topology:
+    """The metadata as the coordinators see it; `node_id` is this broker's."""
 
     __slots__ = ("_hashes", "image", "newest_topic", "node_id")
 

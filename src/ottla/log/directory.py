@@ -154,7 +154,7 @@ class LogDirectory:
     jitter      a random number of ms up to the one given, for segment.jitter.ms
     id          directory.id of its meta.properties, 16 bytes; empty before `identity` or `claim`
     offline     why the disk is not used any more, None while it is
-    on_failure  called once when that happens
+    failed      called once when that happens
 
     Raises UnusableDirectory when it cannot be had, FailedDirectory when the disk is the reason.
     """
@@ -170,7 +170,7 @@ class LogDirectory:
         self.path = path
         self.id = b""
         self.offline: str | None = None
-        self.on_failure: Callable[[LogDirectory], None] = lambda directory: None  # noqa: ARG005
+        self.failed: list[Callable[[LogDirectory], None]] = []
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = lock(path)
@@ -393,7 +393,8 @@ class LogDirectory:
         )
         for log in self._partitions.values():
             log.abandon()
-        self.on_failure(self)
+        for listener in self.failed:
+            listener(self)
 
     def discard_partition(self, topic: str, partition: int) -> Path | None:
         """Rename a partition's directory out of the way; `remove_discarded` takes it from the disk later. Returns None if there

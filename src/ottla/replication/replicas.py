@@ -74,12 +74,12 @@ class Replicas:
         self._postponed: dict[tuple[str, int], None] = {}
         """Those of `_failed` that could not be opened for a lack of resources."""
         self.shortest_flush_ms = NEVER_MS
-        self.went_offline: Callable[[str, int], None] = lambda topic, index: None  # noqa: ARG005
+        self.went_offline: list[Callable[[str, int], None]] = []
         """Called with the topic and index of each partition whose log goes offline."""
-        self.came_online: Callable[[TopicImage], None] = lambda topic: None  # noqa: ARG005
+        self.came_online: list[Callable[[TopicImage], None]] = []
         """Called with the topic of partitions that were opened late."""
         for directory in directories:
-            directory.on_failure = self._take_offline
+            directory.failed.append(self._take_offline)
 
     def load(self, image: Image) -> None:
         """Open all partitions in the directories, and discard those of deleted topics. Directories are matched by topic id,
@@ -268,7 +268,8 @@ class Replicas:
             for _ in self._open(topic):
                 pass  # they are few
             if len(self._postponed) < before:
-                self.came_online(topic)
+                for listener in self.came_online:
+                    listener(topic)
 
     def has_offline(self, topic: TopicImage, first: int = 0) -> bool:
         """Return True if a local partition of `topic`, from index `first` on, is offline."""
@@ -339,7 +340,8 @@ class Replicas:
             partition = self._by_name.get(topic, {}).pop(index, None)
             if partition is not None:
                 partition.fail(KAFKA_STORAGE_ERROR)
-            self.went_offline(topic, index)
+            for listener in self.went_offline:
+                listener(topic, index)
 
     def find(self, topic: str, index: int) -> Partition | None:
         """Return the replica on this broker, whoever leads it; None without one, or while its log is offline."""

@@ -11,7 +11,7 @@ from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record
 from ottla.coordinators.share.state import ShareSettings, ShareStates, StateOutcome
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import NOT_COORDINATOR
 
@@ -37,7 +37,7 @@ class Desk:
     def __init__(self) -> None:
         self.later = Later()
         self.provided = 0
-        cluster = Cluster(0, image(1, {"t": 3}))
+        cluster = Topology(0, image(1, {"t": 3}))
         self.runtime: Runtime[ShareStates] = Runtime(
             partitions=1,
             new_state=lambda partition: ShareStates(ShareSettings(), cluster),

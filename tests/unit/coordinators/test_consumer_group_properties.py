@@ -69,7 +69,7 @@ class Party:
     def change_topics(self) -> None:
         self.revision += 1
         topics = {name: self.random.randint(1, 5) for name in "tu" if self.random.random() < 0.8}
-        changed = self.world.cluster.advance(image(self.revision, topics))
+        changed = self.world.topology.advance(image(self.revision, topics))
         self.world.groups.topics_changed(changed)
 
     def step(self, verb: str, client: Client) -> None:
@@ -167,7 +167,7 @@ class Party:
         if not client.is_classic:
             client.member_id = ""
         client.is_classic = True
-        names = {each.id: name for name, each in self.world.cluster.image.topics.items()}
+        names = {each.id: name for name, each in self.world.topology.image.topics.items()}
         owned = [
             TopicPartition(topic=names[topic_id], partitions=sorted(parts))
             for topic_id, parts in client.owned.items()
@@ -216,7 +216,7 @@ class Party:
             client.abandon()
             client.member_id = ""
         elif answer.error_code == errors.NONE and answer.assignment:
-            topics = self.world.cluster.image.topics
+            topics = self.world.topology.image.topics
             client.owned = {
                 topics[each.topic].id: set(each.partitions)
                 for each in decode_assignment(answer.assignment).assigned_partitions
@@ -323,7 +323,7 @@ def test_a_group_comes_to_rest(seed: int) -> None:
     group = world.groups.consumer_groups["g"]
     assert group.state == "Stable"
     assert len(group.members) == 5
-    images = world.cluster.image.topics
+    images = world.topology.image.topics
     has = {
         (topic_id, partition)
         for member in group.members.values()

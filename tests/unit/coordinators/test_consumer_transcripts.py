@@ -158,7 +158,7 @@ class ConsumerTeller(Teller):
         self.lines.append(f"{words[0]:>7} ms  {' '.join(words[2:])}")
         self.told_at = int(words[0])
         topics = {name: int(count) for name, count in (word.split("=") for word in words[3:])}
-        cluster = self.world.cluster
+        cluster = self.world.topology
         self.world.groups.topics_changed(cluster.advance(image(cluster.image.revision + 1, topics)))
         self.tell_log()
 

@@ -146,7 +146,7 @@ class ShareTeller(Teller):
         if what == "shares":
             self.answer(done=rest == "done")
         else:
-            cluster = self.world.cluster
+            cluster = self.world.topology
             before = cluster.image.topics_by_id
             topics = {name: int(count) for name, count in (word.split("=") for word in rest.split() if "=" in word)}
             self.world.groups.topics_changed(cluster.advance(image(cluster.image.revision + 1, topics)))

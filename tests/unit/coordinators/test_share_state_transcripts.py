@@ -26,7 +26,7 @@ from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record
 from ottla.coordinators.share.state import Prune, ShareSettings, ShareStates, StateReset, TopicIdsDeleted
 from ottla.coordinators.share.state_batches import StateBatch
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 from ottla.protocol import errors
 from ottla.protocol.answer import Pending
 from ottla.protocol.errors import name_of
@@ -45,7 +45,7 @@ class Teller:
         self.settings = ShareSettings()._replace(**settings)
         self.clock = VirtualClock()
         self.log = MemoryLog()
-        self.cluster = Cluster()
+        self.topology = Topology()
         self.sent: list[Any] = []
         self.lines: list[str] = []
         self.told_records = 0
@@ -56,7 +56,7 @@ class Teller:
         """A coordinator that knows what the log says, and nothing else."""
         self.runtime: Runtime[ShareStates] = Runtime(
             partitions=1,
-            new_state=lambda partition: ShareStates(self.settings, self.cluster),
+            new_state=lambda partition: ShareStates(self.settings, self.topology),
             decode=decode_record,
             loaded=loaded,
             clock=self.clock,
@@ -136,7 +136,7 @@ class Teller:
             self.set_topics(counts(rest))
         elif who == "restart":
             if rest:  # topics came and went meanwhile
-                self.cluster.advance(image(self.cluster.image.revision + 1, counts(rest)))
+                self.topology.advance(image(self.topology.image.revision + 1, counts(rest)))
             self.start()
         elif who != "wait":
             answer = self.ask(who, *rest.split())
@@ -168,9 +168,9 @@ class Teller:
             self.log.holds = verb == "holds"
 
     def set_topics(self, topics: dict[str, int]) -> None:
-        before = self.cluster.image.topics_by_id
-        self.cluster.advance(image(self.cluster.image.revision + 1, topics))
-        gone = frozenset(before.keys() - self.cluster.image.topics_by_id.keys())
+        before = self.topology.image.topics_by_id
+        self.topology.advance(image(self.topology.image.revision + 1, topics))
+        gone = frozenset(before.keys() - self.topology.image.topics_by_id.keys())
         assert self.runtime.run_on(0, state.forget_topic_ids, TopicIdsDeleted(gone)) == errors.NONE
 
     def ask(self, group_id: str, verb: str, place: str, *words: str) -> Any:

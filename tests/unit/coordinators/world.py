@@ -7,7 +7,7 @@ from ottla.coordinators.groups.coordinator import loaded
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.runtime import Appended, Ending, Logged, Operation, Runtime
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 from ottla.protocol.answer import Pending
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE
@@ -114,7 +114,7 @@ class World:
         self.clock = VirtualClock()
         self.random = CountingRandom()
         self.log = MemoryLog()
-        self.cluster = Cluster()
+        self.topology = Topology()
         self.alarms: list[int] = []
         self.sent: list[Any] = []
         """What others are to do, as the runtime said it."""
@@ -124,7 +124,7 @@ class World:
         """A coordinator that knows what the log says, and nothing else."""
         self.runtime: Runtime[Groups] = Runtime(
             partitions=1,
-            new_state=lambda partition: Groups(self.settings, self.random, self.cluster),
+            new_state=lambda partition: Groups(self.settings, self.random, self.topology),
             decode=decode_record,
             loaded=loaded,
             clock=self.clock,

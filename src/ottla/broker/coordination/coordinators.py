@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.alarm import Alarm
 from ottla.broker.coordination.markers import MarkerWriter
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.coordination.share_state import Place, ShareStateKeeper
-from ottla.broker.periodic import PAUSED, Periodic
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
 from ottla.coordinators.groups.share.offsets import ShareTopicsDeleted, forget_share_topics
@@ -21,7 +21,7 @@ from ottla.coordinators.offsets import TopicsDeleted, forget_topics
 from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.share.coordinator import share_coordinator
 from ottla.coordinators.share.state import Prune, StateOutcome, StateReset, TopicIdsDeleted, forget_topic_ids
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 from ottla.coordinators.transactions.coordinator import transaction_coordinator
 from ottla.coordinators.transactions.ending import completed
 from ottla.coordinators.transactions.state import Markers
@@ -35,7 +35,6 @@ from ottla.protocol.wire import PeerError
 from ottla.replication.replicas import Replicas
 
 _logger = logging.getLogger("ottla.broker")
-_RETRY_MS: Final = 100
 _RECORDS_A_TURN: Final = 500
 """Number of records replayed in one turn of the loop: some milliseconds, during which no request is served."""
 
@@ -66,22 +65,21 @@ class Coordination:
         self._clock = clock
         self._timers = timers
         self._replicas = replicas
-        replicas.went_offline = self._went_offline
-        replicas.came_online = self._came_online
-        self._alarm = Periodic("a timer of the coordinators", self._ring, _RETRY_MS, timers)
-        self._alarm_at = 0
+        replicas.went_offline.append(self._went_offline)
+        replicas.came_online.append(self._came_online)
+        self._alarm = Alarm("a timer of the coordinators", self._run_due, clock, timers)
         self._to_load: deque[tuple[str, int]] = deque()
         self._resigned: set[tuple[str, int]] = set()
         self._epochs: dict[tuple[str, int], int] = {}
         """The leader epoch in which each partition was loaded."""
         self._loading: Cancellable | None = None
-        self._cluster = Cluster(node_id)
-        self.groups = group_coordinator(values, clock, random, self._cluster, self._ring_at, self._heed_groups)
+        self._topology = Topology(node_id)
+        self.groups = group_coordinator(values, clock, random, self._topology, self._alarm.set, self._on_group_message)
         self.markers = MarkerWriter(replicas, self.groups, clock, timers)
         self.transactions = transaction_coordinator(
-            values, clock, transaction_version, new_producer_id, self._write_markers, self._ring_at
+            values, clock, transaction_version, new_producer_id, self._write_markers, self._alarm.set
         )
-        self.shares = share_coordinator(values, clock, self._cluster, self._heed_shares, self._ring_at)
+        self.shares = share_coordinator(values, clock, self._topology, self._on_share_message, self._alarm.set)
         self.share_states = ShareStateKeeper(self.shares, timers, partial(provide_topic, SHARE_STATE_TOPIC))
         self.share_resets: list[Callable[[StateReset], None]] = []
         self._runtimes: dict[str, Runtime[Any]] = {
@@ -92,14 +90,14 @@ class Coordination:
 
     def load(self, image: Image) -> None:
         """Load the partitions assigned at the start: offsets before transactions, whose markers may go there."""
-        self._cluster.advance(image)
+        self._topology.advance(image)
         for name in self._runtimes:
             if name in image.topics:
                 self._lead(image.topics[name])
 
     def apply(self, delta: Delta) -> None:
         """Apply a change of the metadata."""
-        changed = self._cluster.advance(delta.image)
+        changed = self._topology.advance(delta.image)
         for groups in self.groups.states() if changed else ():
             groups.topics_changed(changed)
         for topic in delta.deleted:
@@ -138,7 +136,7 @@ class Coordination:
 
         self.markers.write(markers, log.leader_epoch, complete)
 
-    def _heed_groups(self, partition: int, message: InitializeShares) -> None:  # noqa: ARG002
+    def _on_group_message(self, partition: int, message: InitializeShares) -> None:  # noqa: ARG002
         """Initialise the state of a share group's partitions, after its member was answered."""
         self._timers.call_later(0, partial(self._initialize_shares, message))
 
@@ -158,13 +156,13 @@ class Coordination:
         done: dict[bytes, tuple[str, frozenset[int]]] = {}
         failed: dict[bytes, tuple[str, frozenset[int]]] = {}
         for (topic_id, index), outcome in outcomes.items():
-            topic = self._cluster.image.topics_by_id.get(topic_id)
+            topic = self._topology.image.topics_by_id.get(topic_id)
             name = "" if topic is None else topic.name
             found = done if outcome.error_code == NONE else failed
             found[topic_id] = name, (found[topic_id][1] if topic_id in found else frozenset()) | {index}
         return self.groups.run(group_id, initialized, Initialized(group_id, done, failed))
 
-    def _heed_shares(self, partition: int, message: Any) -> None:
+    def _on_share_message(self, partition: int, message: Any) -> None:
         """Handle an outgoing message of the share coordinator."""
         if isinstance(message, StateReset):
             for reset in self.share_resets:
@@ -232,14 +230,7 @@ class Coordination:
         if topic.name in self._runtimes:
             self._lead(topic)
 
-    def _ring_at(self, deadline_ms: int) -> None:
-        """Have `advance` run at `deadline_ms` (monotonic clock)."""
-        if self._alarm.is_set and self._alarm_at <= deadline_ms:
-            return
-        self._alarm_at = deadline_ms
-        self._alarm.run_in(max(0, deadline_ms - self._clock.now_ms()))
-
-    def _ring(self) -> int:
+    def _run_due(self) -> None:
         """Run all due work of every coordinator, even if another one fails. Raises the first failure when all are done."""
         failures = []
         for runtime in self._runtimes.values():
@@ -250,7 +241,6 @@ class Coordination:
         for runtime in self._runtimes.values():
             deadline = runtime.next_deadline()
             if deadline is not None:
-                self._ring_at(deadline)
+                self._alarm.set(deadline)
         if failures:
             raise failures[0]
-        return PAUSED

@@ -12,28 +12,38 @@ from typing import Any, Final
 
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.delayed import DelayedCommit, Uncommitted
+from ottla.broker.retrying import repeat_while
 from ottla.coordinators.runtime import Ending, Runtime
 from ottla.coordinators.transactions.state import Markers
 from ottla.coordinators.transactions.transaction import Partition as Place
-from ottla.environment import Cancellable, Clock, Timers
+from ottla.environment import Clock, Timers
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_COORDINATOR,
+    NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
     UNKNOWN_SERVER_ERROR,
 )
 from ottla.replication.replicas import Replicas
 
-_RETRY_MS: Final = 100
 _COMMIT_TIMEOUT_MS: Final = 30_000
 _RETRIED: Final = frozenset(
-    (KAFKA_STORAGE_ERROR, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT)
+    (
+        COORDINATOR_LOAD_IN_PROGRESS,
+        KAFKA_STORAGE_ERROR,
+        NOT_COORDINATOR,
+        NOT_ENOUGH_REPLICAS,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        NOT_LEADER_OR_FOLLOWER,
+        REQUEST_TIMED_OUT,
+    )
 )
 
 
@@ -45,7 +55,6 @@ class MarkerWriter:
         self._groups = groups
         self._clock = clock
         self._timers = timers
-        self._due: set[Cancellable] = set()
         self._closed = False
 
     def append(self, markers: Sequence[tuple[Place, Ending, Callable[[int], None]]], done: Callable[[], None]) -> None:
@@ -77,45 +86,47 @@ class MarkerWriter:
         ending = Ending(
             markers.producer_id, markers.epoch, coordinator_epoch, commit=markers.commit, new_epoch=markers.new_epoch
         )
-        self._attempt(sorted(markers.partitions), ending, complete)
+        left = sorted(markers.partitions)
 
-    def _attempt(self, places: list[Place], ending: Ending, complete: Callable[[], Answer[int]]) -> None:
-        left: list[Place] = []
+        def attempt() -> Answer[list[Place]]:
+            """Write the markers that are left; the answer is those that are left then."""
+            nonlocal left
+            failed: list[Place] = []
+            attempted: Pending[list[Place]] = Pending()
 
-        def decided(place: Place, code: int) -> None:
-            if code in _RETRIED:
-                left.append(place)
+            def decided(place: Place, code: int) -> None:
+                if code in _RETRIED:
+                    failed.append(place)
 
-        def done() -> None:
-            if not left:
-                self._complete(complete)
-            elif not self._closed:
-                self._again(partial(self._attempt, left, ending, complete))
+            def done() -> None:
+                nonlocal left
+                left = failed
+                attempted.complete(failed)
 
-        self.append([(place, ending, partial(decided, place)) for place in places], done)
+            self.append([(place, ending, partial(decided, place)) for place in left], done)
+            return attempted
 
-    def _complete(self, complete: Callable[[], Answer[int]]) -> None:
-        def told(code: int) -> None:
-            if code not in (NONE, INVALID_TXN_STATE) and not self._closed:
-                self._again(partial(self._complete, complete))  # the coordinator's log does not take it now
+        def is_incomplete(code: int) -> bool:
+            return code not in (NONE, INVALID_TXN_STATE) and not self._closed  # its log does not take the record now
 
-        answer = complete()
-        if isinstance(answer, Pending):
-            answer.listen(told, lambda: told(UNKNOWN_SERVER_ERROR))
-        else:
-            told(answer)
+        def written(failed: list[Place]) -> Answer[int]:
+            if failed:
+                return NONE  # closed: the next start writes them
+            return repeat_while(is_incomplete, partial(_answered, complete), self._timers.call_later)
 
-    def _again(self, work: Callable[[], None]) -> None:
-        def due() -> None:
-            self._due.discard(timer)
-            work()
-
-        timer = self._timers.call_later(_RETRY_MS, due)
-        self._due.add(timer)
+        is_left: Callable[[list[Place]], bool] = lambda failed: bool(failed) and not self._closed  # noqa: E731
+        after(repeat_while(is_left, attempt, self._timers.call_later), written)
 
     def close(self) -> None:
         """No more attempts; the next start writes what is missing."""
         self._closed = True
-        for timer in self._due:
-            timer.cancel()
-        self._due.clear()
+
+
+def _answered(complete: Callable[[], Answer[int]]) -> Answer[int]:
+    """As `complete`; UNKNOWN_SERVER_ERROR if its answer never comes."""
+    answer = complete()
+    if not isinstance(answer, Pending):
+        return answer
+    whole: Pending[int] = Pending()
+    answer.listen(whole.complete, lambda: whole.complete(UNKNOWN_SERVER_ERROR))
+    return whole

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from ottla.broker.retrying import COORDINATOR_UNAVAILABLE, repeat_while
 from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share.coordinator import ShareCoordinator
 from ottla.coordinators.share.state import (
@@ -22,8 +23,7 @@ from ottla.coordinators.share.state import (
     summarize_state,
 )
 from ottla.environment import Timers
-from ottla.protocol.answer import Answer, Pending, after, gather
-from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+from ottla.protocol.answer import Answer, after, gather
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -64,9 +64,8 @@ def ask_each(
     return gather(answers, combined)
 
 
-_PASSING: Final = (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS)
-_PATIENCE: Final = 50
-_PAUSE_MS: Final = 100
+_ATTEMPTS: Final = 51
+"""Attempts before the share coordinator's error is returned: 5 seconds."""
 
 Place = tuple[bytes, int]
 """Topic id and partition."""
@@ -105,26 +104,16 @@ class ShareStateKeeper:
             return {(each.topic_id, each.partition): answer for each, answer in zip(requests, answers, strict=True)}
 
         def ask(exists: bool) -> Answer[dict[Place, Any]]:  # noqa: ARG001
-            return gather([self._patiently(operation, each, _PATIENCE) for each in requests], combined)
+            return gather([self._run_when_available(operation, each) for each in requests], combined)
 
         return after(self._provide_topic(), ask) if requests else combined([])
 
-    def _patiently(self, operation: Operation[Any, Any], request: Any, patience: int) -> Answer[Any]:
+    def _run_when_available(self, operation: Operation[Any, Any], request: Any) -> Answer[Any]:
+        """Run an operation, when the coordinator is available or the wait for it is over."""
         key = share_key(request.group_id, request.topic_id, request.partition)
-        answer = self._coordinator.run(key, operation, request)
-        whole: Pending[Any] = Pending()
-
-        def look(response: Any) -> None:
-            if response.error_code not in _PASSING or patience == 0:
-                whole.complete(response)
-            else:
-                again = partial(self._patiently, operation, request, patience - 1)
-                self._timers.call_later(_PAUSE_MS, lambda: whole.follow(again()))
-
-        if isinstance(answer, Pending):
-            answer.listen(look, whole.abandon)
-        elif answer.error_code not in _PASSING or patience == 0:
-            return answer
-        else:
-            look(answer)
-        return whole
+        return repeat_while(
+            lambda response: response.error_code in COORDINATOR_UNAVAILABLE,
+            partial(self._coordinator.run, key, operation, request),
+            self._timers.call_later,
+            attempts=_ATTEMPTS,
+        )

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.delayed import DelayedCommit, Uncommitted
+from ottla.broker.retrying import repeat_while
 from ottla.coordinators.share.window import DeadLetters
 from ottla.environment import Clock, Timers
 from ottla.log.log import OffsetOutOfRange, StorageError
@@ -28,7 +29,7 @@ from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
 from ottla.metadata.controller import Controller, NewTopic
 from ottla.metadata.refusal import ChangeResult
-from ottla.protocol.answer import Answer, after
+from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, name_of
 from ottla.records.batch import build, records_of
 from ottla.records.errors import CorruptRecords
@@ -60,12 +61,22 @@ class _Impossible(Exception):
 
 
 class _Letters(NamedTuple):
-    """Dead letters on their way: records of `source`, and `done` to be called when they are committed or cannot be written."""
+    """Dead letters on their way: records of `source`."""
 
     group_id: str
     source: "Partition"
     letters: DeadLetters
-    done: Callable[[], None]
+
+
+class _Outcome(NamedTuple):
+    """Result of an attempt.
+
+    reason    why the letters were not written; None when they are committed
+    is_final  True if another attempt cannot succeed
+    """
+
+    reason: str | None
+    is_final: bool = False
 
 
 class DeadLetterWriter:
@@ -93,44 +104,40 @@ class DeadLetterWriter:
 
     def write(self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None]) -> None:
         """Write `letters`, records of `source`, and call `done` when they are committed, or when they cannot be written."""
-        self._try(_Letters(group_id, source, letters, done), 1)
 
-    def _try(self, letters: _Letters, attempt: int) -> None:
+        def written(outcome: _Outcome) -> None:
+            if outcome.reason is not None:
+                _logger.error(
+                    "offsets %d to %d of %s have no dead letters in share group %s: %s",
+                    letters.first,
+                    letters.last,
+                    source.log.name,
+                    group_id,
+                    outcome.reason,
+                )
+            done()
+
+        attempt = partial(self._attempt, _Letters(group_id, source, letters))
+        after(
+            repeat_while(_is_temporary, attempt, self._timers.call_later, attempts=_ATTEMPTS, pause_ms=_RETRY_MS),
+            written,
+        )
+
+    def _attempt(self, letters: _Letters) -> Answer[_Outcome]:
         try:
             target = self._target(letters.group_id, letters.source.index)
-            if target is not None:
-                self._append(target, letters, attempt)
-                return
-            why = "its partition is not here"
+            return _Outcome("its partition is not here") if target is None else self._append(target, letters)
         except _Missing as missing:
-            after(self._create(str(missing)), partial(self._created, letters, attempt))
-            return
+            return after(self._create(str(missing)), partial(self._created, letters))
         except _Impossible as cause:
-            why, attempt = str(cause), _ATTEMPTS
+            return _Outcome(str(cause), is_final=True)
         except (StorageError, OSError) as cause:
-            why = str(cause)
-        self._failed(letters, attempt, why)
+            return _Outcome(str(cause))
 
-    def _created(self, letters: _Letters, attempt: int, change: ChangeResult) -> None:
+    def _created(self, letters: _Letters, change: ChangeResult) -> Answer[_Outcome]:
         if change.error_code in (NONE, TOPIC_ALREADY_EXISTS):
-            self._try(letters, attempt + 1)
-        else:
-            self._failed(letters, _ATTEMPTS, change.error_message or name_of(change.error_code))
-
-    def _failed(self, letters: _Letters, attempt: int, why: str) -> None:
-        """Try again later, or give up after the last attempt."""
-        if attempt < _ATTEMPTS:
-            self._timers.call_later(_RETRY_MS, partial(self._try, letters, attempt + 1))
-            return
-        _logger.error(
-            "offsets %d to %d of %s have no dead letters in share group %s: %s",
-            letters.letters.first,
-            letters.letters.last,
-            letters.source.log.name,
-            letters.group_id,
-            why,
-        )
-        letters.done()
+            return self._attempt(letters)
+        return _Outcome(change.error_message or name_of(change.error_code), is_final=True)
 
     def _target(self, group_id: str, index: int) -> "Partition | None":
         """Return the target partition for partition `index`, None while it is offline. Raises _Impossible, _Missing."""
@@ -159,7 +166,7 @@ class DeadLetterWriter:
         configs = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
         return self._create_topic(NewTopic(name, -1, -1, {}, configs))
 
-    def _append(self, target: "Partition", letters: _Letters, attempt: int) -> None:
+    def _append(self, target: "Partition", letters: _Letters) -> Answer[_Outcome]:
         """Append the letters, and wait for their commit. Raises _Impossible, StorageError, OSError."""
         dead = letters.letters
         values = group_configs(self._controller.image.configs_of(GROUP, letters.group_id), self._config())
@@ -175,15 +182,18 @@ class DeadLetterWriter:
             appended = target.append(batch, 0, len(batch), now_ms)
             if appended.error_code != NONE:
                 raise _Impossible(appended.error_message or name_of(appended.error_code))
-        codes: list[int] = []
-        delayed = DelayedCommit(lambda: self._decided(letters, attempt, codes[0]))
-        delayed.begin([Uncommitted.last_of(target, codes.append)], self._timers, _COMMIT_TIMEOUT_MS)
+        committed: Pending[_Outcome] = Pending()
 
-    def _decided(self, letters: _Letters, attempt: int, error_code: int) -> None:
-        if error_code == NONE:
-            letters.done()
-        else:
-            self._failed(letters, attempt, name_of(error_code))
+        def decided(code: int) -> None:
+            committed.complete(_Outcome(None if code == NONE else name_of(code)))
+
+        delayed = DelayedCommit(lambda: None)
+        delayed.begin([Uncommitted.last_of(target, decided)], self._timers, _COMMIT_TIMEOUT_MS)
+        return committed
+
+
+def _is_temporary(outcome: _Outcome) -> bool:
+    return outcome.reason is not None and not outcome.is_final
 
 
 def _headers(group_id: str, source: "Partition", letters: DeadLetters, offset: int) -> list[Header]:

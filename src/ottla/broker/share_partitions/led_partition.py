@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from ottla.broker.retrying import COORDINATOR_UNAVAILABLE, repeat_while
 from ottla.coordinators.share.acknowledgement import Acknowledgement, Refused, Rules
 from ottla.coordinators.share.acquisition import Acquired, LogBatch, Wish
 from ottla.coordinators.share.partition import NEVER, UNINITIALIZED, SharePartition
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ottla.broker")
 _RETRY_MS: Final = 20
-_PASSING: Final = frozenset((COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE))
 _CLIENT_ERRORS: Final = {
     NOT_COORDINATOR: COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS: COORDINATOR_NOT_AVAILABLE,
@@ -154,14 +154,17 @@ class LedSharePartition:
         """Request the state from the share coordinator; waiting fetches are woken when it is there."""
         self.turn += 1
         self.state, self.failure = None, NONE
-        self._ask(self.turn)
+        turn, partition = self.turn, self.partition
 
-    def _ask(self, turn: int) -> None:
-        if turn != self.turn:
-            return
-        partition = self.partition
-        request = ReadState(self.group_id, partition.topic_id, partition.index, partition.leader_epoch)
-        answer = self._services.read(request)
+        def request() -> Answer[StateRead]:
+            return self._services.read(
+                ReadState(self.group_id, partition.topic_id, partition.index, partition.leader_epoch)
+            )
+
+        def is_temporary(response: StateRead) -> bool:
+            return turn == self.turn and response.error_code in COORDINATOR_UNAVAILABLE
+
+        answer = repeat_while(is_temporary, request, self._services.later, pause_ms=_RETRY_MS)
         if isinstance(answer, Pending):
             answer.listen(partial(self._read, turn), lambda: self._read(turn, StateRead(UNKNOWN_SERVER_ERROR, None)))
         else:
@@ -169,9 +172,6 @@ class LedSharePartition:
 
     def _read(self, turn: int, found: StateRead) -> None:
         if turn != self.turn:
-            return
-        if found.error_code in _PASSING:
-            self._services.later(_RETRY_MS, partial(self._ask, turn))
             return
         if found.error_code != NONE:
             self.failure = _CLIENT_ERRORS.get(found.error_code, UNKNOWN_SERVER_ERROR)

@@ -14,9 +14,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.broker.alarm import Alarm
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.coordinators import Coordination
-from ottla.broker.periodic import PAUSED, Periodic
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.broker.share_partitions.led_partition import GroupRules, LedSharePartition, Told
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, Rules
@@ -84,9 +84,6 @@ def _makes_sense(batches: Sequence[Acks], *, is_renewal: bool) -> bool:
     return True
 
 
-_RETRY_MS: Final = 100
-
-
 class SharePartitions:
     """The share partitions and share sessions of this broker.
 
@@ -118,8 +115,7 @@ class SharePartitions:
         self._alarms: list[tuple[int, int, LedSharePartition]] = []
         """A heap of (deadline, number, share partition); an entry is void when the share partition's deadline differs."""
         self._numbers = 0
-        self._alarm = Periodic("a timer of share partitions", self._ring, _RETRY_MS, timers)
-        self._alarm_at = NEVER
+        self._alarm = Alarm("a timer of share partitions", self._run_due, clock, timers)
         coordination.share_resets.append(self._reset)
         controller.subscribe(self._apply)
 
@@ -291,14 +287,10 @@ class SharePartitions:
     def _set_alarm(self) -> None:
         while self._alarms and self._alarms[0][2].rings_at != self._alarms[0][0]:
             heapq.heappop(self._alarms)
-        deadline = self._alarms[0][0] if self._alarms else NEVER
-        if deadline >= self._alarm_at:
-            return
-        self._alarm_at = deadline
-        self._alarm.run_in(max(0, deadline - self.now()))
+        if self._alarms:
+            self._alarm.set(self._alarms[0][0])
 
-    def _ring(self) -> int:
-        self._alarm_at = NEVER
+    def _run_due(self) -> None:
         now = self.now()
         try:
             while self._alarms and self._alarms[0][0] <= now:
@@ -308,7 +300,6 @@ class SharePartitions:
                     shared.expire(now)
         finally:
             self._set_alarm()
-        return PAUSED
 
     def close(self) -> None:
         """Cancel the alarm."""

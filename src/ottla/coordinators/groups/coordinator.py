@@ -11,7 +11,7 @@ from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.offsets import expire_offsets
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 from ottla.environment import Clock, Random
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import OFFSETS_TOPIC
@@ -25,7 +25,7 @@ def group_coordinator(
     values: BrokerValues,
     clock: Clock,
     random: Random,
-    cluster: Cluster,
+    topology: Topology,
     alarm: Callable[[Millis], None] = lambda deadline: None,
     send: Callable[[int, Any], None] = lambda partition, message: None,
 ) -> GroupCoordinator:
@@ -38,7 +38,7 @@ def group_coordinator(
     settings = GroupSettings.of(values)
     return Runtime(
         partitions=values.integer("offsets.topic.num.partitions"),
-        new_state=lambda partition: Groups(settings, random, cluster),
+        new_state=lambda partition: Groups(settings, random, topology),
         decode=decode_record,
         loaded=loaded,
         clock=clock,

@@ -132,7 +132,7 @@ def _described_member(groups: Groups, group: ConsumerGroup, member: ConsumerMemb
 
 def _named(groups: Groups, partitions: Owned | Target) -> Assignment:
     """Partitions with the names of their topics, those of topics that are gone left out."""
-    topics = groups.cluster.image.topics_by_id
+    topics = groups.topology.image.topics_by_id
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=topics[topic_id].name, partitions=sorted(numbers))
@@ -170,7 +170,7 @@ def describe_share(groups: Groups, request: GroupName, now: Millis) -> Result:
 
 
 def _described_share_member(groups: Groups, member: ShareMember) -> share_group_describe.Member:
-    said, topics = member.description, groups.cluster.image.topics_by_id
+    said, topics = member.description, groups.topology.image.topics_by_id
     return share_group_describe.Member(
         member_id=member.member_id,
         rack_id=said.rack_id,

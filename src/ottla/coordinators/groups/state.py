@@ -8,7 +8,7 @@ from ottla.coordinators.groups.records import OffsetCommitValue
 from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.records import KEYS as SHARE_KEYS
 from ottla.coordinators.runtime import Millis, Record
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 from ottla.environment import Random
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol.messages.consumer_group_metadata_record import ConsumerGroupMetadataKey
@@ -131,10 +131,10 @@ class Groups:
     A group id names a classic group, a consumer group or a share group, never two: each is in the dictionary of its kind.
     """
 
-    def __init__(self, settings: GroupSettings, random: Random, cluster: Cluster | None = None) -> None:
+    def __init__(self, settings: GroupSettings, random: Random, topology: Topology | None = None) -> None:
         self.settings = settings
         self.random = random
-        self.cluster = Cluster() if cluster is None else cluster
+        self.topology = Topology() if topology is None else topology
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.share_groups: dict[str, ShareGroup] = {}
@@ -180,9 +180,9 @@ class Groups:
         return group.target_timestamp == 0 or interval == 0 or now >= group.target_timestamp + interval
 
     def _bounded(self, group_id: str, name: str, config: Bounded) -> int:
-        if not self.cluster.image.configs:
+        if not self.topology.image.configs:
             return config.default
-        return config.held(self.cluster.integer(group_id, name, f"group.{name}", config.default))
+        return config.held(self.topology.integer(group_id, name, f"group.{name}", config.default))
 
     def topics_changed(self, names: set[str]) -> None:
         """Mark the groups that read changed topics, or may read them; they look again at the next heartbeat."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
 from ottla.coordinators.share.records import decode_record, tombstone
 from ottla.coordinators.share.state import ShareSettings, ShareStates, prune, snapshot_cold
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 from ottla.environment import Clock
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import SHARE_STATE_TOPIC
@@ -19,7 +19,7 @@ ShareCoordinator = Runtime[ShareStates]
 def share_coordinator(
     values: BrokerValues,
     clock: Clock,
-    cluster: Cluster,
+    topology: Topology,
     send: Callable[[int, Any], None],
     alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
 ) -> ShareCoordinator:
@@ -31,7 +31,7 @@ def share_coordinator(
     settings = ShareSettings.of(values)
     return Runtime(
         partitions=values.integer("share.coordinator.state.topic.num.partitions"),
-        new_state=lambda partition: ShareStates(settings, cluster),  # noqa: ARG005
+        new_state=lambda partition: ShareStates(settings, topology),  # noqa: ARG005
         decode=decode_record,
         loaded=loaded,
         clock=clock,

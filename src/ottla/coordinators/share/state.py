@@ -23,7 +23,7 @@ from ottla.coordinators.runtime import Millis, Record, Result, Timer, operation
 from ottla.coordinators.share import records
 from ottla.coordinators.share.records import SharePartition
 from ottla.coordinators.share.state_batches import StateBatch, merge, merged
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol import errors
 from ottla.protocol.messages.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue
@@ -237,11 +237,11 @@ class ShareStates:
     offset   offset of the record that is replayed next, set by the runtime
     """
 
-    __slots__ = ("cluster", "offset", "settings", "states")
+    __slots__ = ("offset", "settings", "states", "topology")
 
-    def __init__(self, settings: ShareSettings, cluster: Cluster) -> None:
+    def __init__(self, settings: ShareSettings, topology: Topology) -> None:
         self.settings = settings
-        self.cluster = cluster
+        self.topology = topology
         self.offset = 0
         self.states: dict[SharePartition, SharePartitionState] = {}
 
@@ -272,7 +272,7 @@ class ShareStates:
 
     def hosts(self, topic_id: bytes, partition: int) -> bool:
         """Return whether the partition exists."""
-        topic = self.cluster.image.topics_by_id.get(topic_id)
+        topic = self.topology.image.topics_by_id.get(topic_id)
         return topic is not None and partition < len(topic.partitions)
 
 

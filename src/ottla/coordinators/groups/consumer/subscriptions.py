@@ -7,14 +7,14 @@ from ottla.coordinators.groups.consumer.group import ConsumerGroup, Resolved
 from ottla.coordinators.groups.consumer.member import Description
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 
 _REGEX_REFRESH_MIN_MS: Final = 10_000
 """Minimum time between two resolutions, which cover all expressions of a group; no config in Kafka either."""
 
 
 def subscribed_ids(
-    descriptions: Mapping[str, Description], resolved: Mapping[str, Resolved], cluster: Cluster
+    descriptions: Mapping[str, Description], resolved: Mapping[str, Resolved], topology: Topology
 ) -> dict[str, frozenset[bytes]]:
     """Member id -> the ids of the topics it reads, as far as they exist. Members with one subscription share the set."""
     known: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
@@ -26,7 +26,7 @@ def subscribed_ids(
             names = description.topics
             if description.regex in resolved:
                 names |= resolved[description.regex].topics
-            ids = known[subscription] = cluster.topic_ids(names)
+            ids = known[subscription] = topology.topic_ids(names)
         found[member_id] = ids
     return found
 
@@ -42,6 +42,6 @@ def refresh_is_due(group: ConsumerGroup, regexes: Collection[str], groups: Group
     if len(regexes) != len(resolved):
         return True
     revision = max((each.revision for each in resolved.values()), default=0)
-    if revision < groups.cluster.newest_topic:
+    if revision < groups.topology.newest_topic:
         return True
     return now > last + groups.settings.consumer.regex_refresh_ms

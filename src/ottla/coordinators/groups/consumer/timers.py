@@ -98,7 +98,7 @@ def fence(
     forgotten = [regex for regex in group.resolved if regex not in regexes]
     records += [regex_tombstone(group.group_id, regex) for regex in forgotten]
     resolved = {regex: found for regex, found in group.resolved.items() if regex in regexes}
-    metadata_hash = groups.cluster.metadata_hash(set(subscriptions(stays, resolved)))
+    metadata_hash = groups.topology.metadata_hash(set(subscriptions(stays, resolved)))
     records.append(group_epoch(group.group_id, group.epoch + 1, metadata_hash))
     if not stays:  # an empty group waits for no targets, nor does its next member
         records.append(target_epoch(group.group_id, group.epoch + 1, 0))
@@ -111,7 +111,7 @@ def refresh_regexes(groups: Groups, group_id: str, now: Millis) -> Result:
     if group is None:
         return NOTHING
     descriptions = {member_id: member.description for member_id, member in group.members.items()}
-    cluster = groups.cluster
+    cluster = groups.topology
     resolved = dict(group.resolved)
     records: list[Record] = []
     changed = False

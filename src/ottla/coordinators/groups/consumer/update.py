@@ -130,7 +130,7 @@ class Update:
         if not begins and not group.is_stale:
             return
         resolved = group.resolved
-        hash_now = self.groups.cluster.metadata_hash(set(subscriptions(members, resolved)))
+        hash_now = self.groups.topology.metadata_hash(set(subscriptions(members, resolved)))
         if begins or hash_now != group.metadata_hash:
             self.epoch += 1
             self.records.append(group_epoch(group.group_id, self.epoch, hash_now))
@@ -179,9 +179,9 @@ class Update:
         old = {
             member_id: group.target_of(member_id, description.instance_id) for member_id, description in members.items()
         }
-        ids = subscribed_ids(members, group.resolved, groups.cluster)
+        ids = subscribed_ids(members, group.resolved, groups.topology)
         sizes = {
-            topic_id: len(groups.cluster.image.topics_by_id[topic_id].partitions)
+            topic_id: len(groups.topology.image.topics_by_id[topic_id].partitions)
             for topic_id in frozenset().union(*ids.values())
         }
         new = assignor(
@@ -208,7 +208,7 @@ class Update:
         settled = self.current.state is MemberState.STABLE and self.current.epoch == self.target_epoch
         if settled and not self.resubscribed:
             return
-        topics = subscribed_ids({member_id: self.description}, self.group.resolved, self.groups.cluster)[member_id]
+        topics = subscribed_ids({member_id: self.description}, self.group.resolved, self.groups.topology)[member_id]
         owners = self.group.owners
         if self.replaced is not None:  # what the old one had is the new one's
             owners = {

@@ -91,7 +91,7 @@ def _join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: 
 
 
 def _reconcile(update: Update, said: ConsumerProtocolSubscription) -> None:
-    topics = update.groups.cluster.image.topics
+    topics = update.groups.topology.image.topics
     update.reconcile(
         reported(
             (topics[each.topic].id, each.partitions) for each in said.owned_partitions or () if each.topic in topics
@@ -187,7 +187,7 @@ def sync(groups: Groups, group: ConsumerGroup, request: SyncGroupRequest, now: M
     if current.epoch < group.target_epoch and current.state is not MemberState.UNREVOKED_PARTITIONS:
         answer = classic.sync.refuse(request, errors.REBALANCE_IN_PROGRESS)
         return Result(answers=((request, answer),), timers=_rejoin_timers(group, member))
-    topics = groups.cluster.image.topics_by_id
+    topics = groups.topology.image.topics_by_id
     assigned = {
         topics[topic_id].name: sorted(parts) for topic_id, parts in current.assigned.items() if topic_id in topics
     }

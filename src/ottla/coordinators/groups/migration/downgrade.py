@@ -67,7 +67,7 @@ def classic_records(
 
 
 def _by_name(groups: Groups, owned: Owned) -> dict[str, list[int]]:
-    topics = groups.cluster.image.topics_by_id
+    topics = groups.topology.image.topics_by_id
     return {topics[topic_id].name: sorted(parts) for topic_id, parts in owned.items() if topic_id in topics}
 
 

@@ -77,7 +77,7 @@ def _records(groups: Groups, group: ClassicGroup) -> list[Record]:
     names = set(subscriptions({member_id: said for member_id, (said, _) in members.items()}, {}))
     return [
         *(member_description(group_id, member_id, said) for member_id, (said, _) in members.items()),
-        group_epoch(group_id, epoch, groups.cluster.metadata_hash(names)),
+        group_epoch(group_id, epoch, groups.topology.metadata_hash(names)),
         *(
             member_target(group_id, member_id, {topic: frozenset(parts) for topic, parts in current.assigned.items()})
             for member_id, (_, current) in members.items()
@@ -102,7 +102,7 @@ def _converted(
                 "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
                 "assignor before re-attempting the upgrade",
             )
-        topics = groups.cluster.image.topics
+        topics = groups.topology.image.topics
         for topic in given.assigned_partitions:
             if topic.topic in topics and topic.partitions:
                 assigned[topics[topic.topic].id] = dict.fromkeys(topic.partitions, group.generation)

@@ -246,7 +246,7 @@ class _Step:
         if new != old:
             self.records.append(share_records.member_description(group.group_id, self.member.member_id, new))
         self.resubscribed = new.topics != old.topics
-        hash_now = self.groups.cluster.metadata_hash(self._names())
+        hash_now = self.groups.topology.metadata_hash(self._names())
         waits = group.epoch == group.target_epoch and self._has_unassigned()
         if self.resubscribed or hash_now != group.metadata_hash or waits:
             self.epoch += 1
@@ -256,7 +256,7 @@ class _Step:
         return set().union(*(each.topics for each in self.descriptions.values()))
 
     def _topic_ids(self) -> frozenset[bytes]:
-        return self.groups.cluster.topic_ids(self._names())
+        return self.groups.topology.topic_ids(self._names())
 
     def _has_unassigned(self) -> bool:
         """Return whether some initialised partitions are not assigned to any member yet."""
@@ -275,7 +275,7 @@ class _Step:
         group, groups = self.group, self.groups
         if self.epoch <= group.target_epoch or not groups.may_assign_shares(group, self.now):
             return
-        cluster = groups.cluster
+        cluster = groups.topology
         subscribers = {
             member_id: Subscriber(cluster.topic_ids(said.topics), group.targets.get(member_id, {}))
             for member_id, said in self.descriptions.items()
@@ -296,7 +296,7 @@ class _Step:
         Deleted ones go at once, even if the next target has to wait for the interval.
         """
         member = self.member
-        topics = self.groups.cluster.topic_ids(self.description.topics)
+        topics = self.groups.topology.topic_ids(self.description.topics)
         if member.epoch == self.target_epoch and not self.resubscribed and topics >= member.assigned.keys():
             return
         self.assigned = {topic_id: parts for topic_id, parts in self.target.items() if topic_id in topics}
@@ -314,7 +314,7 @@ class _Step:
     def initialize(self) -> Sequence[InitializeShares]:
         """Ask for a state of the partitions that have none."""
         group, retry_ms = self.group, self.groups.settings.share.initialize_retry_ms
-        topics = self.groups.cluster.image.topics_by_id
+        topics = self.groups.topology.image.topics_by_id
         offsets: dict[bytes, dict[int, int]] = {}
         wanted: dict[bytes, tuple[str, frozenset[int]]] = {}
         for topic_id in sorted(self._topic_ids()):
@@ -355,7 +355,7 @@ def _fence(
     stays = [each.description for each in group.members.values() if each.member_id not in leaving]
     records = [record for each in leaving for record in share_records.member_tombstones(group.group_id, each)]
     names: set[str] = set().union(*(said.topics for said in stays))
-    records.append(share_records.group_epoch(group.group_id, group.epoch + 1, groups.cluster.metadata_hash(names)))
+    records.append(share_records.group_epoch(group.group_id, group.epoch + 1, groups.topology.metadata_hash(names)))
     if not stays:  # an empty group waits for no targets, nor does its next member
         records.append(share_records.target_epoch(group.group_id, group.epoch + 1, 0))
     return Result(records, answers, [Timer(end_session, (group.group_id, each), None) for each in leaving])
@@ -394,7 +394,7 @@ def initialized(groups: Groups, request: Initialized, now: Millis) -> Result:  #
     if group is None:
         return Result(answers=((request, errors.GROUP_ID_NOT_FOUND),))
     before = group.partitions
-    topics = groups.cluster.image.topics_by_id
+    topics = groups.topology.image.topics_by_id
     done = {topic_id: named for topic_id, named in request.done.items() if topic_id in topics}
     record = share_records.state_partitions(
         group.group_id,

@@ -116,7 +116,7 @@ def begin_deletion(groups: Groups, request: Deletion, now: Millis) -> Result:
         refusal = Deleting(errors.NON_EMPTY_GROUP, errors.error(errors.NON_EMPTY_GROUP).message)
         return Result(answers=((request, refusal),))
     before = group.partitions
-    topics = groups.cluster.image.topics_by_id
+    topics = groups.topology.image.topics_by_id
     stated = joined(before.initialized, before.initializing)
     wanted = {**before.deleting, **{each: name for each, (name, _) in stated.items()}}
     if request.topics is not None:

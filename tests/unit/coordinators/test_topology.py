@@ -1,7 +1,7 @@
 """What the group coordinator knows of the cluster: when topics changed, and whose configs count."""
 
 from ottla.coordinators.groups.state import Bounded, ConsumerSettings, Groups, GroupSettings
-from ottla.coordinators.topology import Cluster
+from ottla.coordinators.topology import Topology
 from ottla.metadata.alteration import BROKER, GROUP
 from ottla.metadata.image import BrokerImage
 
@@ -10,7 +10,7 @@ from .world import CountingRandom
 
 
 def test_an_image_tells_what_changed() -> None:
-    cluster = Cluster()
+    cluster = Topology()
     assert cluster.advance(image(1, {"t": 1, "u": 2})) == {"t", "u"}
     assert cluster.newest_topic == 1
     same = cluster.image._replace(revision=2)
@@ -24,7 +24,7 @@ def test_an_image_tells_what_changed() -> None:
 
 
 def test_the_hash_is_another_one_when_topics_are() -> None:
-    cluster = Cluster()
+    cluster = Topology()
     assert cluster.metadata_hash(["t"]) == 0
     seen = {0}
     for revision, topics in enumerate(({"t": 1}, {"t": 2}, {"t": 2, "u": 1}, {"u": 1}), 1):
@@ -41,24 +41,24 @@ def test_the_hash_is_another_one_when_topics_are() -> None:
 
 def test_a_groups_own_config_counts_within_the_bounds_of_the_broker() -> None:
     settings = GroupSettings(consumer=ConsumerSettings(session_timeout_ms=Bounded(45_000, 40_000, 60_000)))
-    groups = Groups(settings, CountingRandom(), Cluster(node_id=1))
+    groups = Groups(settings, CountingRandom(), Topology(node_id=1))
     assert groups.session_timeout_ms("g") == 45_000
     configs = {
         (GROUP, "g"): {"consumer.session.timeout.ms": "50000"},
         (GROUP, "low"): {"consumer.session.timeout.ms": "1"},
         (GROUP, "high"): {"consumer.session.timeout.ms": "90000"},
     }
-    groups.cluster.advance(image(1, {})._replace(configs=configs))
+    groups.topology.advance(image(1, {})._replace(configs=configs))
     found = [groups.session_timeout_ms(group_id) for group_id in ("g", "low", "high", "other")]
     assert found == [50_000, 40_000, 60_000, 45_000]
 
 
 def test_what_an_operator_sets_for_the_brokers_counts_at_once() -> None:
-    groups = Groups(GroupSettings(), CountingRandom(), Cluster(node_id=1))
+    groups = Groups(GroupSettings(), CountingRandom(), Topology(node_id=1))
     name = "group.consumer.assignment.interval.ms"
     for_all, for_this = {(BROKER, ""): {name: "3000"}}, {(BROKER, "1"): {name: "4000"}, (BROKER, "2"): {name: "5000"}}
-    assert groups.cluster.integer("g", "consumer.assignment.interval.ms", name, 1_000) == 1_000
-    groups.cluster.advance(image(1, {})._replace(configs=for_all))
-    assert groups.cluster.integer("g", "consumer.assignment.interval.ms", name, 1_000) == 3_000
-    groups.cluster.advance(image(2, {})._replace(configs=for_all | for_this))
-    assert groups.cluster.integer("g", "consumer.assignment.interval.ms", name, 1_000) == 4_000
+    assert groups.topology.integer("g", "consumer.assignment.interval.ms", name, 1_000) == 1_000
+    groups.topology.advance(image(1, {})._replace(configs=for_all))
+    assert groups.topology.integer("g", "consumer.assignment.interval.ms", name, 1_000) == 3_000
+    groups.topology.advance(image(2, {})._replace(configs=for_all | for_this))
+    assert groups.topology.integer("g", "consumer.assignment.interval.ms", name, 1_000) == 4_000

@@ -1,0 +1,47 @@
+"""Requests that are repeated while they fail for a reason that passes: a coordinator loads, or moves to another broker."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+
+R = TypeVar("R")
+COORDINATOR_UNAVAILABLE: Final = frozenset((COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR))
+"""Errors of a coordinator that is expected to be available again."""
+RETRY_MS: Final = 100
+"""Pause before a request is repeated."""
+FOREVER: Final = 1 << 62
+"""Number of attempts that is never reached."""
+
+
+def repeat_while(
+    is_temporary: Callable[[R], bool],
+    request: Callable[[], Answer[R]],
+    later: Callable[[int, Callable[[], None]], object],
+    *,
+    attempts: int = FOREVER,
+    pause_ms: int = RETRY_MS,
+) -> Answer[R]:
+    """Repeat `request` while its response is temporary; returns the last response.
+
+    later  calls back after so many ms, as `Timers.call_later`
+    """
+    answer = request()
+    if not isinstance(answer, Pending) and (attempts <= 1 or not is_temporary(answer)):
+        return answer
+    whole: Pending[R] = Pending()
+    again = partial(repeat_while, is_temporary, request, later, attempts=attempts - 1, pause_ms=pause_ms)
+
+    def check(response: R) -> None:
+        if attempts <= 1 or not is_temporary(response):
+            whole.complete(response)
+        else:
+            later(pause_ms, lambda: whole.follow(again()))
+
+    if isinstance(answer, Pending):
+        answer.listen(check, whole.abandon)
+    else:
+        check(answer)
+    return whole
