@@ -4,6 +4,7 @@ Nothing here starts or stops anything: `lifecycle.py` builds a Broker on open st
 closes it. What only some brokers need (coordinators, share partitions, telemetry) is imported and created at its first use.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config import BrokerConfig
@@ -39,6 +40,7 @@ class Broker:
     listeners     where the broker listens, and the addresses that clients learn
     throttling    quotas and their usage; None while there are no quotas
     sessions      fetch sessions
+    resolve       returns the IP address of a host, None if it has none
     slices        long work on the event loop, in slices
     large_checks  checks of batches that are large when decompressed, one after the other
     """
@@ -54,6 +56,7 @@ class Broker:
         replicas: Replicas,
         moves: Moves,
         sessions: FetchSessions,
+        resolve: Callable[[str], str | None],
     ) -> None:
         self.config = config
         self.node_id = config.node_id
@@ -66,6 +69,7 @@ class Broker:
         self.replicas = replicas
         self.moves = moves
         self.sessions = sessions
+        self.resolve = resolve
         self.listeners = Listeners(lambda: self.config.advertised_listeners)
         self.topics = TopicCreation(controller, replicas, lambda: self.config)
         self.producer_ids = ProducerIds(controller.producer_id_block)

@@ -162,6 +162,7 @@ class BrokerServer:
             replicas,
             moves,
             sessions,
+            environment.resolve,
         )
         self.pipeline = Pipeline(self.broker, environment.now_ns)
         request_bytes, idle_ms = (
@@ -259,7 +260,9 @@ class BrokerServer:
             broker.throttling.least_ms = self._least_throttle_ms
         else:
             broker.throttling = None
-        self.sockets.connection_quota = connection_quota(broker.config, quotas, self.sockets.connection_quota)
+        self.sockets.connection_quota = connection_quota(
+            broker.config, quotas, self.sockets.connection_quota, self._environment.resolve
+        )
 
     def throttle_all(self, throttle_ms: int) -> None:
         """Throttle every connection by this time after each of its requests, whatever the quotas; 0 ends it."""

@@ -14,8 +14,8 @@ from typing import Final
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.lifecycle import BrokerServer
-from ottla.broker.watchdog import Watchdog
 from ottla.environment.process import process_environment
+from ottla.environment.watchdog import Watchdog
 from ottla.metadata.image import Delta
 
 _logger = logging.getLogger("ottla.broker")

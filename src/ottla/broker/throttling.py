@@ -10,8 +10,7 @@ once, with the throttle time in it, and the connection is not read until that ti
     connections   by address, before the first byte is read
 """
 
-import ipaddress
-import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.metadata.refusal import Refused
@@ -132,24 +131,19 @@ def _window(config: "BrokerConfig", prefix: str) -> Window:
     return Window(config.integer(f"{prefix}.window.num"), config.integer(f"{prefix}.window.size.seconds") * 1000)
 
 
-def address_of(host: str) -> str | None:
-    """The address of a host, or an address as sockets write it; None when it cannot be resolved."""
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        try:
-            return str(socket.getaddrinfo(host, None)[0][4][0])
-        except (OSError, UnicodeError):
-            return None
+def connection_quota(
+    config: "BrokerConfig", quotas: Quotas, before: ConnectionQuota | None, resolve: Callable[[str], str | None]
+) -> ConnectionQuota | None:
+    """The quota on connections, None if no address has one.
 
-
-def connection_quota(config: "BrokerConfig", quotas: Quotas, before: ConnectionQuota | None) -> ConnectionQuota | None:
-    """The quota on connections, None if no address has one; `before` is the one that it replaces."""
+    before   the quota that it replaces
+    resolve  returns the address of a host, None if it has none
+    """
     limits: dict[str | None, float] = {}
     for entity, values in quotas.items():
         kind, name = entity[0]
         if kind == IP and CONNECTION_CREATION_RATE in values:
-            address = None if name is None else address_of(name)
+            address = None if name is None else resolve(name)
             if name is None or address is not None:
                 limits[address] = values[CONNECTION_CREATION_RATE]
     if not limits:

@@ -194,6 +194,7 @@ class Environment:
     """The access of a broker to its machine; `environment.process` has that of a process, tests replace parts of it.
 
     now_ns     nanoseconds on a monotonic clock, for the time spent on a request
+    resolve    returns the IP address of a host, None if it has none
     listen     opens listening sockets
     workers    starts background threads
     files      stores files
@@ -203,6 +204,7 @@ class Environment:
     now_ns: Callable[[], int]
     random: Random
     timers: Timers
+    resolve: Callable[[str], str | None]
     listen: Listen
     workers: Workers
     files: Store

@@ -8,7 +8,7 @@ from ottla.environment import Cancellable, Clock, Environment, Random, Timers
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import Store
 from ottla.environment.listening import SocketListen
-from ottla.environment.system import SystemClock, SystemRandom
+from ottla.environment.system import SystemClock, SystemRandom, resolved_address
 from ottla.environment.workers import ThreadWorkers
 
 
@@ -36,6 +36,7 @@ def process_environment(
         time.perf_counter_ns,
         random or SystemRandom(),
         timers or LoopTimers(loop),
+        resolved_address,
         SocketListen(loop),
         ThreadWorkers(loop),
         files or DiskStore(),

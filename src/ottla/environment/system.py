@@ -1,6 +1,8 @@
-"""Clocks and random numbers of the machine."""
+"""Clocks, random numbers and names of the machine."""
 
+import ipaddress
 import random
+import socket
 import time
 
 
@@ -25,3 +27,14 @@ class SystemRandom:
 
     def below(self, bound: int) -> int:
         return self._random.randrange(bound)
+
+
+def resolved_address(host: str) -> str | None:
+    """The address of a host, or an address as sockets write it; None when it cannot be resolved."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        try:
+            return str(socket.getaddrinfo(host, None)[0][4][0])
+        except (OSError, UnicodeError):
+            return None

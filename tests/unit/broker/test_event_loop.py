@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.slices import Slices
-from ottla.broker.watchdog import Watchdog
+from ottla.environment.watchdog import Watchdog
 from ottla.environment.workers import ThreadWorker
 from ottla.protocol.answer import Pending, Steps
 

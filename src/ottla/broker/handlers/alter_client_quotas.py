@@ -11,10 +11,10 @@ Versions
 """
 
 from collections import Counter
+from collections.abc import Callable
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.broker.throttling import address_of
 from ottla.metadata.refusal import CHANGED, ChangeResult
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import INVALID_REQUEST, NONE
@@ -45,7 +45,7 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> An
             if times[entity] > 1 or len({each.key for each in changes}) < len(changes):
                 raise duplicate(entity)
             check_entity(entity)
-            _check_address(entity)
+            _check_address(entity, broker.resolve)
             altered[entity] = changed(entity, broker.image.quotas.get(entity, {}), changes)
         except InvalidQuota as cause:
             code, message = INVALID_REQUEST, str(cause)
@@ -61,8 +61,8 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> An
     return response(CHANGED) if request.validate_only else after(broker.controller.set_quotas(altered), response)
 
 
-def _check_address(entity: Entity) -> None:
+def _check_address(entity: Entity, resolve: Callable[[str], str | None]) -> None:
     """Raise InvalidQuota for an invalid address."""
     for kind, name in entity:
-        if kind == IP and name is not None and address_of(name) is None:
+        if kind == IP and name is not None and resolve(name) is None:
             raise InvalidQuota(f"{name} is not a valid IP or resolvable host.")
