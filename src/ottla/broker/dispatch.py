@@ -2,8 +2,8 @@
 
 A handler is a plain function `(request, broker) -> answer`, registered with `@handles(TheRequest)`. The answer is a response,
 a `Pending` one that something completes later, or None where Kafka answers nothing (Produce with acks=0). A handler on the
-hot path asks for `positions=True` and receives a `Positions` instead of objects: nested tuples in declaration order, records
-as (start, end) in the frame.
+hot path asks for `positions=True` and receives a `Positions` instead of objects: named tuples with the fields of the
+declaration, records as (start, end) in the frame.
 """
 
 import importlib
@@ -25,11 +25,11 @@ Handler = Callable[[Any, Broker], Answer[Any] | None]
 
 
 class Positions(NamedTuple):
-    """Field positions of a request that was parsed without creating objects."""
+    """A request that was read without creating objects: `fields` has its named tuples, see `codec.decode_positions`."""
 
     context: RequestContext
     frame: bytes
-    fields: tuple[Any, ...]
+    fields: Any
 
 
 class Route(NamedTuple):

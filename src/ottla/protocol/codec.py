@@ -20,6 +20,7 @@ is written twice, and each is reviewed against the other.
 """
 
 import struct
+from collections import namedtuple
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -66,7 +67,7 @@ def reader(cls: type[S], version: int) -> Callable[[bytes, int], S]:
 
 
 def decode_positions(cls: type[Struct], version: int, data: bytes, position: int = 0) -> tuple[tuple[Any, ...], int]:
-    """As `decode`, but nested tuples in declaration order and (start, end) for records. Raises PeerError."""
+    """As `decode`, but named tuples (`positions_class`) in place of objects and (start, end) for records. Raises PeerError."""
     try:
         try:
             value, end = (_POSITIONS.get((cls, version)) or positions(cls, version))(data, position)
@@ -142,6 +143,12 @@ def positions(cls: type[Struct], version: int) -> Decoder:
     if made is None:
         made = _POSITIONS[cls, version] = _Reading(_checked(cls, version), version, objects=False).function(cls)
     return made
+
+
+@cache
+def positions_class(cls: type[Struct]) -> type[tuple[Any, ...]]:
+    """The named tuple into which `positions` reads a struct: its fields in the order of their declaration."""
+    return namedtuple(f"{cls.__name__}Positions", [field.name for field in cls.FIELDS])
 
 
 def _lenient(cls: type[Struct], version: int, *, objects: bool) -> Decoder:
@@ -295,7 +302,6 @@ class _Reading(_Source):
 
     def struct(self, depth: int, cls: type[Struct]) -> str:
         """Code that reads a struct; returns the expression that holds it."""
-        values: dict[str, str] = {}
         if self.objects:
             made = self.name("o")
             self.line(depth, f"{made} = {self.bind(cls.__new__)}({self.bind(cls)})")
@@ -339,8 +345,8 @@ class _Reading(_Source):
             self.line(depth, f"{made}.unknown_tags = None")
         if self.objects:
             return made
-        values = {f.name: target(f) for f in cls.FIELDS}
-        return "(" + "".join(f"{v}, " for v in values.values()) + ")"
+        listed = "".join(f"{target(f)}, " for f in cls.FIELDS)
+        return f"{self.bind(tuple.__new__)}({self.bind(positions_class(cls))}, ({listed}))"
 
     def default(self, depth: int, declared: Field, target: str) -> None:
         value = declared.default_value()

@@ -65,6 +65,12 @@ SECTION_BYTES: Final = 16 << 20
 """Memory that decompressing a batch of any size may take, unless one record needs more."""
 
 
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_LOW_AT: Final = 22
+_PRODUCER_ID_AT: Final = 43
+_PRODUCER_EPOCH_AT: Final = 51
+
+
 @final
 class BatchHeader:
     """The header (first 61 bytes) of a batch, and the batch's bytes in its buffer: start (inclusive) to end (exclusive)."""
@@ -609,3 +615,17 @@ def _decode_headers(data: bytes, pos: i64, stop: i64, headers: list[Header]) -> 
             pos += size
         headers.append((name, value))
     return pos
+
+
+def magic_of(data: bytes, start: i64, end: i64) -> int:
+    """Magic of the batch or message in `data`, at `start` (inclusive) to `end` (exclusive); -1 if it is too short."""
+    return data[start + _MAGIC_AT] if end - start > _MAGIC_AT else -1
+
+
+def transactional_producer(data: bytes, start: i64, end: i64) -> tuple[int, int] | None:
+    """Producer id and epoch of a transactional batch, None of any other one; nothing else of the batch is checked."""
+    if end - start < HEADER_SIZE or data[start + _MAGIC_AT] != MAGIC:
+        return None
+    if not data[start + _ATTRIBUTES_LOW_AT] & TRANSACTIONAL:
+        return None
+    return read_i64_be(data, start + _PRODUCER_ID_AT), read_i16_be(data, start + _PRODUCER_EPOCH_AT)

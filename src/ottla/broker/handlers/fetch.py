@@ -82,9 +82,10 @@ _BYTES_OF_A_PARTITION: Final = 50
 @handles(FetchRequest, positions=True)
 def fetch(request: Positions, broker: Broker) -> Answer[FetchResponse]:
     version = request.context.version
-    _, _, _, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten, _ = request.fields
+    fields = request.fields
+    session_id, epoch, max_bytes = fields.session_id, fields.session_epoch, fields.max_bytes
     by_id = version >= _FIRST_WITH_TOPIC_IDS
-    wanted = _wanted(topics)
+    wanted = _wanted(fields.topics)
     session: FetchSession | None = None
     incremental = False
     now = broker.clock.now_ms()
@@ -99,7 +100,7 @@ def fetch(request: Positions, broker: Broker) -> Answer[FetchResponse]:
         code, session = broker.sessions.resume(session_id, epoch, now, by_id=by_id)
         if session is None:
             return FetchResponse(error_code=code)
-        session.update(wanted, _forgotten(forgotten))
+        session.update(wanted, _forgotten(fields.forgotten_topics_data))
         incremental = True
         wanted = list(session.partitions.values())
         if not wanted:
@@ -108,27 +109,41 @@ def fetch(request: Positions, broker: Broker) -> Answer[FetchResponse]:
     if broker.throttling is not None:
         max_bytes = broker.throttling.most_fetched(request.context, max_bytes)
     reading = _Reading(
-        broker, wanted, min_bytes, max_bytes, isolation, session, request.context, incremental=incremental
+        broker,
+        wanted,
+        fields.min_bytes,
+        max_bytes,
+        fields.isolation_level,
+        session,
+        request.context,
+        incremental=incremental,
     )
-    response = reading.attempt(max_wait_ms <= 0 or not wanted)
+    response = reading.attempt(fields.max_wait_ms <= 0 or not wanted)
     answer: Answer[FetchResponse]
     if response is not None:
         answer = response
     else:
-        answer = DelayedAnswer(reading.attempt, reading.partitions()).begin(broker.timers, max_wait_ms)
+        answer = DelayedAnswer(reading.attempt, reading.partitions()).begin(broker.timers, fields.max_wait_ms)
     return answer if version >= _FIRST_WITH_BATCHES else after(answer, reading.converted)
 
 
 def _wanted(topics: Iterable[Any]) -> list[WantedPartition]:
     return [
-        WantedPartition(name, topic_id, index, current_epoch, fetch_offset, max_bytes)
-        for name, topic_id, partitions in topics
-        for index, current_epoch, fetch_offset, _, _, max_bytes, _, _ in partitions
+        WantedPartition(
+            topic.topic,
+            topic.topic_id,
+            wanted.partition,
+            wanted.current_leader_epoch,
+            wanted.fetch_offset,
+            wanted.partition_max_bytes,
+        )
+        for topic in topics
+        for wanted in topic.partitions
     ]
 
 
 def _forgotten(topics: Iterable[Any]) -> Iterable[tuple[str, bytes, int]]:
-    return ((name, topic_id, index) for name, topic_id, indexes in topics for index in indexes)
+    return ((topic.topic, topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
 class _Reading:

@@ -66,19 +66,12 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.protocol.wire import PeerError
+from ottla.records.batch import MAGIC, magic_of, transactional_producer
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
-_MAGIC: Final = 16
-_ATTRIBUTES_LOW: Final = 22
-_PRODUCER_ID: Final = 43
-_PRODUCER_EPOCH: Final = 51
-_BASE_SEQUENCE: Final = 53
-"""Offsets of these fields in a batch."""
-_TRANSACTIONAL: Final = 0x10
-_MAGIC_WITH_TRANSACTIONS: Final = 2
 _FIRST_WITH_BATCHES_ONLY: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
 _FIRST_THAT_ABORTS: Final = 11
@@ -93,8 +86,8 @@ _TEMPORARY: Final = frozenset((NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORD
 
 @handles(ProduceRequest, positions=True)
 def produce(request: Positions, broker: Broker) -> Answer[ProduceResponse] | None:
-    transactional_id, acks, _, _ = request.fields
-    if transactional_id is None or acks not in (-1, 0, 1):
+    acks = request.fields.acks
+    if request.fields.transactional_id is None or acks not in (-1, 0, 1):
         return _append_all(request, broker, _NO_CODES)
     wanted, codes = _unverified(request, broker)
     if wanted is None:
@@ -121,26 +114,22 @@ def _unverified(request: Positions, broker: Broker) -> tuple[PartitionsOf | None
     """The partitions whose transactional batches are the first of their transaction there, or None without any to verify;
     and the codes of those that need no verification.
     """
-    transactional_id, _, _, topics = request.fields
     frame = request.frame
+    transactional_id = request.fields.transactional_id
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     find = broker.replicas.leader_by_id if by_id else broker.replicas.leader
     batches: list[tuple[Place, Producer]] = []
     places: set[Place] = set()
     codes: dict[Place, int] = {}
-    for name, topic_id, partitions in topics:
-        for index, records in partitions:
-            if not _is_transactional(frame, records):
+    for topic in request.fields.topic_data:
+        for data in topic.partition_data:
+            producer = None if data.records is None else transactional_producer(frame, *data.records)
+            if producer is None:
                 continue
-            start = records[0]
-            producer = (
-                int.from_bytes(frame[start + _PRODUCER_ID : start + _PRODUCER_EPOCH], "big", signed=True),
-                int.from_bytes(frame[start + _PRODUCER_EPOCH : start + _BASE_SEQUENCE], "big", signed=True),
-            )
-            partition = find(topic_id if by_id else name, index)
+            partition = find(topic.topic_id if by_id else topic.name, data.index)
             if isinstance(partition, int):
                 continue
-            place = partition.topic, index
+            place = partition.topic, data.index
             batches.append((place, producer))
             producers = partition.log.producers
             if producers.is_fenced(*producer):
@@ -156,47 +145,41 @@ def _unverified(request: Positions, broker: Broker) -> tuple[PartitionsOf | None
     return PartitionsOf(transactional_id, *batches[-1][1], frozenset(places)), codes
 
 
-def _is_transactional(frame: bytes, records: tuple[int, int] | None) -> bool:
-    if records is None or records[1] - records[0] <= _BASE_SEQUENCE:
-        return False
-    return frame[records[0] + _MAGIC] == _MAGIC_WITH_TRANSACTIONS and bool(
-        frame[records[0] + _ATTRIBUTES_LOW] & _TRANSACTIONAL
-    )
-
-
 def _append_all(
     request: Positions, broker: Broker, codes: Codes, mismatch: str | None = None
 ) -> Answer[ProduceResponse] | None:
     """Append all permitted batches; `codes` are the errors of transactional batches of (topic, partition), `mismatch` the
     message for INVALID_PRODUCER_ID_MAPPING.
     """
-    transactional_id, acks, timeout_ms, topics = request.fields
+    fields = request.fields
+    acks, has_no_id = fields.acks, fields.transactional_id is None
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     find = broker.replicas.leader_by_id if by_id else broker.replicas.leader
     responses = []
     first_error = NONE
     appends: _Appends | None = None  # made for a request that has to wait for one of them
-    for name, topic_id, partitions in topics:
+    for topic in fields.topic_data:
         answers = []
-        for index, records in partitions:
+        for data in topic.partition_data:
             if acks not in (-1, 0, 1):
-                answer = PartitionProduceResponse(index=index, error_code=INVALID_REQUIRED_ACKS, base_offset=-1)
+                answer = PartitionProduceResponse(index=data.index, error_code=INVALID_REQUIRED_ACKS, base_offset=-1)
             else:
-                partition = find(topic_id if by_id else name, index)
+                partition = find(topic.topic_id if by_id else topic.name, data.index)
                 if isinstance(partition, int):
-                    answer = PartitionProduceResponse(index=index, error_code=partition, base_offset=-1)
+                    answer = PartitionProduceResponse(index=data.index, error_code=partition, base_offset=-1)
                 else:
-                    answer, unfinished = _append(request, partition, records, broker, codes, transactional_id is None)
+                    answer, unfinished = _append(request, partition, data.records, broker, codes, has_no_id)
                     if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
                         answer.error_message = mismatch
                     log = partition.log
                     if unfinished is not None or (log.high_watermark != log.end_offset and answer.error_code == NONE):
-                        appends = appends or _Appends(broker, acks, timeout_ms)
+                        appends = appends or _Appends(broker, acks, fields.timeout_ms)
                         appends.add(partition, unfinished, answer)
             first_error = first_error or answer.error_code
             answers.append(answer)
         if answers:
-            responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=answers))
+            row = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            responses.append(row)
     response = ProduceResponse(responses=responses)
     if appends is not None:
         return appends.answer(response, first_error)
@@ -306,9 +289,9 @@ def _append(
     start, end = records
     frame = request.frame
     version = request.context.version
-    old = version < _FIRST_WITH_BATCHES_ONLY and frame[start + _MAGIC : start + _MAGIC + 1] != b"\2"
+    old = version < _FIRST_WITH_BATCHES_ONLY and magic_of(frame, start, end) != MAGIC
     begins_at_zero = False
-    if not old and _is_transactional(frame, records):
+    if not old and transactional_producer(frame, start, end) is not None:
         if has_no_id:
             code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1), None
