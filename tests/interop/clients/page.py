@@ -1,5 +1,6 @@
 """The page docs/clients.md: what every client did, and which API versions they used while they did it."""
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +11,11 @@ from ottla.protocol.api import APIS
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 _HEAD = """# Clients
 
-Clients from 2013 to today, from Kafka 0.8.0 to 4.4.0, do the same steps against Ottla, behind a proxy that writes down
+Clients from 2013 to today, from Kafka 0.8.0 to 4.4.0, do the same steps against Ottla, behind a proxy that records
 which API versions they use. The last table says which versions that covers, and which it does not. This page is made by
 `make interop`, which fetches the clients with Maven, pip, Go and npm.
 
-Every client, as far as it knows how,
+Every client, as far as it supports the step,
 
 - **admin**: creates a topic with three partitions, looks at it and deletes it;
 - **produces** 100 records with keys, arbitrary bytes and null values (empty ones where the client is older than null
@@ -24,11 +25,11 @@ Every client, as far as it knows how,
 - **commit**: commits an offset without being a member of a group, and reads it back;
 - **group**: joins one, reads everything, commits and leaves; a second member resumes there and gets only what is new.
 
-**Read back**: confluent-kafka at its newest reads what the client wrote. **Stored**: each batch of 128
-bytes or more in the broker's log is compressed as the client was told to; a client that silently sends something else is
-found out.
+**Read back**: the newest confluent-kafka reads what the client wrote. **Stored**: each batch of 128 bytes or more in
+the broker's log is compressed as the client was configured to; this detects a client that silently sends something
+else.
 
-✓ is passed, ✗ failed, – is what the client does not have, with the reason below.
+✓ is passed, ✗ failed, – is a step that the client does not support, with the reason below.
 
 ## Results
 
@@ -141,7 +142,10 @@ def _reasons(rows: list[Row], result: str) -> list[str]:
     lines = []
     for reason, clients in found.items():
         steps = list(dict.fromkeys(step for those in clients.values() for step in those))
-        lines.append(f"- {', '.join(steps)}: {reason} ({'; '.join(_grouped(list(clients)))})\n")
+        line = f"- {', '.join(steps)}: {reason} ({'; '.join(_grouped(list(clients)))})"
+        lines.append(
+            textwrap.fill(line, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) + "\n"
+        )
     return lines
 
 
@@ -152,13 +156,13 @@ def write(rows: list[Row]) -> None:
         _HEAD,
         _results(rows),
         *(["\n## What failed\n\n", *failed] if failed else []),
-        "\n## What a client does not have\n\n",
+        "\n## Steps that a client does not support\n\n",
         *_reasons(rows, "skip"),
-        "\n## The versions that each of them used\n\n",
-        "As the proxy saw them; most clients settle on the newest that they and the broker know.\n\n",
+        "\n## Versions used by each client\n\n",
+        "As the proxy saw them; most clients use the newest version that they and the broker support.\n\n",
         _versions(rows),
-        "\n## The versions that any of them used\n\n",
-        "The conformance tests run through every version of every API, also those that no client above speaks.\n\n",
+        "\n## Versions used by any client\n\n",
+        "The conformance tests run through every version of every API, also those that no client above uses.\n\n",
         _coverage(rows),
     ]
     PAGE.write_text("".join(parts), encoding="utf-8")
