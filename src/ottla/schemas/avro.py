@@ -13,8 +13,8 @@ def whole(text: str, referred: Mapping[str, str]) -> Any:
     """A schema with the definitions of what it refers to inside it, each where it is first named."""
     try:
         named: dict[str, Any] = {}
-        for each in referred.values():
-            _define(json.loads(each), "", named)
+        for other in referred.values():
+            _define(json.loads(other), "", named)
         return _inlined(json.loads(text), "", named, set())
     except ValueError as wrong:
         raise UnsupportedSchema(f"not an Avro schema: {wrong}") from None
@@ -63,7 +63,9 @@ def _inlined(schema: Any, space: str, named: Mapping[str, Any], seen: set[str]) 
         seen.add(full)
         schema = {key: value for key, value in schema.items() if key != "namespace"} | {"name": full}
         if "fields" in schema:
-            fields = [{**each, "type": _inlined(each["type"], space, named, seen)} for each in schema["fields"]]
+            fields = [
+                {**declared, "type": _inlined(declared["type"], space, named, seen)} for declared in schema["fields"]
+            ]
             schema["fields"] = fields
         return schema
     changed = {part: _inlined(schema[part], space, named, seen) for part in ("items", "values") if part in schema}

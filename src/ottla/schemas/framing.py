@@ -42,11 +42,11 @@ def message_indexes(frame: bytes) -> tuple[tuple[int, ...], int]:
         return (0,), at
     if not 0 < count <= _MOST_INDEXES:
         raise BadRecord(f"{count} message indexes")
-    found = []
+    indexes = []
     for _ in range(count):
         index, at = _varint(frame, at)
-        found.append(index)
-    return tuple(found), at
+        indexes.append(index)
+    return tuple(indexes), at
 
 
 def indexes_written(indexes: tuple[int, ...]) -> bytes:
@@ -57,15 +57,15 @@ def indexes_written(indexes: tuple[int, ...]) -> bytes:
 
 
 def _varint(frame: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
+    value = shift = 0
     while True:
         if at >= len(frame) or shift > 28:
             raise BadRecord("message indexes are cut short")
         byte = frame[at]
         at += 1
-        found |= (byte & 0x7F) << shift
+        value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (found >> 1) ^ -(found & 1), at
+            return (value >> 1) ^ -(value & 1), at
         shift += 7
 
 

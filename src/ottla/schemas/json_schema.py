@@ -31,14 +31,14 @@ class JsonDocument:
     def __init__(self, text: str, referred: Mapping[str, str]) -> None:
         try:
             self.schema: Any = json.loads(text)
-            others = {name: json.loads(each) for name, each in referred.items()}
+            others = {name: json.loads(content) for name, content in referred.items()}
         except ValueError as wrong:
             raise UnsupportedSchema(f"not a JSON Schema: {wrong}") from None
         if not isinstance(self.schema, dict):
             raise UnsupportedSchema("not a JSON Schema: no object")
         dialect = self.schema.get("$schema")
         known = specification_with(dialect, default=DRAFT7) if isinstance(dialect, str) else DRAFT7
-        resources = [(name, known.create_resource(each)) for name, each in others.items()]
+        resources = [(name, known.create_resource(content)) for name, content in others.items()]
         self.registry: Any = Registry().with_resources([*resources, ("", known.create_resource(self.schema))])
 
     def checker(self) -> Callable[[Any], None]:

@@ -51,8 +51,8 @@ def file_of(text: str, referred: Mapping[str, str]) -> Any:
         main = compiled[-1]
         known = {file.name: file for file in compiled}
     else:
-        for name, each in referred.items():
-            file = _descriptor(each) or compiled_files(each, referred)[-1]
+        for name, imported in referred.items():
+            file = _descriptor(imported) or compiled_files(imported, referred)[-1]
             file.name = name
             known[name] = file
     added: set[str] = set()
@@ -101,12 +101,12 @@ def compiled_files(text: str, referred: Mapping[str, str]) -> list[Any]:
 @lru_cache(maxsize=100)
 def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        for name, each in (*referred, (_MAIN, text)):
+        for name, content in (*referred, (_MAIN, text)):
             path = Path(folder, name)
             if ".." in PurePosixPath(name).parts or not path.is_relative_to(folder):
                 raise UnsupportedSchema(f"a .proto file cannot be called {name}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(each, encoding="utf-8")
+            path.write_text(content, encoding="utf-8")
         made = Path(folder, "made")
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
         done = subprocess.run(
@@ -115,8 +115,8 @@ def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
         if done.returncode:
             if "No module named" in done.stderr:
                 raise UnsupportedSchema("a .proto file needs protoc to be read: pip install 'ottla[schema]'")
-            said = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()[-1:]
-            raise UnsupportedSchema(f"not a .proto file: {' '.join(said[:1]).replace(f'{folder}/', '')}")
+            messages = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()[-1:]
+            raise UnsupportedSchema(f"not a .proto file: {' '.join(messages[:1]).replace(f'{folder}/', '')}")
         return made.read_bytes()
 
 
@@ -124,13 +124,13 @@ def messages_of(file: Any) -> dict[tuple[int, ...], str]:
     """Full names of a file's messages by their indexes, inner ones after the one around them."""
     described = descriptor_pb2.FileDescriptorProto()
     file.CopyToProto(described)
-    found: dict[tuple[int, ...], str] = {}
+    names: dict[tuple[int, ...], str] = {}
 
     def add(messages: Any, around: tuple[int, ...], path: str) -> None:
         for index, message in enumerate(messages):
             if not message.options.map_entry:
-                found[(*around, index)] = f"{path}{message.name}"
+                names[(*around, index)] = f"{path}{message.name}"
                 add(message.nested_type, (*around, index), f"{path}{message.name}.")
 
     add(described.message_type, (), f"{described.package}." if described.package else "")
-    return found
+    return names

@@ -107,11 +107,11 @@ class SchemaRegistry:
 
     def referred(self, schema: Schema) -> dict[str, Schema]:
         """Return the schemas that a schema refers to, directly or not, by name, each after those that it refers to itself."""
-        found: dict[str, Schema] = {}
+        schemas: dict[str, Schema] = {}
         for reference in schema.references:
             other = self.version(reference.subject, reference.version).schema
-            found |= {**self.referred(other), reference.name: other}
-        return found
+            schemas |= {**self.referred(other), reference.name: other}
+        return schemas
 
     def _kept(self) -> "_Http | _Directory":
         if self.location.startswith(("http://", "https://")):
@@ -135,20 +135,20 @@ class _Http:
         return _schema(self._answer(f"/schemas/ids/{number}"))
 
     def version(self, subject: str, version: str) -> Registered:
-        found = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
-        return Registered(int(found["id"]), _schema(found))
+        answer = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
+        return Registered(int(answer["id"]), _schema(answer))
 
     def find(self, subject: str, schema: Schema) -> tuple[int, int]:
         """Id and version."""
-        found = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}", _posted(schema))
-        return int(found["id"]), int(found["version"])
+        answer = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}", _posted(schema))
+        return int(answer["id"]), int(answer["version"])
 
     def register(self, subject: str, schema: Schema) -> int:
         return int(self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", _posted(schema))["id"])
 
     def _answer(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the response of the first address that answers; the pause between rounds doubles each time."""
-        said = ""
+        reason = ""
         for attempt in range(self._asked.retries + 1):
             if attempt:
                 time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
@@ -167,33 +167,34 @@ class _Http:
                         answer: dict[str, Any] = json.load(response)
                         return answer
                 except urllib.error.HTTPError as refused:
-                    said = f"{url}{path}: {_reason(refused)}"
+                    reason = f"{url}{path}: {_reason(refused)}"
                     if refused.code == 404:
-                        raise SchemaNotFound(said) from None
+                        raise SchemaNotFound(reason) from None
                     if refused.code not in _WORTH_RETRYING:
-                        raise RegistryError(said) from None
+                        raise RegistryError(reason) from None
                 except (OSError, ValueError) as failed:
-                    said = f"{url}{path}: {getattr(failed, 'reason', None) or failed}"
-        raise RegistryError(f"no schema registry answers: {said}")
+                    reason = f"{url}{path}: {getattr(failed, 'reason', None) or failed}"
+        raise RegistryError(f"no schema registry answers: {reason}")
 
 
 def _without_credentials(address: str) -> tuple[str, str | None]:
     parts = urllib.parse.urlsplit(address)
-    given, _, host = parts.netloc.rpartition("@")
-    return urllib.parse.urlunsplit(parts._replace(netloc=host)), urllib.parse.unquote(given) or None
+    credentials, _, host = parts.netloc.rpartition("@")
+    return urllib.parse.urlunsplit(parts._replace(netloc=host)), urllib.parse.unquote(credentials) or None
 
 
 def _reason(refused: urllib.error.HTTPError) -> str:
     try:
-        said = json.load(refused).get("message") or refused.reason
+        message = json.load(refused).get("message") or refused.reason
     except (OSError, ValueError, AttributeError):
-        said = refused.reason
-    return f"{refused.code} {said}"
+        message = refused.reason
+    return f"{refused.code} {message}"
 
 
 def _schema(answer: dict[str, Any]) -> Schema:
     references = tuple(
-        Reference(each["name"], each["subject"], int(each["version"])) for each in answer.get("references") or ()
+        Reference(reference["name"], reference["subject"], int(reference["version"]))
+        for reference in answer.get("references") or ()
     )
     return Schema(answer.get("schemaType") or AVRO, answer["schema"], references)
 
@@ -218,7 +219,9 @@ class _Directory:
         for kind, suffix in _SUFFIXES.items():
             file = self._path / f"{number}{suffix}"
             if file.is_file():
-                return Schema(kind, file.read_text(encoding="utf-8"), tuple(Reference(**each) for each in references))
+                return Schema(
+                    kind, file.read_text(encoding="utf-8"), tuple(Reference(**reference) for reference in references)
+                )
         raise SchemaNotFound(f"{self._path}: no schema {number}")
 
     def version(self, subject: str, version: str) -> Registered:
@@ -239,7 +242,7 @@ class _Directory:
         index = self._index()
         numbers = index["subjects"].setdefault(subject, [])
         known = sorted(int(file.stem) for file in self._path.iterdir() if file.stem.isdecimal())
-        number = next((each for each in known if _same(self.by_id(each), schema)), None)
+        number = next((schema_id for schema_id in known if _same(self.by_id(schema_id), schema)), None)
         if number is None:
             number = known[-1] + 1 if known else 1
             with (self._path / f"{number}{_SUFFIXES[schema.kind]}").open("x", encoding="utf-8") as file:
@@ -255,12 +258,12 @@ class _Directory:
 
     def _index(self) -> dict[str, Any]:
         try:
-            found = json.loads((self._path / _INDEX).read_text(encoding="utf-8"))
+            content = json.loads((self._path / _INDEX).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            found = {}
+            content = {}
         except ValueError as wrong:
             raise RegistryError(f"{self._path / _INDEX}: {wrong}") from None
-        return {"subjects": {}, "references": {}, **found}
+        return {"subjects": {}, "references": {}, **content}
 
 
 def _same(one: Schema, other: Schema) -> bool:

@@ -44,15 +44,15 @@ def _needed(name: str | None) -> str:
     return name
 
 
-def _registry(given: SchemaRegistry | str) -> SchemaRegistry:
-    return SchemaRegistry(location=given) if isinstance(given, str) else given
+def _registry(registry: SchemaRegistry | str) -> SchemaRegistry:
+    return SchemaRegistry(location=registry) if isinstance(registry, str) else registry
 
 
 def _texts(registry: SchemaRegistry | None, schema: Schema) -> dict[str, str]:
     """Texts of the schemas that a schema refers to, by name."""
     if registry is None or not schema.references:
         return {}
-    return {name: each.text for name, each in registry.referred(schema).items()}
+    return {name: other.text for name, other in registry.referred(schema).items()}
 
 
 class _Serializer(ABC):
@@ -241,15 +241,15 @@ class ProtobufSerializer(_Serializer):
         """References to the files that a .proto file imports, each registered first, or looked up."""
         from ottla.schemas.protobuf import OWN_FILES, in_base64_of
 
-        found = []
+        references = []
         for other in file.dependencies:
             if other.name.startswith(OWN_FILES):
                 continue
             schema = Schema(PROTOBUF, in_base64_of(other), self._references(other))
             if self._auto_register:
                 self._registry.register(other.name, schema)
-            found.append(Reference(other.name, other.name, self._registry.version_of(other.name, schema)))
-        return tuple(found)
+            references.append(Reference(other.name, other.name, self._registry.version_of(other.name, schema)))
+        return tuple(references)
 
     def _encoder(self, schema: Schema) -> Encode:
         from google.protobuf.message import EncodeError

@@ -150,7 +150,7 @@ class Failure(Fault):
         """The error in place of each partition that the client wants, which its session knows."""
         session: FetchSession | None = None
         now_ms, by_id = broker.clock.now_ms(), version >= _FIRST_WITH_TOPIC_IDS
-        wanted = [
+        partitions = [
             WantedPartition(
                 topic.topic, topic.topic_id, part.partition, -1, part.fetch_offset, part.partition_max_bytes
             )
@@ -165,12 +165,12 @@ class Failure(Fault):
                 return FetchResponse(error_code=code)
         if session is not None:
             forgotten = [(t.topic, t.topic_id, index) for t in request.forgotten_topics_data for index in t.partitions]
-            session.update(wanted, forgotten)
-            wanted = list(session.partitions.values())
-            for each in wanted:
-                each.last_high_watermark = -1  # the next answer is to have it again
+            session.update(partitions, forgotten)
+            partitions = list(session.partitions.values())
+            for partition in partitions:
+                partition.last_high_watermark = -1  # the next answer is to have it again
             request.session_id = session.id
-        request.topics = _topics_of(wanted)
+        request.topics = _topics_of(partitions)
         return refusal(request, version, self._code)
 
     def _without_shares(
@@ -210,8 +210,8 @@ class Failure(Fault):
                 response.error_code = self._code
             for topic in response.topics:
                 topic.error_code, topic.partitions = self._code, []
-            found: Response = response
-            return found
+            stripped: Response = response
+            return stripped
 
         return after(answer, failed)
 
@@ -219,11 +219,11 @@ class Failure(Fault):
 def _topics_of(partitions: Sequence[WantedPartition]) -> list[FetchTopic]:
     """Return the partitions of a fetch session as topics of a fetch request."""
     topics: dict[tuple[str, bytes], FetchTopic] = {}
-    for wanted in partitions:
+    for partition in partitions:
         topic = topics.setdefault(
-            (wanted.topic, wanted.topic_id), FetchTopic(topic=wanted.topic, topic_id=wanted.topic_id)
+            (partition.topic, partition.topic_id), FetchTopic(topic=partition.topic, topic_id=partition.topic_id)
         )
-        topic.partitions.append(FetchPartition(partition=wanted.index))
+        topic.partitions.append(FetchPartition(partition=partition.index))
     return list(topics.values())
 
 
@@ -323,8 +323,8 @@ class Pinned:
         if self._release < _FIRST_WITH_FEATURES:
             response.supported_features, response.finalized_features = [], []
             response.finalized_features_epoch = -1
-        found: Response = response
-        return found
+        pinned: Response = response
+        return pinned
 
     def _row(self, key: int) -> ApiVersion:
         first, last = self._served[key]

@@ -160,13 +160,13 @@ class Kafka(EmbeddedBroker):
         deadline = time.monotonic() + timeout
         while True:
             committed = isolation_level == "read_committed"
-            found = self._call(partial(self._read, topic, partition, committed=committed))
-            if found is not None and len(found) >= at_least:
-                return found
+            records = self._call(partial(self._read, topic, partition, committed=committed))
+            if records is not None and len(records) >= at_least:
+                return records
             if not at_least:
                 raise _unknown(topic, self.topics())
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"{topic} has {len(found or ())} of {at_least} records after {timeout} s")
+                raise TimeoutError(f"{topic} has {len(records or ())} of {at_least} records after {timeout} s")
             time.sleep(_LOOK_AGAIN_S)
 
     def _read(self, topic: str, index: int | None, *, committed: bool) -> list[Record] | None:
@@ -175,16 +175,16 @@ class Kafka(EmbeddedBroker):
         partitions = self.broker.replicas.by_topic().get(topic, {})
         return [
             record
-            for each in sorted(partitions)
-            if index in (None, each)
-            for record in _records_of(partitions[each], committed=committed)
+            for number in sorted(partitions)
+            if index in (None, number)
+            for record in _records_of(partitions[number], committed=committed)
         ]
 
     def _topic(self, name: str) -> TopicImage:
-        found = self.broker.image.topics.get(name)
-        if found is None:
+        topic = self.broker.image.topics.get(name)
+        if topic is None:
             raise _unknown(name, self.broker.image.topics)
-        return found
+        return topic
 
     # The broker comes and goes.
 
@@ -318,8 +318,8 @@ class Kafka(EmbeddedBroker):
         members = self._call(lambda: self._members(group, member))
         if not members:
             raise LookupError(f"group {group} has no member" + (f" {member}" if member is not None else ""))
-        for each in members:
-            expire = Operation(partial(_expire, group, each), _refused)
+        for member_id in members:
+            expire = Operation(partial(_expire, group, member_id), _refused)
             self._call(partial(self.broker.groups.run, group, expire, object()))
 
     def _members(self, group: str, member: str | None) -> list[str]:
@@ -327,17 +327,19 @@ class Kafka(EmbeddedBroker):
         state: Groups | None = groups.state_of(groups.partition_of(group))
         if state is None:
             return []
-        found: list[tuple[str | None, ...]]
+        identities: list[tuple[str | None, ...]]
         if group in state.consumer_groups:
             new = state.consumer_groups[group].members.values()
-            found = [(each.member_id, each.description.instance_id, each.description.client_id) for each in new]
+            identities = [
+                (entry.member_id, entry.description.instance_id, entry.description.client_id) for entry in new
+            ]
         elif group in state.share_groups:
             sharing = state.share_groups[group].members.values()
-            found = [(each.member_id, each.description.client_id) for each in sharing]
+            identities = [(entry.member_id, entry.description.client_id) for entry in sharing]
         else:
             old = state.groups[group].members.values() if group in state.groups else ()
-            found = [(each.member_id, each.instance_id, each.client_id) for each in old]
-        return [names[0] or "" for names in found if member is None or member in names]
+            identities = [(entry.member_id, entry.instance_id, entry.client_id) for entry in old]
+        return [names[0] or "" for names in identities if member is None or member in names]
 
     def throttle(self, ms: int) -> Lasting:
         """Have every answer say that the client is throttled for `ms`, and leave its connection alone for so long (KIP-219); 0
@@ -460,7 +462,7 @@ def _records_of(partition: Partition, *, committed: bool) -> list[Record]:
     """Return the records that a consumer reads from the beginning, with read_committed if `committed`."""
     log = partition.log
     end = log.last_stable_offset if committed else log.high_watermark
-    found: list[Record] = []
+    collected: list[Record] = []
     undecided: dict[int, list[Record]] = {}
     for header, records in log.batches():
         origin = Origin(partition.topic, partition.index, header.timestamp_type, header.leader_epoch)
@@ -469,9 +471,9 @@ def _records_of(partition: Partition, *, committed: bool) -> list[Record]:
         if header.is_control:
             ended = undecided.pop(header.producer_id, [])
             if records and read_marker(records[0].key, records[0].value).type != ABORT:
-                found += ended
+                collected += ended
         elif header.is_transactional and committed:
             undecided.setdefault(header.producer_id, []).extend(records)
         else:
-            found += records
-    return sorted((record for record in found if record.offset < end), key=lambda record: record.offset)
+            collected += records
+    return sorted((record for record in collected if record.offset < end), key=lambda record: record.offset)

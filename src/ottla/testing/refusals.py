@@ -139,8 +139,8 @@ class _Refusal:
             response.session_id = request.session_id  # type: ignore[attr-defined]
         elif request.API == api.JOIN_GROUP and self._version >= _FIRST_WITHOUT_PROTOCOL:
             response.protocol_name = None
-        found: Response = response
-        return found
+        refused: Response = response
+        return refused
 
     def _fill_log_dirs(self, response: Any) -> None:
         """The error of all; before version 3, which has no place for that, of a directory without a name."""
@@ -171,11 +171,12 @@ class _Refusal:
         for declared in self._present(row):
             if isinstance(declared.type, Array) and not isinstance(declared.type.element, Primitive):
                 rows = [
-                    self._row(declared.type.element, each, inner=inner) for each in self._asked(declared.name, asked)
+                    self._row(declared.type.element, element, inner=inner)
+                    for element in self._asked(declared.name, asked)
                 ]
-                found = [each for each in rows if each is not None]
-                if found:
-                    setattr(row, declared.name, found)
+                filled_rows = [element for element in rows if element is not None]
+                if filled_rows:
+                    setattr(row, declared.name, filled_rows)
                     filled = True
         return filled
 
@@ -184,11 +185,11 @@ class _Refusal:
         if isinstance(asked, Struct):
             for declared in kind.FIELDS:
                 for name in _IDENTITY.get(declared.name, ()):
-                    if any(each.name == name for each in asked.FIELDS):
+                    if any(member.name == name for member in asked.FIELDS):
                         setattr(row, declared.name, _same(declared, getattr(asked, name)))
                         break
         else:
-            setattr(row, next(each.name for each in kind.FIELDS if _names(each, asked)), asked)
+            setattr(row, next(member.name for member in kind.FIELDS if _names(member, asked)), asked)
         return row if self._fill(row, asked, inner=inner) else None
 
     def _asked(self, name: str, asked: Any) -> Iterator[Any]:
@@ -196,8 +197,8 @@ class _Refusal:
         if not isinstance(asked, Struct):
             return
         there = {declared.name for declared in self._present(asked)}
-        for each in _PAIRS.get(name, (name,)):
-            rows = getattr(asked, each) if each in there else None
+        for alias in _PAIRS.get(name, (name,)):
+            rows = getattr(asked, alias) if alias in there else None
             if rows:
                 yield from rows
                 break
@@ -218,7 +219,7 @@ def _same(declared: Field, value: Any) -> Any:
     if not isinstance(declared.type, Array) or isinstance(declared.type.element, Primitive):
         return value
     kind = declared.type.element
-    return [kind(**{each.name: getattr(row, each.name) for each in kind.FIELDS}) for row in value]
+    return [kind(**{member.name: getattr(row, member.name) for member in kind.FIELDS}) for row in value]
 
 
 class _Named(Struct):
@@ -242,6 +243,6 @@ def _regrouped(request: Any) -> Any:
     """
     if request.API == api.ALTER_REPLICA_LOG_DIRS:
         topics = [topic for directory in request.dirs for topic in directory.topics]
-        return _Regrouped(topics=[_Named(topic_name=each.name, partitions=each.partitions) for each in topics])
-    names = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+        return _Regrouped(topics=[_Named(topic_name=entry.name, partitions=entry.partitions) for entry in topics])
+    names = dict.fromkeys(entry.name for entry in (*request.deletions, *request.upsertions))
     return _Regrouped(users=[_Named(name=name) for name in names])

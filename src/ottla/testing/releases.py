@@ -139,23 +139,23 @@ def release_named(name: str) -> str:
     """The release that is meant: "2.8", "2.8.1" and "0.9" are found. Raises ValueError for one that is not known here."""
     parts = name.split(".")
     length = 3 if parts[0] == "0" else 2
-    wanted = ".".join((parts + ["0"] * length)[:length])
-    if wanted not in RELEASES:
+    release = ".".join((parts + ["0"] * length)[:length])
+    if release not in RELEASES:
         raise ValueError(f"{name} is no release of Apache Kafka that is known here: {', '.join(RELEASES)}")
-    return wanted
+    return release
 
 
 def versions_of(release: str) -> dict[int, VersionRange]:
     """Return the versions that a release served, by API key. `release` is one of RELEASES."""
     place = RELEASES.index(release)
-    found: dict[int, VersionRange] = {}
+    served: dict[int, VersionRange] = {}
     for key, row in _RANGES.items():
         for entry in row.split(", "):
             first, _, versions = entry.partition(" ")
             if RELEASES.index(first) > place:
                 break
             if versions == "-":
-                found.pop(key, None)
+                served.pop(key, None)
             else:
-                found[key] = version_range(versions)
-    return found
+                served[key] = version_range(versions)
+    return served
