@@ -58,9 +58,9 @@ def _lines(served: dict[int, tuple[int, int]]) -> list[str]:
 
 
 def _documents(served: dict[int, tuple[int, int]]) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+    documents: list[dict[str, object]] = []
     for key, (low, high) in sorted(served.items()):
         api = APIS.get(key)
         usable = _usable(api, (low, high)) if api is not None else None
-        found.append({"api_key": key, "name": api.name if api else None, "min": low, "max": high, "usable": usable})
-    return found
+        documents.append({"api_key": key, "name": api.name if api else None, "min": low, "max": high, "usable": usable})
+    return documents

@@ -29,50 +29,50 @@ _CONFIGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
     "--match", metavar="K1=V1,K2=V2", help="Clients to select by: client_id, client_software_name, ...; empty for all."
 )
 @json_option
-def client_metrics(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def client_metrics(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Make, change, delete, describe and list subscriptions of client metrics."""
-    action = one_action(given, _ACTIONS)
-    if action == "alter" and (given["name"] is None) == (not given["generate_name"]):
+    action = one_action(options, _ACTIONS)
+    if action == "alter" and (options["name"] is None) == (not options["generate_name"]):
         raise click.UsageError("--alter wants either --name or --generate-name")
-    if action == "delete" and given["name"] is None:
+    if action == "delete" and options["name"] is None:
         raise click.UsageError("--delete wants --name")
-    if action != "alter" and any(given[option] is not None for option in _CONFIGS):
+    if action != "alter" and any(options[option] is not None for option in _CONFIGS):
         raise click.UsageError("--metrics, --interval and --match go with --alter alone")
     with connected(Configs, bootstrap_server, command_config, changes=action in ("alter", "delete")) as cluster:
         if action == "list":
             names = _names(cluster)
-            if given["as_json"]:
+            if options["as_json"]:
                 echo_json(names)
-            for name in [] if given["as_json"] else names:
+            for name in [] if options["as_json"] else names:
                 click.echo(name)
         elif action == "describe":
-            _describe(cluster, given)
+            _describe(cluster, options)
         elif action == "alter":
-            _alter(cluster, given)
+            _alter(cluster, options)
         else:
-            _delete(cluster, given)
+            _delete(cluster, options)
 
 
 def _names(cluster: Cluster[Configs]) -> list[str]:
-    found = cluster.ask(cluster.admin.list_config_resources([ResourceType.CLIENT_METRICS]))
-    return sorted(resource.name for resource in found)
+    resources = cluster.ask(cluster.admin.list_config_resources([ResourceType.CLIENT_METRICS]))
+    return sorted(resource.name for resource in resources)
 
 
-def _describe(cluster: Cluster[Configs], given: dict[str, Any]) -> None:
+def _describe(cluster: Cluster[Configs], options: dict[str, Any]) -> None:
     known = _names(cluster)
-    if given["name"] is not None and given["name"] not in known:
-        if given["as_json"]:
+    if options["name"] is not None and options["name"] not in known:
+        if options["as_json"]:
             echo_json([])
         else:
-            click.echo(f"The client metric resource {given['name']} doesn't exist and doesn't have dynamic config.")
+            click.echo(f"The client metric resource {options['name']} doesn't exist and doesn't have dynamic config.")
         return
-    resources = [ConfigResource(ResourceType.CLIENT_METRICS, name) for name in known if given["name"] in (None, name)]
+    resources = [ConfigResource(ResourceType.CLIENT_METRICS, name) for name in known if options["name"] in (None, name)]
     results = cluster.ask(cluster.admin.describe_configs(resources)).check()
     documents = [
         {"name": resource.name, "configs": {name: entry.value for name, entry in sorted(results[resource].items())}}
         for resource in resources
     ]
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json(documents)
         return
     for resource in resources:
@@ -81,30 +81,30 @@ def _describe(cluster: Cluster[Configs], given: dict[str, Any]) -> None:
             click.echo(f"  {name}={entry.value}")
 
 
-def _alter(cluster: Cluster[Configs], given: dict[str, Any]) -> None:
-    name = given["name"] if given["name"] is not None else uuid_text(secrets.token_bytes(16))
+def _alter(cluster: Cluster[Configs], options: dict[str, Any]) -> None:
+    name = options["name"] if options["name"] is not None else uuid_text(secrets.token_bytes(16))
     changes = []
     for option, config in _CONFIGS.items():
-        value = given[option]
+        value = options[option]
         if value == "":
             changes.append(ConfigChange(config, operation=ConfigOperation.DELETE))
         elif value is not None:
             changes.append(ConfigChange(config, value))
     resource = ConfigResource(ResourceType.CLIENT_METRICS, name)
     cluster.ask(cluster.admin.incremental_alter_configs({resource: changes})).check()
-    _done("Altered", name, given)
+    _done("Altered", name, options)
 
 
-def _delete(cluster: Cluster[Configs], given: dict[str, Any]) -> None:
-    resource = ConfigResource(ResourceType.CLIENT_METRICS, given["name"])
+def _delete(cluster: Cluster[Configs], options: dict[str, Any]) -> None:
+    resource = ConfigResource(ResourceType.CLIENT_METRICS, options["name"])
     entries = cluster.ask(cluster.admin.describe_configs([resource])).check()[resource]
     changes = [ConfigChange(name, operation=ConfigOperation.DELETE) for name in entries]
     cluster.ask(cluster.admin.incremental_alter_configs({resource: changes})).check()
-    _done("Deleted", given["name"], given)
+    _done("Deleted", options["name"], options)
 
 
-def _done(what: str, name: str, given: dict[str, Any]) -> None:
-    if given["as_json"]:
+def _done(what: str, name: str, options: dict[str, Any]) -> None:
+    if options["as_json"]:
         echo_json({what.lower(): name})
     else:
         click.echo(f"{what} client metrics config for {name}.")

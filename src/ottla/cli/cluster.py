@@ -42,13 +42,13 @@ def cluster_id(
 ) -> None:
     """Show the cluster's id."""
     with connected(Cluster, bootstrap_server, _config(command_config, old_config)) as access:
-        found = access.ask(access.admin.describe_cluster()).cluster_id
+        identifier = access.ask(access.admin.describe_cluster()).cluster_id
     if as_json:
-        echo_json({"cluster_id": found})
-    elif found is None:
+        echo_json({"cluster_id": identifier})
+    elif identifier is None:
         click.echo("No cluster ID found. The Kafka version is probably too old.")
     else:
-        click.echo(f"Cluster ID: {found}")
+        click.echo(f"Cluster ID: {identifier}")
 
 
 @cluster.command("list-endpoints")

@@ -148,18 +148,18 @@ def profile_properties() -> Mapping[str, str]:
     return profile.properties if profile is not None else {}
 
 
-def option_configs(options: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+def option_configs(options: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
     """Configs behind options of the running command: an option that was given wins over the profile, its default does not.
 
     options  parameter name of an option -> config
-    given    parameter name -> value
+    values   parameter name -> value
     """
     context = click.get_current_context()
     profile = profile_properties()
     return {
         config: profile[config]
         if config in profile and context.get_parameter_source(option) is ParameterSource.DEFAULT
-        else given[option]
+        else values[option]
         for option, config in options.items()
     }
 
@@ -185,9 +185,9 @@ def address_of(bootstrap_server: str | None, properties: Mapping[str, Any]) -> A
 
 def client_configs(bootstrap_server: str | None, file: str | None, **more: Any) -> dict[str, Any]:
     """Configs of a client for a command: `more` wins over the file, the file over the profile. Raises CommandFailed."""
-    given: dict[str, Any] = {**(read_properties(file) if file else {}), **more}
-    servers = address_of(bootstrap_server, given).servers
-    return {"client.id": "ottla-cli", **profile_properties(), **given, "bootstrap.servers": servers}
+    configs: dict[str, Any] = {**(read_properties(file) if file else {}), **more}
+    servers = address_of(bootstrap_server, configs).servers
+    return {"client.id": "ottla-cli", **profile_properties(), **configs, "bootstrap.servers": servers}
 
 
 def read_properties(file: str) -> dict[str, str]:

@@ -132,12 +132,12 @@ class _Growth:
     @staticmethod
     def _led(sample: Sample) -> dict[TopicPartition, int]:
         """Bytes of the leaders' replicas."""
-        found = {}
+        sizes_led = {}
         for place, leader in sample.leaders.items():
             size = sample.sizes.get(leader, {}).get(place)
             if size is not None:
-                found[place] = size
-        return found
+                sizes_led[place] = size
+        return sizes_led
 
     def _rate(self, grown: Mapping[TopicPartition, int], places: list[TopicPartition]) -> float | None:
         known = [grown[place] for place in places if place in grown]

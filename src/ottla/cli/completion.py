@@ -65,12 +65,12 @@ def _names(
             ctx.scope(cleanup=False),  # the profile is read from the current context
             connected(part, _option(ctx, "bootstrap_server"), _option(ctx, "command_config"), **limits) as cluster,
         ):
-            found = names(cluster)
+            candidates = names(cluster)
     except (CommandFailed, KafkaError):
         return []
     finally:
         logging.disable(logging.NOTSET)
-    return [f"{before}{comma}{name}" for name in found if name.startswith(last)]
+    return [f"{before}{comma}{name}" for name in candidates if name.startswith(last)]
 
 
 def _option(ctx: click.Context, name: str) -> str | None:

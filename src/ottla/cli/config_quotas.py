@@ -54,11 +54,11 @@ def describe_quotas(cluster: Cluster[Part], entities: Sequence[Entity], *, as_js
         )
         return
     for entity in sorted(quotas, key=_name):
-        told = ", ".join(f"{key}={java_double(value)}" for key, value in sorted(quotas[entity].items()))
-        click.echo(f"Quota configs for {_name(entity)} are {told}")
+        listed = ", ".join(f"{key}={java_double(value)}" for key, value in sorted(quotas[entity].items()))
+        click.echo(f"Quota configs for {_name(entity)} are {listed}")
     for user, its in credentials.items():
-        told = ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in its.items())
-        click.echo(f"SCRAM credential configs for user-principal '{user}' are {told}")
+        listed = ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in its.items())
+        click.echo(f"SCRAM credential configs for user-principal '{user}' are {listed}")
 
 
 def _credentials(cluster: Cluster[Part], entities: Sequence[Entity]) -> dict[str, dict[str, int]]:
@@ -81,8 +81,8 @@ def _name(entity: ClientQuotaEntity) -> str:
     """Describe the entity of a quota in Kafka's words."""
     parts = dict(entity)
     return ", ".join(
-        f"the default {told}" if parts[kind] is None else f"{told} '{parts[kind]}'"
-        for kind, told in _TOLD.items()
+        f"the default {label}" if parts[kind] is None else f"{label} '{parts[kind]}'"
+        for kind, label in _TOLD.items()
         if kind in parts
     )
 
@@ -124,7 +124,7 @@ def alter_quotas(
             values[name] = float(text)
         except ValueError:
             raise click.UsageError(f"{name}={text}: a quota is a number") from None
-    entity = frozenset((_KINDS[each.type], each.name or None) for each in entities)
+    entity = frozenset((_KINDS[part.type], part.name or None) for part in entities)
     cluster.ask(cluster.admin.alter_client_quotas({entity: values})).check()
 
 
@@ -133,9 +133,9 @@ def _alter_credentials(cluster: Cluster[Part], user: str, added: Mapping[str, st
         raise CommandFailed("the default user has no password")
     alterations: list[Any] = [UserScramCredentialDeletion(user, _MECHANISMS[name]) for name in deleted]
     for name, text in added.items():
-        found = re.fullmatch(r"(?:iterations=(-?\d+),)?password=(.*)", text)
-        if found is None or not found[2]:
+        matched = re.fullmatch(r"(?:iterations=(-?\d+),)?password=(.*)", text)
+        if matched is None or not matched[2]:
             raise click.UsageError(f"{name}: credentials are [iterations={_ITERATIONS},password=SECRET]")
-        iterations = int(found[1] or _ITERATIONS)
-        alterations.append(UserScramCredentialUpsertion(user, _MECHANISMS[name], found[2], iterations))
+        iterations = int(matched[1] or _ITERATIONS)
+        alterations.append(UserScramCredentialUpsertion(user, _MECHANISMS[name], matched[2], iterations))
     cluster.ask(cluster.admin.alter_user_scram_credentials(alterations)).check()

@@ -94,53 +94,53 @@ class _InOrder(click.Command):
 @click.option("--client-metrics", metavar="NAME", help="A subscription of client metrics.")
 @click.option("--group", metavar="GROUP", help="A group.", shell_complete=complete_groups)
 @json_option
-def configs(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def configs(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Show and change configs, quotas and SCRAM credentials."""
-    action = one_action(given, ("describe", "alter"))
-    entities = _entities(given)
-    _check(action, entities, given)
+    action = one_action(options, ("describe", "alter"))
+    entities = _entities(options)
+    _check(action, entities, options)
     with connected(_Part, bootstrap_server, command_config, changes=action == "alter") as cluster:
         quotas = entities[0].type in _WITH_QUOTAS
         if action == "describe" and quotas:
-            describe_quotas(cluster, entities, as_json=given["as_json"])
+            describe_quotas(cluster, entities, as_json=options["as_json"])
         elif action == "describe":
-            _describe(cluster, entities[0], everything=given["all_"], as_json=given["as_json"])
+            _describe(cluster, entities[0], everything=options["all_"], as_json=options["as_json"])
         else:
-            added, deleted = _changes(given)
+            added, deleted = _changes(options)
             if quotas:
                 alter_quotas(cluster, entities, added, deleted)
             else:
                 _alter(cluster, entities[0], added, deleted)
-            _say_done(entities, as_json=given["as_json"])
+            _say_done(entities, as_json=options["as_json"])
 
 
-def _entities(given: Mapping[str, Any]) -> list[Entity]:
+def _entities(options: Mapping[str, Any]) -> list[Entity]:
     """Return the entities of the options: those of --entity-type, then --topic, --user and so on. Raises UsageError."""
-    found = []
-    if given["types"]:
-        names = given["names"]
-        if len(names) > len(given["types"]):
+    entities = []
+    if options["types"]:
+        names = options["names"]
+        if len(names) > len(options["types"]):
             raise click.UsageError("more names than entity types")
-        for index, kind in enumerate(given["types"]):
-            found.append(Entity(kind, names[index] if index < len(names) else None))
-    elif given["names"]:
+        for index, kind in enumerate(options["types"]):
+            entities.append(Entity(kind, names[index] if index < len(names) else None))
+    elif options["names"]:
         raise click.UsageError("--entity-name and --entity-default want --entity-type")
     for kind, short in zip(_TYPES, _SHORT, strict=True):
-        name = given[short.replace("-", "_")]
+        name = options[short.replace("-", "_")]
         if name is not None:
-            found.append(Entity(kind, name))
-        if given.get(f"{short}_defaults"):
-            found.append(Entity(kind, _DEFAULT))
-    if not found:
+            entities.append(Entity(kind, name))
+        if options.get(f"{short}_defaults"):
+            entities.append(Entity(kind, _DEFAULT))
+    if not entities:
         raise click.UsageError("say what has the configs: --entity-type, or one of --topic, --broker, --user, ...")
-    if len({entity.type for entity in found}) != len(found):
+    if len({entity.type for entity in entities}) != len(entities):
         raise click.UsageError("an entity type twice")
-    if len(found) > 1 and {entity.type for entity in found} != {"users", "clients"}:
+    if len(entities) > 1 and {entity.type for entity in entities} != {"users", "clients"}:
         raise click.UsageError("only users and clients go together")
-    return found
+    return entities
 
 
-def _check(action: str, entities: list[Entity], given: Mapping[str, Any]) -> None:
+def _check(action: str, entities: list[Entity], options: Mapping[str, Any]) -> None:
     """Raises UsageError when the options do not go together."""
     for entity in entities:
         if entity.name == _DEFAULT and entity.type not in _WITH_DEFAULTS:
@@ -149,12 +149,12 @@ def _check(action: str, entities: list[Entity], given: Mapping[str, Any]) -> Non
             raise click.UsageError(f"broker {entity.name}: a broker is a number")
         if action == "alter" and entity.name is None:
             raise click.UsageError(f"--alter wants to know which of the {entity.type}")
-    changing = [given[name] for name in ("add_config", "add_config_file", "delete_config")]
-    if action == "alter" and not any(each is not None for each in changing):
+    changing = [options[name] for name in ("add_config", "add_config_file", "delete_config")]
+    if action == "alter" and not any(value is not None for value in changing):
         raise click.UsageError("--alter wants --add-config, --add-config-file or --delete-config")
-    if given["add_config"] is not None and given["add_config_file"] is not None:
+    if options["add_config"] is not None and options["add_config_file"] is not None:
         raise click.UsageError("either --add-config or --add-config-file")
-    if action == "describe" and any(each is not None for each in changing):
+    if action == "describe" and any(value is not None for value in changing):
         raise click.UsageError("--add-config, --add-config-file and --delete-config go with --alter alone")
 
 
@@ -195,7 +195,7 @@ def _resources(cluster: Cluster[_Part], entity: Entity) -> list[ConfigResource]:
     elif entity.type == "topics":
         names = sorted(cluster.ask(cluster.admin.list_topics()))
     else:
-        names = sorted({each.name for each in cluster.ask(cluster.admin.list_config_resources([kind]))})
+        names = sorted({resource.name for resource in cluster.ask(cluster.admin.list_config_resources([kind]))})
         if entity.type == "groups":
             names = sorted({*names, *cluster.ask(cluster.admin.list_groups())})
     if entity.name is None:
@@ -211,7 +211,7 @@ def _told(entry: ConfigEntry) -> str:
     def text(value: str | None) -> str:
         return "null" if value is None else value
 
-    synonyms = ", ".join(f"{each.source.name}:{each.name}={text(each.value)}" for each in entry.synonyms)
+    synonyms = ", ".join(f"{synonym.source.name}:{synonym.name}={text(synonym.value)}" for synonym in entry.synonyms)
     sensitive = str(entry.is_sensitive).lower()
     return f"{entry.name}={text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
@@ -223,26 +223,28 @@ def _document(entry: ConfigEntry) -> dict[str, Any]:
         "source": entry.source.name,
         "sensitive": entry.is_sensitive,
         "read_only": entry.is_read_only,
-        "synonyms": [{"name": each.name, "value": each.value, "source": each.source.name} for each in entry.synonyms],
+        "synonyms": [
+            {"name": synonym.name, "value": synonym.value, "source": synonym.source.name} for synonym in entry.synonyms
+        ],
     }
 
 
 # -- alter --
 
 
-def _changes(given: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+def _changes(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     """Return the configs to set and the names to delete. Raises UsageError."""
     added: dict[str, str] = {}
-    if given["add_config_file"] is not None:
-        added = read_properties(given["add_config_file"])
-    elif given["add_config"] is not None:
+    if options["add_config_file"] is not None:
+        added = read_properties(options["add_config_file"])
+    elif options["add_config"] is not None:
         # Commas part configs, but not inside square brackets.
-        for part in re.split(r",(?=[^\]]*(?:\[|$))", given["add_config"].strip()):
+        for part in re.split(r",(?=[^\]]*(?:\[|$))", options["add_config"].strip()):
             name, equals, value = part.partition("=")
             if not equals or not name.strip():
                 raise click.UsageError(f"--add-config {part}: a config is NAME=VALUE")
             added[name.strip()] = re.sub(r"[\[\]]", "", value).strip()
-    deleted = [name.strip() for name in (given["delete_config"] or "").split(",") if name.strip()]
+    deleted = [name.strip() for name in (options["delete_config"] or "").split(",") if name.strip()]
     if set(added) & set(deleted):
         raise click.UsageError(f"{', '.join(sorted(set(added) & set(deleted)))} cannot be both set and deleted")
     return added, deleted

@@ -64,73 +64,73 @@ _POLL_S = 1.0
 @click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
 @click.option("--enable-systest-events", is_flag=True, help="Print a message when the consumer has shut down.")
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object with all its fields.")
-def console_consumer(bootstrap_server: str | None, **given: Any) -> None:
+def console_consumer(bootstrap_server: str | None, **options: Any) -> None:
     """Write the records of a topic. Apache Kafka's tool of this name, with its flags and its output."""
-    _check(given)
+    _check(options)
     for old, new, key in (
         ("--property", "--formatter-property", "old_property"),
         ("--consumer.config", "--command-config", "consumer_config"),
         ("--consumer-property", "--command-property", "consumer_property"),
     ):
-        deprecated(old, new, bool(given[key]))
+        deprecated(old, new, bool(options[key]))
     with told_in_one_line():
-        writer = formatter_of(given)
-        consumer = Consumer(client_configs(bootstrap_server, None, **_configs(given)))
-        reading = _Reading(consumer, writer, given)
+        writer = formatter_of(options)
+        consumer = Consumer(client_configs(bootstrap_server, None, **_configs(options)))
+        reading = _Reading(consumer, writer, options)
         try:
-            _begin(consumer, given)
+            _begin(consumer, options)
             with contextlib.suppress(KeyboardInterrupt):
                 reading.run(sys.stdout.buffer)
         finally:
             consumer.close()
             sys.stdout.flush()
-            if given["enable_systest_events"]:
+            if options["enable_systest_events"]:
                 click.echo("shutdown_complete")
             click.echo(f"Processed a total of {reading.count} messages", err=True)
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check(options: dict[str, Any]) -> None:
     """Raises UsageError when the options do not go together."""
-    if (given["topic"] is None) == (given["include"] is None):
+    if (options["topic"] is None) == (options["include"] is None):
         raise click.UsageError("exactly one of --topic and --include says what to read")
-    if given["partition"] is not None and given["topic"] is None:
+    if options["partition"] is not None and options["topic"] is None:
         raise click.UsageError("--partition wants --topic")
-    if given["offset"] is not None:
-        if given["partition"] is None:
+    if options["offset"] is not None:
+        if options["partition"] is None:
             raise click.UsageError("--offset wants --partition")
-        if given["from_beginning"]:
+        if options["from_beginning"]:
             raise click.UsageError("--from-beginning and --offset exclude each other")
-        if not re.fullmatch(r"\d+|earliest|latest", given["offset"]):
-            raise click.UsageError(f"--offset {given['offset']}: a number, earliest or latest")
-    if given["partition"] is not None and given["group"] is not None:
+        if not re.fullmatch(r"\d+|earliest|latest", options["offset"]):
+            raise click.UsageError(f"--offset {options['offset']}: a number, earliest or latest")
+    if options["partition"] is not None and options["group"] is not None:
         raise click.UsageError("--group and --partition exclude each other")
 
 
-def _configs(given: dict[str, Any]) -> dict[str, Any]:
-    texts = [*given["consumer_property"], *given["command_property"]]
-    named = properties(given["command_config"] or given["consumer_config"], texts, "--command-property")
+def _configs(options: dict[str, Any]) -> dict[str, Any]:
+    texts = [*options["consumer_property"], *options["command_property"]]
+    named = properties(options["command_config"] or options["consumer_config"], texts, "--command-property")
     own: dict[str, Any] = {**profile_properties(), **named}
-    own |= option_configs({"isolation_level": "isolation.level"}, given)
-    if given["from_beginning"]:
+    own |= option_configs({"isolation_level": "isolation.level"}, options)
+    if options["from_beginning"]:
         if named.get("auto.offset.reset", "earliest") != "earliest":
             raise CommandFailed("--from-beginning and auto.offset.reset contradict each other")
         own["auto.offset.reset"] = "earliest"
     own.setdefault("auto.offset.reset", "latest")
-    if given["group"] is not None:
-        own["group.id"] = given["group"]
-    elif given["partition"] is None and "group.id" not in own:
+    if options["group"] is not None:
+        own["group.id"] = options["group"]
+    elif options["partition"] is None and "group.id" not in own:
         own["group.id"] = f"console-consumer-{random.randrange(100_000)}"
         own.setdefault("enable.auto.commit", "false")
     return own
 
 
-def _begin(consumer: Consumer, given: dict[str, Any]) -> None:
-    if given["partition"] is None:
-        consumer.subscribe([given["topic"]] if given["topic"] is not None else [], pattern=given["include"])
+def _begin(consumer: Consumer, options: dict[str, Any]) -> None:
+    if options["partition"] is None:
+        consumer.subscribe([options["topic"]] if options["topic"] is not None else [], pattern=options["include"])
         return
-    partition = TopicPartition(given["topic"], given["partition"])
+    partition = TopicPartition(options["topic"], options["partition"])
     consumer.assign([partition])
-    offset = given["offset"] or ("earliest" if given["from_beginning"] else "latest")
+    offset = options["offset"] or ("earliest" if options["from_beginning"] else "latest")
     if offset == "earliest":
         consumer.seek_to_beginning([partition])
     elif offset == "latest":
@@ -145,13 +145,13 @@ class _Reading:
     count  records so far
     """
 
-    def __init__(self, consumer: Consumer, writer: Formatter, given: dict[str, Any]) -> None:
+    def __init__(self, consumer: Consumer, writer: Formatter, options: dict[str, Any]) -> None:
         self.count = 0
         self._consumer = consumer
         self._writer = writer
-        self._most: int | None = given["max_messages"]
-        self._patience_ms: int | None = given["timeout_ms"]
-        self._skip: bool = given["skip_message_on_error"]
+        self._most: int | None = options["max_messages"]
+        self._patience_ms: int | None = options["timeout_ms"]
+        self._skip: bool = options["skip_message_on_error"]
 
     def run(self, out: BinaryIO) -> None:
         """Until --max-messages or --timeout-ms say so. Raises CommandFailed."""

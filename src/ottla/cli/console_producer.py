@@ -68,7 +68,7 @@ _CONFIGS = {
     metavar="MS",
     help="Time a batch waits for more records (linger.ms).",
 )
-def console_producer(bootstrap_server: str | None, topic: str, **given: Any) -> None:
+def console_producer(bootstrap_server: str | None, topic: str, **options: Any) -> None:
     """Send each line of standard input as a record. Apache Kafka's tool of this name, with its flags."""
     for old, new, key in (
         ("--property", "--reader-property", "old_property"),
@@ -76,34 +76,34 @@ def console_producer(bootstrap_server: str | None, topic: str, **given: Any) -> 
         ("--producer-property", "--command-property", "producer_property"),
         ("--max-partition-memory-bytes", "--batch-size", "max_partition_memory_bytes"),
     ):
-        deprecated(old, new, bool(given[key]), LONG_WARNING)
+        deprecated(old, new, bool(options[key]), LONG_WARNING)
     with told_in_one_line():
-        reader = _reader(given)
-        configs = client_configs(bootstrap_server, None, **_configs(given))
+        reader = _reader(options)
+        configs = client_configs(bootstrap_server, None, **_configs(options))
         with Producer(configs) as producer:
-            failures = _send_all(producer, topic, reader, sync=given["sync"])
+            failures = _send_all(producer, topic, reader, sync=options["sync"])
     if failures:
         raise CommandFailed(f"{len(failures)} records were not sent; the first: {failures[0]}")
 
 
-def _reader(given: dict[str, Any]) -> LineReader:
-    if given["line_reader"].rpartition(".")[2] != _LINE_READER:
-        raise click.BadParameter(f"{given['line_reader']} is no line reader; there is {_LINE_READER}")
-    texts = [*given["old_property"], *given["reader_property"]]
+def _reader(options: dict[str, Any]) -> LineReader:
+    if options["line_reader"].rpartition(".")[2] != _LINE_READER:
+        raise click.BadParameter(f"{options['line_reader']} is no line reader; there is {_LINE_READER}")
+    texts = [*options["old_property"], *options["reader_property"]]
     try:
-        return LineReader(properties(given["reader_config"], texts, "--reader-property"))
+        return LineReader(properties(options["reader_config"], texts, "--reader-property"))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _configs(given: dict[str, Any]) -> dict[str, Any]:
-    configs = option_configs(_CONFIGS, given)
-    if given["max_partition_memory_bytes"] is not None:
-        configs["batch.size"] = given["max_partition_memory_bytes"]
-    if given["compression_codec"] is not None:
-        configs["compression.type"] = given["compression_codec"]
-    texts = [*given["producer_property"], *given["command_property"]]
-    return configs | properties(given["command_config"] or given["producer_config"], texts, "--command-property")
+def _configs(options: dict[str, Any]) -> dict[str, Any]:
+    configs = option_configs(_CONFIGS, options)
+    if options["max_partition_memory_bytes"] is not None:
+        configs["batch.size"] = options["max_partition_memory_bytes"]
+    if options["compression_codec"] is not None:
+        configs["compression.type"] = options["compression_codec"]
+    texts = [*options["producer_property"], *options["command_property"]]
+    return configs | properties(options["command_config"] or options["producer_config"], texts, "--command-property")
 
 
 def _send_all(producer: Producer, topic: str, reader: LineReader, *, sync: bool) -> list[KafkaError]:

@@ -53,12 +53,12 @@ _POLL_S = 1.0
 @click.option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="Old name of --command-property.")
 @click.option("--enable-systest-events", is_flag=True, help="Print a message when the consumer has shut down.")
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object with all its fields.")
-def console_share_consumer(bootstrap_server: str | None, topic: str, group: str, **given: Any) -> None:
+def console_share_consumer(bootstrap_server: str | None, topic: str, group: str, **options: Any) -> None:
     """Write the records of a topic that a share group hands out. Each is accepted once it is written.
 
     Apache Kafka's tool of this name, with its flags and its output.
     """
-    if given["release"] and given["reject"]:
+    if options["release"] and options["reject"]:
         raise click.UsageError("at most one of --release and --reject")
     for old, new in (
         ("property", "formatter-property"),
@@ -66,17 +66,17 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
         ("consumer-property", "command-property"),
     ):
         key = "old_property" if old == "property" else old.replace("-", "_")
-        deprecated(f"--{old}", f"--{new}", bool(given[key]))
+        deprecated(f"--{old}", f"--{new}", bool(options[key]))
     with told_in_one_line():
-        writer = formatter_of(given)
+        writer = formatter_of(options)
         own = properties(
-            given["command_config"] or given["consumer_config"],
-            [*given["consumer_property"], *given["command_property"]],
+            options["command_config"] or options["consumer_config"],
+            [*options["consumer_property"], *options["command_property"]],
             "--command-property",
         )
         configs = {**own, "group.id": group, "share.acknowledgement.mode": "explicit"}
         consumer = ShareConsumer(client_configs(bootstrap_server, None, **configs))
-        reading = _Reading(consumer, writer, given)
+        reading = _Reading(consumer, writer, options)
         try:
             consumer.subscribe([topic])
             with contextlib.suppress(KeyboardInterrupt):
@@ -84,7 +84,7 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
         finally:
             consumer.close()
             sys.stdout.flush()
-            if given["enable_systest_events"]:
+            if options["enable_systest_events"]:
                 click.echo("shutdown_complete")
             click.echo(f"Processed a total of {reading.count} messages", err=True)
 
@@ -95,17 +95,17 @@ class _Reading:
     count  records so far
     """
 
-    def __init__(self, consumer: ShareConsumer, writer: Formatter, given: dict[str, Any]) -> None:
+    def __init__(self, consumer: ShareConsumer, writer: Formatter, options: dict[str, Any]) -> None:
         self.count = 0
         self._consumer = consumer
         self._writer = writer
-        self._most: int | None = given["max_messages"]
-        self._patience_ms: int | None = given["timeout_ms"]
-        self._reject_on_error: bool = given["reject_message_on_error"]
+        self._most: int | None = options["max_messages"]
+        self._patience_ms: int | None = options["timeout_ms"]
+        self._reject_on_error: bool = options["reject_message_on_error"]
         self._kind = AcknowledgeType.ACCEPT
-        if given["release"]:
+        if options["release"]:
             self._kind = AcknowledgeType.RELEASE
-        elif given["reject"]:
+        elif options["reject"]:
             self._kind = AcknowledgeType.REJECT
 
     def run(self, out: BinaryIO) -> None:

@@ -80,41 +80,41 @@ class _Part(ConsumerGroups, Groups, Topics):
 @click.option("--shift-by", type=int, metavar="N", help="Shift the current offset by N records (negative: backwards).")
 @click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="Timeout.")
 @json_option
-def consumer_groups(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def consumer_groups(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """List, describe, reset and delete consumer groups, classic ones and those of KIP-848."""
-    action = _action(given)
+    action = _action(options)
     if action == "validate-regex":
-        _validate(given["validate_regex"], as_json=given["as_json"])
+        _validate(options["validate_regex"], as_json=options["as_json"])
         return
-    configs: dict[str, Any] = {"default.api.timeout.ms": given["timeout"]}
-    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and given["execute"])
+    configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
+    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and options["execute"])
     with connected(_Part, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
-            _list(cluster, given)
+            _list(cluster, options)
         elif action == "describe":
-            _describe(cluster, given)
+            _describe(cluster, options)
         elif action == "delete":
-            _delete(cluster, given)
+            _delete(cluster, options)
         elif action == "reset-offsets":
-            _reset(cluster, given)
+            _reset(cluster, options)
         else:
-            _delete_offsets(cluster, given)
+            _delete_offsets(cluster, options)
 
 
-def _action(given: dict[str, Any]) -> str:
+def _action(options: dict[str, Any]) -> str:
     """Return the action that the options name. Raises UsageError when the options do not go together."""
-    action = one_action(given, _ACTIONS)
-    if action in ("describe", "delete", "reset-offsets") and bool(given["groups"]) == given["all_groups"]:
+    action = one_action(options, _ACTIONS)
+    if action in ("describe", "delete", "reset-offsets") and bool(options["groups"]) == options["all_groups"]:
         raise click.UsageError(f"--{action} wants either --group or --all-groups")
-    if action == "describe" and len(given_of(given, ("offsets", "members", "state"))) > 1:
+    if action == "describe" and len(given_of(options, ("offsets", "members", "state"))) > 1:
         raise click.UsageError("--describe takes one of --offsets, --members, --state")
-    if action == "delete-offsets" and (len(given["groups"]) != 1 or not given["topics"]):
+    if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
         raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
     if action == "reset-offsets":
-        check_reset(given)
-        if given["dry_run"] and given["execute"]:
+        check_reset(options)
+        if options["dry_run"] and options["execute"]:
             raise click.UsageError("--reset-offsets wants --dry-run or --execute, not both")
-        if not given["dry_run"] and not given["execute"]:
+        if not options["dry_run"] and not options["execute"]:
             click.echo(_NO_DRY_RUN, err=True)
     return action
 
@@ -154,20 +154,20 @@ def _words(text: str | None, known: Sequence[str], option: str) -> list[str]:
     return [spelt[word] for word in words]
 
 
-def _list(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    states = _words(given["state"], _STATES, "--state")
-    types = [word.lower() for word in _words(given["type_"], _TYPES, "--type")]
-    found = cluster.ask(cluster.admin.list_groups(states=states, types=types))
+def _list(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    states = _words(options["state"], _STATES, "--state")
+    types = [word.lower() for word in _words(options["type_"], _TYPES, "--type")]
+    listed = cluster.ask(cluster.admin.list_groups(states=states, types=types))
     groups = [
-        group for _, group in sorted(found.items()) if _is_consumer_group(group) and (not types or group.type in types)
+        group for _, group in sorted(listed.items()) if _is_consumer_group(group) and (not types or group.type in types)
     ]
     columns, rows = [Column("GROUP", 25)], [[group.group_id] for group in groups]
     for option, title in (("type_", "TYPE"), ("state", "STATE")):
-        if given[option] is not None:
+        if options[option] is not None:
             columns.append(Column(title, 20))
             for row, group in zip(rows, groups, strict=True):
                 row.append(group.type.capitalize() if option == "type_" else group.state)
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json(as_objects(columns, rows) if len(columns) > 1 else [group.group_id for group in groups])
     elif len(columns) > 1:
         echo_table(columns, rows)
@@ -179,34 +179,34 @@ def _list(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
 # -- describe --
 
 
-def _groups(cluster: Cluster[_Part], given: dict[str, Any]) -> list[str]:
+def _groups(cluster: Cluster[_Part], options: dict[str, Any]) -> list[str]:
     """The groups meant."""
-    if not given["all_groups"]:
-        return list(dict.fromkeys(given["groups"]))
-    found = cluster.ask(cluster.admin.list_groups())
-    return sorted(name for name, group in found.items() if _is_consumer_group(group))
+    if not options["all_groups"]:
+        return list(dict.fromkeys(options["groups"]))
+    listed = cluster.ask(cluster.admin.list_groups())
+    return sorted(name for name, group in listed.items() if _is_consumer_group(group))
 
 
-def _describe(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    names = _groups(cluster, given)
+def _describe(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    names = _groups(cluster, options)
     described = cluster.ask(cluster.admin.describe_consumer_groups(names)).check()
     documents = []
     for name in names:
         group = described[name]
-        if given["members"]:
-            columns, rows = _members(group, verbose=given["verbose"])
-        elif given["state"] is not None:
-            columns, rows = _state(group, verbose=given["verbose"])
+        if options["members"]:
+            columns, rows = _members(group, verbose=options["verbose"])
+        elif options["state"] is not None:
+            columns, rows = _state(group, verbose=options["verbose"])
         else:
-            columns, rows = _offsets(cluster, group, verbose=given["verbose"])
-        if given["as_json"]:
+            columns, rows = _offsets(cluster, group, verbose=options["verbose"])
+        if options["as_json"]:
             documents += as_objects(columns, rows)
             continue
         if not group.members:
             click.echo(f"\nConsumer group '{name}' has no active members.", err=True)
         click.echo()
         echo_table(columns, rows)
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json(documents)
 
 
@@ -235,8 +235,8 @@ def _offsets(
         row = [name, *place, *_progress(committed.get(place), ends[place].offset if place in ends else None)]
         row += _reader(readers.get(place))
         if verbose:
-            found = committed.get(place)
-            row.insert(3, found.leader_epoch if found is not None and found.leader_epoch >= 0 else None)
+            commit = committed.get(place)
+            row.insert(3, commit.leader_epoch if commit is not None and commit.leader_epoch >= 0 else None)
         rows.append(row)
     # A member that has nothing to read is a row too.
     rows += [
@@ -306,30 +306,30 @@ def _state(group: ConsumerGroupDescription, *, verbose: bool) -> tuple[Sequence[
 # -- change --
 
 
-def _delete(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    names = _groups(cluster, given)
+def _delete(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    names = _groups(cluster, options)
     results = cluster.ask(cluster.admin.delete_groups(names))
     deleted = [name for name in names if name in results.successes]
-    told = ", ".join(f"'{name}'" for name in deleted)
-    if given["as_json"]:
+    quoted = ", ".join(f"'{name}'" for name in deleted)
+    if options["as_json"]:
         echo_json({"deleted": deleted})
     elif deleted and not results.errors:
-        click.echo(f"Deletion of requested consumer groups ({told}) was successful.")
+        click.echo(f"Deletion of requested consumer groups ({quoted}) was successful.")
     elif deleted:
-        click.echo(f"These consumer groups were deleted successfully: {told}")
+        click.echo(f"These consumer groups were deleted successfully: {quoted}")
     if results.errors:
         raise CommandFailed(f"not deleted: {'; '.join(str(error) for error in results.errors.values())}")
 
 
-def _delete_offsets(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    (group,) = given["groups"]
+def _delete_offsets(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    (group,) = options["groups"]
     known = cluster.ask(cluster.admin.list_topics())
     rows: list[tuple[str, int | None, str]] = []
     places: list[TopicPartition] = []
-    for name, indexes in parse_topics(given["topics"]).items():
+    for name, indexes in parse_topics(options["topics"]).items():
         if name in known:
-            wanted = sorted(known[name].leaders) if indexes is None else indexes
-            places += [TopicPartition(name, index) for index in wanted]
+            numbers = sorted(known[name].leaders) if indexes is None else indexes
+            places += [TopicPartition(name, index) for index in numbers]
         else:
             rows.append((name, None, f"Error: topic {name} does not exist"))
     if places:
@@ -339,7 +339,7 @@ def _delete_offsets(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
             rows.append((*place, "Successful" if error is None else f"Error: {error}"))
     failed = [row for row in rows if row[2] != "Successful"]
     columns = (_TOPIC, _PARTITION, Column("STATUS"))
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json(as_objects(columns, rows))
     else:
         click.echo(
@@ -353,21 +353,21 @@ def _delete_offsets(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
         raise CommandFailed(f"offsets of {len(failed)} of {len(rows)} partitions were not deleted")
 
 
-def _reset(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    names = _groups(cluster, given)
+def _reset(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    names = _groups(cluster, options)
     _check_inactive(cluster, names)
     offsets_of = cluster.ask(cluster.admin.list_consumer_group_offsets(names)).check()
     currents: Mapping[str, Mapping[TopicPartition, int | None]] = {
-        name: {place: found.offset for place, found in offsets_of[name].items()} for name in names
+        name: {place: commit.offset for place, commit in offsets_of[name].items()} for name in names
     }
-    plan = plan_for(cluster, currents, given)
+    plan = plan_for(cluster, currents, options)
     failed: list[KafkaError] = []
-    if given["execute"]:
+    if options["execute"]:
         for name, offsets in plan.items():
             results = cluster.ask(cluster.admin.alter_consumer_group_offsets(name, offsets))
             failed += results.errors.values()
             plan[name] = {place: offset for place, offset in offsets.items() if place in results.successes}
-    show_plan(plan, given)
+    show_plan(plan, options)
     if failed:
         raise CommandFailed(str(failed[0]))
 

@@ -58,44 +58,44 @@ _COLUMNS = (
 @click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="Client property; may be repeated.")
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
-def consumer_perf_test(bootstrap_server: str | None, **given: Any) -> None:
+def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
     """Measure how fast records come from a topic. Apache Kafka's tool of this name, with its flags and its output."""
-    if (given["topic"] is None) == (given["include"] is None):
+    if (options["topic"] is None) == (options["include"] is None):
         raise click.UsageError("exactly one of --topic and --include says what to read")
-    count = wanted_records(given)
+    count = wanted_records(options)
     with told_in_one_line():
         own: dict[str, Any] = {
             "client.id": "perf-consumer-client",
-            "group.id": given["group"]
+            "group.id": options["group"]
             or profile_properties().get("group.id")
             or f"perf-consumer-{random.randrange(100_000)}",
-            "receive.buffer.bytes": given["socket_buffer_size"],
-            "max.partition.fetch.bytes": given["fetch_size"],
-            "auto.offset.reset": "latest" if given["from_latest"] else "earliest",
+            "receive.buffer.bytes": options["socket_buffer_size"],
+            "max.partition.fetch.bytes": options["fetch_size"],
+            "auto.offset.reset": "latest" if options["from_latest"] else "earliest",
             "check.crcs": "false",
-            **given_properties(given),
+            **given_properties(options),
         }
         with Consumer(client_configs(bootstrap_server, None, **own)) as consumer:
-            reading = Reading(given, count)
+            reading = Reading(options, count)
             reading.run(consumer)
             metrics = consumer.metrics()
-    reading.summary(metrics if given["print_metrics"] else {})
+    reading.summary(metrics if options["print_metrics"] else {})
 
 
-def wanted_records(given: dict[str, Any]) -> int:
+def wanted_records(options: dict[str, Any]) -> int:
     """--num-records, and a word about options under their old names. Raises UsageError."""
-    deprecated("--messages", "--num-records", given["messages"] is not None, WARNING)
-    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]), WARNING)
-    count: int | None = given["num_records"] if given["num_records"] is not None else given["messages"]
+    deprecated("--messages", "--num-records", options["messages"] is not None, WARNING)
+    deprecated("--consumer.config", "--command-config", bool(options["consumer_config"]), WARNING)
+    count: int | None = options["num_records"] if options["num_records"] is not None else options["messages"]
     if count is None:
         raise click.UsageError("--num-records is missing")
     return count
 
 
-def given_properties(given: dict[str, Any]) -> dict[str, str]:
+def given_properties(options: dict[str, Any]) -> dict[str, str]:
     """Return the consumer configs of the options. Raises UsageError, CommandFailed."""
-    file = given["command_config"] or given["consumer_config"]
-    return properties(file, given["command_property"], "--command-property")
+    file = options["command_config"] or options["consumer_config"]
+    return properties(file, options["command_property"], "--command-property")
 
 
 def exiting(timeout_ms: int) -> str:
@@ -108,10 +108,10 @@ def exiting(timeout_ms: int) -> str:
 
 def java_time(moment: float, pattern: str) -> str:
     """A moment by the letters of Java's SimpleDateFormat that are in use: yyyy MM dd HH mm ss SSS."""
-    found = datetime.fromtimestamp(moment)  # noqa: DTZ006  (the user's own clock)
+    local = datetime.fromtimestamp(moment)  # noqa: DTZ006  (the user's own clock)
     for letters, text in (
-        ("yyyy", f"{found:%Y}"), ("MM", f"{found:%m}"), ("dd", f"{found:%d}"), ("HH", f"{found:%H}"),
-        ("mm", f"{found:%M}"), ("ss", f"{found:%S}"), ("SSS", f"{found.microsecond // 1000:03}"),
+        ("yyyy", f"{local:%Y}"), ("MM", f"{local:%m}"), ("dd", f"{local:%d}"), ("HH", f"{local:%H}"),
+        ("mm", f"{local:%M}"), ("ss", f"{local:%S}"), ("SSS", f"{local.microsecond // 1000:03}"),
     ):  # fmt: skip
         pattern = pattern.replace(letters, text)
     return pattern
@@ -127,8 +127,8 @@ _GROUPS = {
 class Reading:
     """Records and bytes that were read, and the time it took."""
 
-    def __init__(self, given: dict[str, Any], count: int) -> None:
-        self._given = given
+    def __init__(self, options: dict[str, Any], count: int) -> None:
+        self._options = options
         self._count = count
         self._bytes = self._records = 0
         self._begun = self._ended = time.time()
@@ -137,9 +137,9 @@ class Reading:
 
     def run(self, consumer: Consumer) -> None:
         """Read until there is enough, or nothing came for --timeout."""
-        given = self._given
+        options = self._options
         self._client_id = consumer.config["client.id"]
-        if given["show_detailed_stats"] and not given["hide_header"]:
+        if options["show_detailed_stats"] and not options["hide_header"]:
             click.echo(", ".join(("time", "threadId", *_COLUMNS[2:])))
         begun = time.time()
 
@@ -148,19 +148,21 @@ class Reading:
             self._joined_ms = self._joined_ms or (time.time() - begun) * 1000
 
         self._begun = begun
-        consumer.subscribe([given["topic"]] if given["topic"] else [], pattern=given["include"], on_assign=joined)
+        consumer.subscribe([options["topic"]] if options["topic"] else [], pattern=options["include"], on_assign=joined)
         reported = begun
         last = (0, 0)
         while self._records < self._count:
-            records = consumer.consume(min(500, self._count - self._records), given["timeout"] / 1000)
+            records = consumer.consume(min(500, self._count - self._records), options["timeout"] / 1000)
             if not records:
-                click.echo(exiting(given["timeout"]), err=True)
+                click.echo(exiting(options["timeout"]), err=True)
                 break
             self._records += len(records)
-            self._bytes += sum(len(each.value or b"") + len(each.key or b"") for each in records)
+            self._bytes += sum(len(record.value or b"") + len(record.key or b"") for record in records)
             self._ended = time.time()
-            if given["show_detailed_stats"] and (self._ended - reported) * 1000 >= given["reporting_interval"]:
-                click.echo(", ".join([java_time(self._ended, given["date_format"]), "0", *self._cells(reported, last)]))
+            if options["show_detailed_stats"] and (self._ended - reported) * 1000 >= options["reporting_interval"]:
+                click.echo(
+                    ", ".join([java_time(self._ended, options["date_format"]), "0", *self._cells(reported, last)])
+                )
                 reported, last = self._ended, (self._bytes, self._records)
 
     def _cells(self, since: float, before: tuple[int, int]) -> list[str]:
@@ -180,16 +182,16 @@ class Reading:
 
     def summary(self, metrics: dict[str, float]) -> None:
         """Print the result."""
-        given = self._given
-        if given["as_json"]:
+        options = self._options
+        if options["as_json"]:
             cells = [float(cell) for cell in self._cells(self._begun, (0, 0))]
             named = dict(zip((name.replace(".", "_").lower() for name in _COLUMNS[2:]), cells, strict=True))
             echo_json({**named, **({"metrics": metrics} if metrics else {})})
             return
-        if not given["show_detailed_stats"]:
-            if not given["hide_header"]:
+        if not options["show_detailed_stats"]:
+            if not options["hide_header"]:
                 click.echo(", ".join(_COLUMNS))
-            moments = [java_time(moment, given["date_format"]) for moment in (self._begun, self._ended)]
+            moments = [java_time(moment, options["date_format"]) for moment in (self._begun, self._ended)]
             click.echo(", ".join([*moments, *self._cells(self._begun, (0, 0))]))
         if metrics:
             named = {f"{_GROUPS.get(name, 'consumer-fetch-manager-metrics')}:{name}": metrics[name] for name in metrics}

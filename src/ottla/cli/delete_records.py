@@ -47,7 +47,7 @@ def delete_records(
         click.echo("Records delete operation completed:")
         for place in sorted(results):
             error = results.errors.get(place)
-            said = f"low_watermark: {results.successes[place]}" if error is None else f"error: {error}"
-            click.echo(f"partition: {place}\t{said}")
+            outcome = f"low_watermark: {results.successes[place]}" if error is None else f"error: {error}"
+            click.echo(f"partition: {place}\t{outcome}")
     if results.errors:
         raise CommandFailed(f"records of {len(results.errors)} of {len(results)} partitions were not deleted")

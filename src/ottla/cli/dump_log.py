@@ -50,39 +50,39 @@ _DECODING: Final = {
     help="Accepted for compatibility; batches contain their size.",
 )
 @json_option
-def dump_log(files: str, **given: Any) -> None:
+def dump_log(files: str, **options: Any) -> None:
     """Show what is in segments, indexes, producer snapshots and metadata snapshots."""
-    chosen = [kind for name, kind in _DECODING.items() if given[name]]
+    chosen = [kind for name, kind in _DECODING.items() if options[name]]
     if len(chosen) > 1:
         raise click.UsageError("at most one of the options that end in -decoder")
     for name in ("key_decoder_class", "value_decoder_class"):
-        if given[name].rpartition(".")[2] not in DECODERS:
-            raise click.UsageError(f"{given[name]} is no decoder; there are {', '.join(DECODERS)}")
-    dumper = LogDumper(chosen[0] if chosen else None, given)
+        if options[name].rpartition(".")[2] not in DECODERS:
+            raise click.UsageError(f"{options[name]} is no decoder; there are {', '.join(DECODERS)}")
+    dumper = LogDumper(chosen[0] if chosen else None, options)
     documents = []
     wrong: list[str] = []
     for name in files.split(","):
         path = Path(name.strip())
         try:
             path.stat()  # a file that does not exist is an error whatever its name would say of it
-            dump = _dump(path, dumper, given)
+            dump = _dump(path, dumper, options)
         except OSError as error:
             raise CommandFailed(f"cannot read {path}: {error.strerror or error}") from None
         wrong += dump.wrong
-        if given["as_json"]:
+        if options["as_json"]:
             documents.append({"file": str(path), "entries": dump.entries, "wrong": dump.wrong})
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json(documents)
     if wrong:
         raise CommandFailed(f"{len(wrong)} things are not as they should be, the first: {wrong[0]}")
 
 
-def _dump(path: Path, dumper: LogDumper, given: dict[str, Any]) -> Dump:
+def _dump(path: Path, dumper: LogDumper, options: dict[str, Any]) -> Dump:
     """One file, by its suffix."""
-    dump = Dump(path, quiet=given["as_json"])
+    dump = Dump(path, quiet=options["as_json"])
     dump.say(f"Dumping {path}")
     kind = path.suffix
-    verify, sanity = given["verify_index_only"], given["index_sanity_check"]
+    verify, sanity = options["verify_index_only"], options["index_sanity_check"]
     if kind in (".log", ".checkpoint") and path.name[:20].isdecimal():
         dumper.dump(path, dump)
     elif kind == ".index":

@@ -38,11 +38,11 @@ def _batches(path: Path) -> list[_Entry]:
     position, begun = 0, -1
     while begun < position:
         begun = position
-        found = scan(data, position)
+        scanned = scan(data, position)
         entries += [
-            _Entry(each.start, each.base_offset, each.last_offset, each.max_timestamp) for each in found.batches
+            _Entry(batch.start, batch.base_offset, batch.last_offset, batch.max_timestamp) for batch in scanned.batches
         ]
-        position = found.end
+        position = scanned.end
         with suppress(CorruptRecords):
             for message in old_messages(data, position):
                 entries.append(_Entry(message.start, message.offset, message.offset, message.timestamp))
@@ -83,8 +83,8 @@ def dump_offset_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> 
     for offset, position in entries:
         batch = at.get(position)
         if batch is None or batch.last_offset != offset:
-            found = "none" if batch is None else batch.last_offset
-            mismatches.append(f"  Index offset: {offset}, log offset: {found}")
+            log_offset = "none" if batch is None else batch.last_offset
+            mismatches.append(f"  Index offset: {offset}, log offset: {log_offset}")
         if not verify:
             dump.entry(f"offset: {offset} position: {position}", {"offset": offset, "position": position})
     if mismatches:
@@ -115,8 +115,8 @@ def dump_time_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> No
     for timestamp, offset in entries:
         index = bisect_right(ends, offset) - 1
         if index < 0 or batches[index].last_offset != offset:
-            found = -1 if index < 0 else batches[index].last_offset
-            missing.append(f"Indexed offset: {offset}, found log offset: {found}")
+            log_offset = -1 if index < 0 else batches[index].last_offset
+            missing.append(f"Indexed offset: {offset}, found log offset: {log_offset}")
         else:
             if largest[index + 1] != timestamp:
                 mismatches.append(f"  Index timestamp: {timestamp}, log timestamp: {largest[index + 1]}")

@@ -52,14 +52,14 @@ class OldMessage(NamedTuple):
         if self.codec >= ZSTD:
             raise CorruptRecords(f"codec {self.codec} is not of this format")
         inner = unpack(self.codec, self.magic, self.value or b"", UNPACK_LIMIT)
-        found = list(old_messages(inner, 0))
-        if not found:
+        messages = list(old_messages(inner, 0))
+        if not messages:
             raise CorruptRecords("Found invalid compressed record set with no inner records")
-        shift = self.offset - found[-1].offset if self.magic else 0
-        found = [each._replace(offset=each.offset + shift) for each in found]
+        shift = self.offset - messages[-1].offset if self.magic else 0
+        messages = [message._replace(offset=message.offset + shift) for message in messages]
         if self.timestamp_type == "LogAppendTime":
-            return [each._replace(timestamp=self.timestamp) for each in found]
-        return found
+            return [message._replace(timestamp=self.timestamp) for message in messages]
+        return messages
 
 
 def is_old(data: bytes, start: int) -> bool:

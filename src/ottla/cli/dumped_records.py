@@ -72,14 +72,14 @@ class LogDumper:
     kind  whose records they are, None for those of users
     """
 
-    def __init__(self, kind: str | None, given: Mapping[str, Any]) -> None:
+    def __init__(self, kind: str | None, options: Mapping[str, Any]) -> None:
         self._kind = kind
-        self._data = bool(given["print_data_log"] or kind)
-        self._deep = bool(given["deep_iteration"] or self._data)
-        self._short = bool(given["skip_record_metadata"])
-        self._limit = given["max_bytes"]
-        self._read_key = DECODERS[given["key_decoder_class"].rpartition(".")[2]]
-        self._read_value = DECODERS[given["value_decoder_class"].rpartition(".")[2]]
+        self._data = bool(options["print_data_log"] or kind)
+        self._deep = bool(options["deep_iteration"] or self._data)
+        self._short = bool(options["skip_record_metadata"])
+        self._limit = options["max_bytes"]
+        self._read_key = DECODERS[options["key_decoder_class"].rpartition(".")[2]]
+        self._read_value = DECODERS[options["value_decoder_class"].rpartition(".")[2]]
         self._last = -1
         self._gaps: list[tuple[int, int]] = []
 
@@ -107,14 +107,14 @@ class LogDumper:
         """Batches, and messages of older formats; where they end, and why."""
         position = 0
         while True:
-            found = scan(data, position)
-            for header in found.batches:
+            scanned = scan(data, position)
+            for header in scanned.batches:
                 document = self._batch(data, header, dump)
                 if self._deep:
                     self._records(data, header, document, dump)
-            position = found.end
+            position = scanned.end
             if not is_old(data, position):
-                return position, f": {found.corrupt}" if found.corrupt else ""
+                return position, f": {scanned.corrupt}" if scanned.corrupt else ""
             begun = position
             try:
                 for message in old_messages(data, position):
@@ -148,26 +148,26 @@ class LogDumper:
             self._last = message.offset
             return
         shown = document.setdefault("records", [])
-        for each in records:
-            self._follow(each.offset)
-            key_size, value_size = _sizes(each.key, each.value)
+        for inner in records:
+            self._follow(inner.offset)
+            key_size, value_size = _sizes(inner.key, inner.value)
             words = []
             if not self._short:
                 words.append(
-                    f"offset: {each.offset} {message.timestamp_type}: {each.timestamp} keySize: {key_size} "
-                    f"valueSize: {value_size} isValid: {_java(each.valid)} crc: {each.crc}"
+                    f"offset: {inner.offset} {message.timestamp_type}: {inner.timestamp} keySize: {key_size} "
+                    f"valueSize: {value_size} isValid: {_java(inner.valid)} crc: {inner.crc}"
                 )
             entry = {
-                "offset": each.offset,
-                "timestamp": each.timestamp,
+                "offset": inner.offset,
+                "timestamp": inner.timestamp,
                 "key_size": key_size,
                 "value_size": value_size,
-                "valid": each.valid,
-                "crc": each.crc,
+                "valid": inner.valid,
+                "crc": inner.crc,
             }
-            if each is not message and not each.valid:
-                dump.wrong.append(f"the message at offset {each.offset} of {dump.path} fails its CRC")
-            self._tell(each.record(), words, entry, dump)
+            if inner is not message and not inner.valid:
+                dump.wrong.append(f"the message at offset {inner.offset} of {dump.path} fails its CRC")
+            self._tell(inner.record(), words, entry, dump)
             shown.append(entry)
 
     def _follow(self, offset: int) -> None:

@@ -49,20 +49,20 @@ _PATIENCE_S = 60.0
 )
 @click.option("--command-config", metavar="FILE", help="Properties for both clients.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
-def e2e_latency(bootstrap_server: str | None, **given: Any) -> None:
+def e2e_latency(bootstrap_server: str | None, **options: Any) -> None:
     """Measure the time from produce to consume. Apache Kafka's tool of this name, with its flags and its output."""
     with told_in_one_line():
-        configs = client_configs(bootstrap_server, given["command_config"])
-        partitions = _partitions(configs, given)
-        sending = {**configs, "linger.ms": 0, "acks": given["producer_acks"]}
+        configs = client_configs(bootstrap_server, options["command_config"])
+        partitions = _partitions(configs, options)
+        sending = {**configs, "linger.ms": 0, "acks": options["producer_acks"]}
         reading = {**configs, "auto.offset.reset": "latest", "fetch.max.wait.ms": 0, "enable.auto.commit": "false"}
         with Producer(sending) as producer, Consumer(reading) as consumer:
             consumer.assign(partitions)
             for partition in partitions:
                 consumer.position(partition)
-            latencies = _measure(producer, consumer, given)
+            latencies = _measure(producer, consumer, options)
     quantiles = latencies.quantiles(_SHARES)
-    if given["as_json"]:
+    if options["as_json"]:
         named = dict(zip(("p50_ms", "p99_ms", "p999_ms"), quantiles, strict=True))
         echo_json(
             {"records": latencies.count, "average_ms": latencies.average_ms, "max_ms": latencies.most_ms, **named}
@@ -72,13 +72,13 @@ def e2e_latency(bootstrap_server: str | None, **given: Any) -> None:
     click.echo("Percentiles: 50th = {}, 99th = {}, 99.9th = {}".format(*quantiles))
 
 
-def _partitions(configs: dict[str, Any], given: dict[str, Any]) -> list[TopicPartition]:
-    topic: str = given["topic"]
+def _partitions(configs: dict[str, Any], options: dict[str, Any]) -> list[TopicPartition]:
+    topic: str = options["topic"]
     with Admin(configs) as admin:
         known = admin.list_topics()
         if topic in known:
             return [TopicPartition(topic, index) for index in sorted(known[topic].leaders)]
-        if not given["as_json"]:
+        if not options["as_json"]:
             click.echo(
                 f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1'
             )
@@ -86,16 +86,16 @@ def _partitions(configs: dict[str, Any], given: dict[str, Any]) -> list[TopicPar
     return [TopicPartition(topic, 0)]
 
 
-def _measure(producer: Producer, consumer: Consumer, given: dict[str, Any]) -> Latencies:
+def _measure(producer: Producer, consumer: Consumer, options: dict[str, Any]) -> Latencies:
     latencies = Latencies()
-    header = "h" * given["record_header_key_size"]
-    size: int = given["record_header_size"]
-    headers: list[tuple[str, bytes | None]] = [(header, None if size < 0 else bytes(size))] * given["num_headers"]
-    key = b"k" * given["record_key_size"] if given["record_key_size"] else None
-    for number in range(given["num_records"]):
-        value = (b"%d" % number).ljust(given["record_size"], b".")[: given["record_size"]]
+    header = "h" * options["record_header_key_size"]
+    size: int = options["record_header_size"]
+    headers: list[tuple[str, bytes | None]] = [(header, None if size < 0 else bytes(size))] * options["num_headers"]
+    key = b"k" * options["record_key_size"] if options["record_key_size"] else None
+    for number in range(options["num_records"]):
+        value = (b"%d" % number).ljust(options["record_size"], b".")[: options["record_size"]]
         begun = time.perf_counter()
-        producer.produce(given["topic"], value, key, headers=headers)
+        producer.produce(options["topic"], value, key, headers=headers)
         record = consumer.poll(_PATIENCE_S)
         milliseconds = (time.perf_counter() - begun) * 1000
         if record is None:
@@ -103,6 +103,6 @@ def _measure(producer: Producer, consumer: Consumer, given: dict[str, Any]) -> L
         if record.value != value or record.key != key:
             raise CommandFailed(f"record {number} came as {record.value!r}: does another client write to the topic?")
         latencies.add(milliseconds)
-        if number % _REPORT_EVERY == 0 and not given["as_json"]:
+        if number % _REPORT_EVERY == 0 and not options["as_json"]:
             click.echo(f"{number}\t{milliseconds:.6g}")
     return latencies

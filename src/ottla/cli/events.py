@@ -66,7 +66,7 @@ def java_class(error: KafkaError) -> str:
 
 def by_partition(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
     """Records of each partition, in the order in which the first ones came."""
-    found: dict[tuple[str, int], list[Record]] = {}
+    records_of: dict[tuple[str, int], list[Record]] = {}
     for record in records:
-        found.setdefault((record.topic, record.partition), []).append(record)
-    return found
+        records_of.setdefault((record.topic, record.partition), []).append(record)
+    return records_of

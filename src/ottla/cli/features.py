@@ -70,19 +70,21 @@ def _where(ctx: click.Context) -> tuple[str | None, str | None]:
 def describe(ctx: click.Context, node_id: int | None, *, as_json: bool) -> None:
     """Show which levels are supported and which are finalized."""
     with connected(Cluster, *_where(ctx)) as cluster:
-        found = cluster.ask(cluster.admin.describe_features(node_id))
+        described = cluster.ask(cluster.admin.describe_features(node_id))
     rows = []
-    for name, supported in sorted(found.supported.items()):
-        level = found.finalized[name].max_version if name in found.finalized else 0
+    for name, supported in sorted(described.supported.items()):
+        level = described.finalized[name].max_version if name in described.finalized else 0
         rows.append((name, supported.min_version, supported.max_version, level))
     if as_json:
         names = ("feature", "supported_min_version", "supported_max_version", "finalized_version_level")
-        echo_json({"epoch": found.finalized_epoch, "features": [dict(zip(names, row, strict=True)) for row in rows]})
+        echo_json(
+            {"epoch": described.finalized_epoch, "features": [dict(zip(names, row, strict=True)) for row in rows]}
+        )
         return
     for name, low, high, level in rows:
         click.echo(
             f"Feature: {name}\tSupportedMinVersion: {_shown(name, low)}\tSupportedMaxVersion: {_shown(name, high)}\t"
-            f"FinalizedVersionLevel: {_shown(name, level)}\tEpoch: {_epoch(found.finalized_epoch)}"
+            f"FinalizedVersionLevel: {_shown(name, level)}\tEpoch: {_epoch(described.finalized_epoch)}"
         )
 
 
@@ -135,10 +137,10 @@ def _wanted(named: Iterable[str], release: str | None, metadata: str | None) -> 
 @_dry_run_option
 @json_option
 @click.pass_context
-def upgrade(ctx: click.Context, /, **given: Any) -> None:
+def upgrade(ctx: click.Context, /, **options: Any) -> None:
     """Give features higher levels."""
-    levels = _wanted(given["named"], given["release_version"], given["metadata"])
-    _update(ctx, levels, UpgradeType.UPGRADE, "upgrade", given)
+    levels = _wanted(options["named"], options["release_version"], options["metadata"])
+    _update(ctx, levels, UpgradeType.UPGRADE, "upgrade", options)
 
 
 @features.command("downgrade")
@@ -149,10 +151,10 @@ def upgrade(ctx: click.Context, /, **given: Any) -> None:
 @_dry_run_option
 @json_option
 @click.pass_context
-def downgrade(ctx: click.Context, /, **given: Any) -> None:
+def downgrade(ctx: click.Context, /, **options: Any) -> None:
     """Give features lower levels."""
-    levels = _wanted(given["named"], given["release_version"], given["metadata"])
-    _update(ctx, levels, _downgrade(given), "downgrade", given)
+    levels = _wanted(options["named"], options["release_version"], options["metadata"])
+    _update(ctx, levels, _downgrade(options), "downgrade", options)
 
 
 @features.command("disable")
@@ -161,32 +163,32 @@ def downgrade(ctx: click.Context, /, **given: Any) -> None:
 @_dry_run_option
 @json_option
 @click.pass_context
-def disable(ctx: click.Context, /, **given: Any) -> None:
+def disable(ctx: click.Context, /, **options: Any) -> None:
     """Turn features off: level 0."""
-    _update(ctx, dict.fromkeys(given["named"], 0), _downgrade(given), "disable", given)
+    _update(ctx, dict.fromkeys(options["named"], 0), _downgrade(options), "disable", options)
 
 
-def _downgrade(given: dict[str, Any]) -> UpgradeType:
-    return UpgradeType.UNSAFE_DOWNGRADE if given["unsafe"] else UpgradeType.SAFE_DOWNGRADE
+def _downgrade(options: dict[str, Any]) -> UpgradeType:
+    return UpgradeType.UNSAFE_DOWNGRADE if options["unsafe"] else UpgradeType.SAFE_DOWNGRADE
 
 
-def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb: str, given: dict[str, Any]) -> None:
+def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb: str, options: dict[str, Any]) -> None:
     updates = {name: FeatureUpdate(level, kind) for name, level in levels.items()}
-    with connected(Cluster, *_where(ctx), changes=not given["dry_run"]) as cluster:
-        results = cluster.ask(cluster.admin.update_features(updates, validate_only=given["dry_run"]))
+    with connected(Cluster, *_where(ctx), changes=not options["dry_run"]) as cluster:
+        results = cluster.ask(cluster.admin.update_features(updates, validate_only=options["dry_run"]))
     done = verb if verb.endswith("d") else f"{verb}d"
     documents = []
     for name, level in sorted(levels.items()):
         to = "" if verb == "disable" else f" to {level}"
         error = results.errors.get(name)
         documents.append({"feature": name, "level": level, "error": None if error is None else str(error)})
-        if given["as_json"]:
+        if options["as_json"]:
             continue
         if error is not None:
-            click.echo(f"{'Can not' if given['dry_run'] else 'Could not'} {verb} {name}{to}. {error}")
+            click.echo(f"{'Can not' if options['dry_run'] else 'Could not'} {verb} {name}{to}. {error}")
         else:
-            click.echo(f"{name} {'can be' if given['dry_run'] else 'was'} {done}{to}.")
-    if given["as_json"]:
+            click.echo(f"{name} {'can be' if options['dry_run'] else 'was'} {done}{to}.")
+    if options["as_json"]:
         echo_json(documents)
     if results.errors:
         raise CommandFailed(f"{len(results.errors)} out of {len(levels)} operation(s) failed.")
@@ -194,10 +196,10 @@ def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb:
 
 def levels_with(level: int) -> list[tuple[str, int]]:
     """The level of every feature in a cluster whose metadata.version is this."""
-    found = [(_METADATA, level)]
+    levels = [(_METADATA, level)]
     for name, steps in _COMES_WITH:
-        found.append((name, max((to for first, to in steps.items() if first <= level), default=0)))
-    return found
+        levels.append((name, max((to for first, to in steps.items() if first <= level), default=0)))
+    return levels
 
 
 @features.command("version-mapping")

@@ -69,10 +69,10 @@ _DESERIALIZERS: Final[dict[str, Deserializer]] = {
 
 def deserializer(name: str) -> Deserializer:
     """By class name, with or without the package. Raises BadParameter."""
-    found = _DESERIALIZERS.get(name.rpartition(".")[2])
-    if found is None:
+    chosen = _DESERIALIZERS.get(name.rpartition(".")[2])
+    if chosen is None:
         raise click.BadParameter(f"{name} is no deserializer; there are {', '.join(_DESERIALIZERS)}")
-    return found
+    return chosen
 
 
 class DefaultMessageFormatter:
@@ -93,24 +93,24 @@ class DefaultMessageFormatter:
 
     def write(self, record: Record, out: BinaryIO) -> None:
         """As Kafka's formatter of this name."""
-        wanted = self._parts
+        parts = self._parts
         cells: list[bytes] = []
-        if wanted["timestamp"]:
+        if parts["timestamp"]:
             kind = "LogAppendTime" if record.timestamp_type else "CreateTime"
             cells.append(b"NO_TIMESTAMP" if record.timestamp < 0 else f"{kind}:{record.timestamp}".encode())
-        if wanted["partition"]:
+        if parts["partition"]:
             cells.append(b"Partition:%d" % record.partition)
-        if wanted["offset"]:
+        if parts["offset"]:
             cells.append(b"Offset:%d" % record.offset)
-        if wanted["delivery"]:
+        if parts["delivery"]:
             cells.append(b"Delivery:%d" % record.delivery_count if record.delivery_count else b"Delivery:NOT_PRESENT")
-        if wanted["epoch"]:
+        if parts["epoch"]:
             cells.append(b"Epoch:%d" % record.leader_epoch if record.leader_epoch >= 0 else b"Epoch:NOT_PRESENT")
-        if wanted["headers"]:
+        if parts["headers"]:
             cells.append(self._headers(record))
-        if wanted["key"]:
+        if parts["key"]:
             cells.append(self._null if record.key is None else self._key(record.key))
-        if wanted["value"]:
+        if parts["value"]:
             cells.append(self._null if record.value is None else self._value(record.value))
         out.write(self._separator.join(cells) + self._line)
 
@@ -222,13 +222,13 @@ def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
     return made
 
 
-def formatter_of(given: Mapping[str, Any]) -> Formatter:
+def formatter_of(options: Mapping[str, Any]) -> Formatter:
     """Return the formatter that the options of a console consumer select. Raises BadParameter, UsageError, CommandFailed."""
-    if given["as_json"] and given["formatter_name"] != DEFAULT_FORMATTER:
+    if options["as_json"] and options["formatter_name"] != DEFAULT_FORMATTER:
         raise click.UsageError("--json and --formatter exclude each other")
-    texts = [*given["old_property"], *given["formatter_property"]]
-    wanted = properties(given["formatter_config"], texts, "--formatter-property")
+    texts = [*options["old_property"], *options["formatter_property"]]
+    configs = properties(options["formatter_config"], texts, "--formatter-property")
     for part in ("key", "value"):
-        if given[f"{part}_deserializer"]:
-            wanted[f"{part}.deserializer"] = given[f"{part}_deserializer"]
-    return JsonFormatter(wanted) if given["as_json"] else formatter(given["formatter_name"], wanted)
+        if options[f"{part}_deserializer"]:
+            configs[f"{part}.deserializer"] = options[f"{part}_deserializer"]
+    return JsonFormatter(configs) if options["as_json"] else formatter(options["formatter_name"], configs)

@@ -34,23 +34,23 @@ Filter = Callable[[TopicPartition], bool]
 )
 @click.option("--exclude-internal-topics", is_flag=True, help="Leave out Kafka's own topics.")
 @json_option
-def get_offsets(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def get_offsets(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Print TOPIC:PARTITION:OFFSET: the ends of partitions, or the first record at or after a time."""
-    if given["topic_partitions"] and (given["topic"] or given["partitions"]):
+    if options["topic_partitions"] and (options["topic"] or options["partitions"]):
         raise click.UsageError("--topic-partitions goes without --topic and --partitions")
-    moment = _moment(given["time"])
-    wanted = _filters(given["topic_partitions"]) if given["topic_partitions"] else [_simple(given)]
+    moment = _moment(options["time"])
+    filters = _filters(options["topic_partitions"]) if options["topic_partitions"] else [_simple(options)]
     with connected(Topics, bootstrap_server, command_config) as cluster:
-        known = cluster.ask(cluster.admin.list_topics(internal=not given["exclude_internal_topics"]))
+        known = cluster.ask(cluster.admin.list_topics(internal=not options["exclude_internal_topics"]))
         places = [TopicPartition(info.name, number) for info in known.values() for number in sorted(info.leaders)]
-        places = [place for place in places if any(fits(place) for fits in wanted)]
+        places = [place for place in places if any(fits(place) for fits in filters)]
         if not places:
             raise CommandFailed("no partition fits what was asked for")
         results = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(sorted(places), moment)))
     # -1: no record has such a time.
-    rows = [(place, found.offset) for place, found in results.successes.items() if found.offset >= 0]
+    rows = [(place, end.offset) for place, end in results.successes.items() if end.offset >= 0]
     rows.sort()
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json([{**place._asdict(), "offset": offset} for place, offset in rows])
     else:
         for place, offset in rows:
@@ -69,14 +69,14 @@ def _moment(text: str) -> int:
         raise click.UsageError(f"--time {text}: ms since the epoch, or one of {', '.join(_SPECIAL)}") from None
 
 
-def _simple(given: dict[str, Any]) -> Filter:
-    fits = _topic(given["topic"] or ".*", "--topic")
+def _simple(options: dict[str, Any]) -> Filter:
+    fits = _topic(options["topic"] or ".*", "--topic")
     numbers: set[int] | None = None
-    if given["partitions"]:
+    if options["partitions"]:
         try:
-            numbers = {int(number) for number in given["partitions"].split(",")}
+            numbers = {int(number) for number in options["partitions"].split(",")}
         except ValueError:
-            raise click.UsageError(f"--partitions {given['partitions']}: numbers, as in 0,1") from None
+            raise click.UsageError(f"--partitions {options['partitions']}: numbers, as in 0,1") from None
     return lambda place: fits(place.topic) and (numbers is None or place.partition in numbers)
 
 
@@ -90,14 +90,14 @@ def _topic(pattern: str, option: str) -> Callable[[str], bool]:
 
 def _filters(text: str) -> list[Filter]:
     """A number is one partition, 0-3 those from 0 (inclusive) to 3 (exclusive); either end may be left out."""
-    found = []
+    filters = []
     for part in text.split(","):
         match = _PATTERN.fullmatch(part)
         if match is None:
             raise click.UsageError(f"--topic-partitions {part}: TOPIC, TOPIC:N, TOPIC:N-M, TOPIC:N- or TOPIC:-M")
         name, number, low, high = match.groups()
-        found.append(_filter(_topic(name or ".*", "--topic-partitions"), number, low, high))
-    return found
+        filters.append(_filter(_topic(name or ".*", "--topic-partitions"), number, low, high))
+    return filters
 
 
 def _filter(fits: Callable[[str], bool], number: str | None, low: str | None, high: str | None) -> Filter:

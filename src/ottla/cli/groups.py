@@ -23,31 +23,31 @@ _COLUMNS = (Column("GROUP", 20), Column("TYPE", 20), Column("PROTOCOL"))
 @click.option("--share", is_flag=True, help="Only share groups.")
 @click.option("--streams", is_flag=True, help="Only streams groups.")
 @json_option
-def groups(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def groups(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """List groups of all types."""
-    if not given["list_"]:
+    if not options["list_"]:
         raise click.UsageError("--list says what to do")
-    chosen = [name for name in ("consumer", "share", "streams") if given[name]]
-    if len(chosen) > 1 or (chosen and (given["group_type"] or given["protocol"])):
+    chosen = [name for name in ("consumer", "share", "streams") if options[name]]
+    if len(chosen) > 1 or (chosen and (options["group_type"] or options["protocol"])):
         raise click.UsageError("one of --consumer, --share, --streams, or --group-type and --protocol")
     with connected(Groups, bootstrap_server, command_config) as cluster:
-        found = cluster.ask(cluster.admin.list_groups())
+        listed = cluster.ask(cluster.admin.list_groups())
     rows = [
         (group.group_id, group.type or None, group.protocol_type)
-        for _, group in sorted(found.items())
-        if _wanted(group, chosen, given)
+        for _, group in sorted(listed.items())
+        if _wanted(group, chosen, options)
     ]
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json(as_objects(_COLUMNS, rows))
     else:
         echo_table(_COLUMNS, [(name, (kind or "-").capitalize(), protocol) for name, kind, protocol in rows])
 
 
-def _wanted(group: ListedGroup, chosen: list[str], given: dict[str, Any]) -> bool:
+def _wanted(group: ListedGroup, chosen: list[str], options: dict[str, Any]) -> bool:
     if chosen == ["consumer"]:
         return group.type == "consumer" or (group.type in ("classic", "") and group.protocol_type in ("consumer", ""))
     if chosen:
         return group.type == chosen[0]
-    return (given["group_type"] is None or group.type == given["group_type"].lower()) and (
-        given["protocol"] is None or group.protocol_type == given["protocol"]
+    return (options["group_type"] is None or group.type == options["group_type"].lower()) and (
+        options["protocol"] is None or group.protocol_type == options["protocol"]
     )

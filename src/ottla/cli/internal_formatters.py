@@ -28,11 +28,11 @@ class CoordinatorRecordFormatter:
         if record.key is None:
             return
         try:
-            found = whole(self._read, record.key, record.value)
+            entry = whole(self._read, record.key, record.value)
         except (PeerError, ValueError, IndexError) as error:
             raise ValueError(f"Could not read record at offset {record.offset} due to: {error}") from None
-        if found is not None and (self._kinds is None or found[0] in self._kinds):
-            out.write(compact(found[1]).encode() + b"\n")
+        if entry is not None and (self._kinds is None or entry[0] in self._kinds):
+            out.write(compact(entry[1]).encode() + b"\n")
 
 
 def group_metadata(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:

@@ -25,13 +25,13 @@ class Latencies:
         """Average latency, 0 before the first one."""
         return self.total_ms / self.count if self.count else 0.0
 
-    def quantiles(self, wanted: Sequence[float]) -> list[int]:
-        """Return the latencies in ms below which these shares (0.5, 0.99) lie, rounded down; `wanted` is sorted."""
-        found: list[int] = []
-        passed, left = 0, list(wanted)
+    def quantiles(self, shares: Sequence[float]) -> list[int]:
+        """Return the latencies in ms below which these shares (0.5, 0.99) lie, rounded down; `shares` is sorted."""
+        latencies: list[int] = []
+        passed, left = 0, list(shares)
         for milliseconds, count in sorted(self._seen.items()):
             passed += count
             while left and passed >= left[0] * self.count:
-                found.append(milliseconds)
+                latencies.append(milliseconds)
                 left.pop(0)
-        return found or [0] * len(wanted)
+        return latencies or [0] * len(shares)

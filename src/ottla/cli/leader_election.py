@@ -30,27 +30,27 @@ _SCOPES = ("topic", "all-topic-partitions", "path-to-json-file")
 @click.option("--all-topic-partitions", is_flag=True, help="All partitions that need an election.")
 @click.option("--path-to-json-file", metavar="FILE", help='{"partitions": [{"topic": "t", "partition": 1}]}.')
 @json_option
-def leader_election(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def leader_election(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Elect leaders of partitions."""
-    deprecated("--admin.config", "--command-config", given["old_config"] is not None)
-    if len(given_of(given, _SCOPES)) != 1:
-        raise click.UsageError(f"exactly one of {', '.join(f'--{each}' for each in _SCOPES)}")
-    if (given["topic"] is None) != (given["partition"] is None):
+    deprecated("--admin.config", "--command-config", options["old_config"] is not None)
+    if len(given_of(options, _SCOPES)) != 1:
+        raise click.UsageError(f"exactly one of {', '.join(f'--{option}' for option in _SCOPES)}")
+    if (options["topic"] is None) != (options["partition"] is None):
         raise click.UsageError("--topic and --partition go together")
     places: list[TopicPartition] | None = None
-    if given["topic"] is not None:
-        places = [TopicPartition(given["topic"], given["partition"])]
-    elif given["path_to_json_file"] is not None:
-        path = given["path_to_json_file"]
+    if options["topic"] is not None:
+        places = [TopicPartition(options["topic"], options["partition"])]
+    elif options["path_to_json_file"] is not None:
+        path = options["path_to_json_file"]
         places = [place_of(row, path) for row in read_rows(path)]
         once(places, path)
-    kind = ElectionType[given["election_type"].upper()]
-    with connected(Replicas, bootstrap_server, command_config or given["old_config"], changes=True) as cluster:
+    kind = ElectionType[options["election_type"].upper()]
+    with connected(Replicas, bootstrap_server, command_config or options["old_config"], changes=True) as cluster:
         results = cluster.ask(cluster.admin.elect_leaders(kind, places))
     elected = sorted(results.successes)
     needless = sorted(place for place, error in results.errors.items() if error.code == ELECTION_NOT_NEEDED)
     failed = {place: error for place, error in sorted(results.errors.items()) if place not in needless}
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json(
             {
                 "elected": [place._asdict() for place in elected],

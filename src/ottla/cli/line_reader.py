@@ -39,8 +39,8 @@ class LineReader:
         rest = line
         headers: list[Header] = []
         if self._headers:
-            found, rest = self._split(rest, self._headers_delimiter, number, line, "headers delimiter")
-            headers = self._parse_headers(found, number, line) if found is not None else []
+            headers_text, rest = self._split(rest, self._headers_delimiter, number, line, "headers delimiter")
+            headers = self._parse_headers(headers_text, number, line) if headers_text is not None else []
         key: bytes | None = None
         if self._keys:
             key, rest = self._split(rest, self._key_separator, number, line, "key separator")
@@ -50,8 +50,8 @@ class LineReader:
         return None if content == self._null else content
 
     def _split(self, text: bytes, separator: bytes, number: int, line: bytes, what: str) -> tuple[bytes | None, bytes]:
-        before, found, after = text.partition(separator)
-        if found:
+        before, separator_seen, after = text.partition(separator)
+        if separator_seen:
             return before, after
         if self._lenient:
             return None, text
@@ -62,8 +62,8 @@ class LineReader:
             return []
         headers: list[Header] = []
         for part in text.split(self._headers_separator):
-            name, found, content = part.partition(self._header_separator)
-            if not found and not self._lenient:
+            name, separator_seen, content = part.partition(self._header_separator)
+            if not separator_seen and not self._lenient:
                 raise ValueError(
                     f"No header key separator found in pair '{part.decode('utf-8', 'replace')}' on line number {number}"
                 )
@@ -72,7 +72,7 @@ class LineReader:
                     f"Header keys should not be equal to the null marker on line number {number}: "
                     f"'{line.decode('utf-8', 'replace')}'"
                 )
-            headers.append((name.decode("utf-8", "replace"), self._or_null(content) if found else None))
+            headers.append((name.decode("utf-8", "replace"), self._or_null(content) if separator_seen else None))
         return headers
 
 

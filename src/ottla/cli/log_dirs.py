@@ -21,33 +21,36 @@ class _Part(LogDirs, Cluster):
 @click.option("--topic-list", metavar="T1,T2", default="", help="Only these topics.", shell_complete=complete_topics)
 @click.option("--broker-list", metavar="0,1", default="", help="Only these brokers.")
 @json_option
-def log_dirs(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def log_dirs(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Show the sizes of partitions in the log directories of brokers, as JSON."""
-    if not given["describe"]:
+    if not options["describe"]:
         raise click.UsageError("--describe says what to do")
-    topics = {name for name in given["topic_list"].split(",") if name}
+    topics = {name for name in options["topic_list"].split(",") if name}
     try:
-        brokers = [int(number) for number in given["broker_list"].split(",") if number]
+        brokers = [int(number) for number in options["broker_list"].split(",") if number]
     except ValueError:
-        raise click.UsageError(f"--broker-list {given['broker_list']}: numbers, as in 0,1") from None
+        raise click.UsageError(f"--broker-list {options['broker_list']}: numbers, as in 0,1") from None
     with connected(_Part, bootstrap_server, command_config) as cluster:
         known = [node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
         unknown = sorted(set(brokers) - set(known))
         if unknown:
             raise CommandFailed(f"there is no broker {', '.join(map(str, unknown))}, only {', '.join(map(str, known))}")
-        wanted = brokers or known
-        if not given["as_json"]:
+        nodes = brokers or known
+        if not options["as_json"]:
             click.echo("Querying brokers for log directories information")
-        results = cluster.ask(cluster.admin.describe_log_dirs(wanted)).check()
-    if not given["as_json"]:
-        click.echo(f"Received log directory information from brokers {','.join(map(str, wanted))}")
+        results = cluster.ask(cluster.admin.describe_log_dirs(nodes)).check()
+    if not options["as_json"]:
+        click.echo(f"Received log directory information from brokers {','.join(map(str, nodes))}")
     brokers_told = [
-        {"broker": node, "logDirs": [_told(path, each, topics) for path, each in sorted(results[node].items())]}
-        for node in wanted
+        {
+            "broker": node,
+            "logDirs": [_told(path, directory, topics) for path, directory in sorted(results[node].items())],
+        }
+        for node in nodes
     ]
     document = {"brokers": brokers_told, "version": 1}
-    separators = None if given["as_json"] else (",", ":")
-    click.echo(json.dumps(document, indent=2 if given["as_json"] else None, separators=separators))
+    separators = None if options["as_json"] else (",", ":")
+    click.echo(json.dumps(document, indent=2 if options["as_json"] else None, separators=separators))
 
 
 def _told(path: str, directory: LogDir, topics: set[str]) -> dict[str, Any]:

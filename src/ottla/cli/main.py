@@ -15,8 +15,8 @@ from ottla.version import VERSION
 
 def form() -> str:
     """Return "compiled" or "interpreted", the form in which the hot modules run."""
-    found = find_spec("ottla.records.validation")  # looked for, not loaded
-    return "interpreted" if found is None or str(found.origin).endswith(".py") else "compiled"
+    spec = find_spec("ottla.records.validation")  # looked for, not loaded
+    return "interpreted" if spec is None or str(spec.origin).endswith(".py") else "compiled"
 
 
 class Commands(CommandGroup):

@@ -83,39 +83,39 @@ class Target(NamedTuple):
     file: str | None = None
 
 
-def check_reset(given: Mapping[str, Any]) -> None:
+def check_reset(options: Mapping[str, Any]) -> None:
     """Raises UsageError when the options do not go together."""
-    targets = [name for name in _TARGETS if name.replace("-", "_") in given]
-    if len(given_of(given, targets)) != 1:
-        raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{each}' for each in targets)}")
-    if len(given_of(given, _SCOPES)) != 1:
-        raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{each}' for each in _SCOPES)}")
+    targets = [name for name in _TARGETS if name.replace("-", "_") in options]
+    if len(given_of(options, targets)) != 1:
+        raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{option}' for option in targets)}")
+    if len(given_of(options, _SCOPES)) != 1:
+        raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{option}' for option in _SCOPES)}")
 
 
-def target_of(given: Mapping[str, Any]) -> Target:
+def target_of(options: Mapping[str, Any]) -> Target:
     """Return the target that the options name. Raises BadParameter for an invalid time or duration."""
-    if given["to_datetime"] is not None:
-        return Target(moment=timestamp_ms(given["to_datetime"]))
-    if given.get("by_duration") is not None:
+    if options["to_datetime"] is not None:
+        return Target(moment=timestamp_ms(options["to_datetime"]))
+    if options.get("by_duration") is not None:
         try:
-            return Target(moment=time.time_ns() // 1_000_000 - duration_ms(given["by_duration"]))
+            return Target(moment=time.time_ns() // 1_000_000 - duration_ms(options["by_duration"]))
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
-    if given["to_offset"] is not None:
-        return Target(offset=given["to_offset"])
-    if given.get("shift_by") is not None:
-        return Target(shift=given["shift_by"])
-    if given["from_file"] is not None:
-        return Target(file=given["from_file"])
-    if given["to_current"]:
+    if options["to_offset"] is not None:
+        return Target(offset=options["to_offset"])
+    if options.get("shift_by") is not None:
+        return Target(shift=options["shift_by"])
+    if options["from_file"] is not None:
+        return Target(file=options["from_file"])
+    if options["to_current"]:
         return Target(current=True)
-    return Target(moment=EARLIEST if given["to_earliest"] else LATEST)
+    return Target(moment=EARLIEST if options["to_earliest"] else LATEST)
 
 
 def plan_for(
     cluster: Cluster[Topics],
     currents: Mapping[str, Current],
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     *,
     whole_topics: bool = False,
 ) -> Plan:
@@ -124,14 +124,14 @@ def plan_for(
     currents      the groups and their offsets
     whole_topics  --all-topics means all partitions of the topics that the group knows, not only those it has offsets of
     """
-    target = target_of(given)
+    target = target_of(options)
     if target.file is not None:
         plan = read_plan(target.file, list(currents))
         return {group: within_log(cluster, offsets) for group, offsets in plan.items()}
-    named = parse_topics(given["topics"])
+    named = parse_topics(options["topics"])
     plan = {}
     for group, current in currents.items():
-        if not given["all_topics"]:
+        if not options["all_topics"]:
             partitions = partitions_of(cluster, named)
         elif whole_topics:
             partitions = partitions_of(cluster, dict.fromkeys(sorted({part.topic for part in current})))
@@ -163,22 +163,22 @@ def _staying(cluster: Cluster[Topics], partitions: list[TopicPartition], current
     """Return the group's offsets, and the end offset of each partition that it has not read."""
     unread = [partition for partition in partitions if current.get(partition) is None]
     ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(unread, LATEST))).check() if unread else {}
-    found = {}
+    offsets_kept = {}
     for partition in partitions:
         offset = current.get(partition)
-        found[partition] = ends[partition].offset if offset is None else offset
-    return found
+        offsets_kept[partition] = ends[partition].offset if offset is None else offset
+    return offsets_kept
 
 
-def show_plan(plan: Plan, given: Mapping[str, Any]) -> None:
+def show_plan(plan: Plan, options: Mapping[str, Any]) -> None:
     """Print it: a table, JSON, or CSV (--export)."""
     rows: Sequence[Sequence[Any]] = [
         (group, *partition, offset) for group, parts in plan.items() for partition, offset in sorted(parts.items())
     ]
-    if given["export"]:
+    if options["export"]:
         for line in csv_lines(plan):
             click.echo(line)
-    elif given["as_json"]:
+    elif options["as_json"]:
         echo_json(as_objects(_COLUMNS, rows))
     else:
         click.echo()
@@ -187,24 +187,24 @@ def show_plan(plan: Plan, given: Mapping[str, Any]) -> None:
 
 def parse_topics(topics: Iterable[str]) -> dict[str, list[int] | None]:
     """ "T" or "T:0,1": the partitions of each topic, None for all. Raises UsageError."""
-    found: dict[str, list[int] | None] = {}
+    partitions_by_topic: dict[str, list[int] | None] = {}
     for text in topics:
         name, colon, numbers = text.partition(":")
         if not colon:
-            found[name] = None
+            partitions_by_topic[name] = None
             continue
         try:
             indexes = [int(number) for number in numbers.split(",")]
         except ValueError:
             raise click.UsageError(f"--topic {text}: partitions are numbers, as in {name}:0,1") from None
-        found[name] = [*(found.get(name) or []), *indexes]
-    return found
+        partitions_by_topic[name] = [*(partitions_by_topic.get(name) or []), *indexes]
+    return partitions_by_topic
 
 
 def partitions_of(cluster: Cluster[Topics], topics: Mapping[str, list[int] | None]) -> list[TopicPartition]:
     """The partitions meant. Raises CommandFailed for a topic or a partition that does not exist."""
     known = cluster.ask(cluster.admin.list_topics())
-    found = []
+    places = []
     for name, indexes in topics.items():
         info = known.get(name)
         if info is None:
@@ -212,39 +212,39 @@ def partitions_of(cluster: Cluster[Topics], topics: Mapping[str, list[int] | Non
         for index in sorted(info.leaders) if indexes is None else indexes:
             if index not in info.leaders:
                 raise CommandFailed(f"topic {name} has no partition {index}")
-            found.append(TopicPartition(name, index))
-    return found
+            places.append(TopicPartition(name, index))
+    return places
 
 
 def offsets_at(
     cluster: Cluster[Topics], partitions: Iterable[TopicPartition], moment: int
 ) -> dict[TopicPartition, int]:
     """The offsets of a moment. After the last record that is the end, with a warning as Kafka's tools have it."""
-    wanted = dict.fromkeys(partitions, moment)
-    found = cluster.ask(cluster.admin.list_offsets(wanted)).check()
-    late = [partition for partition in wanted if found[partition].offset < 0]
+    moments = dict.fromkeys(partitions, moment)
+    offsets = cluster.ask(cluster.admin.list_offsets(moments)).check()
+    late = [partition for partition in moments if offsets[partition].offset < 0]
     ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(late, LATEST))).check() if late else {}
     for partition in late:
         click.echo(
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
             "Falling back to latest known offset."
         )
-    return {part: ends[part].offset if part in ends else found[part].offset for part in wanted}
+    return {part: ends[part].offset if part in ends else offsets[part].offset for part in moments}
 
 
 def within_log(cluster: Cluster[Topics], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The same, but not before the beginning or behind the end, with a warning."""
     first = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(offsets, EARLIEST))).check()
     last = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(offsets, LATEST))).check()
-    found = {}
+    offsets_kept = {}
     for partition, offset in offsets.items():
         low, high = first[partition].offset, last[partition].offset
-        found[partition] = min(max(offset, low), high)
+        offsets_kept[partition] = min(max(offset, low), high)
         if offset > high:
             _clipped("higher than latest", partition, offset, high)
         elif offset < low:
             _clipped("lower than earliest", partition, offset, low)
-    return found
+    return offsets_kept
 
 
 def _clipped(how: str, partition: TopicPartition, offset: int, to: int) -> None:
@@ -268,8 +268,8 @@ def read_plan(path: str, groups: list[str]) -> Plan:
             group = groups[0] if len(row) == 3 and len(groups) == 1 else row[-4]
             topic, partition, offset = row[-3], int(row[-2]), int(row[-1])
         except (IndexError, ValueError):
-            wanted = "TOPIC,PARTITION,OFFSET" if len(groups) == 1 else "GROUP,TOPIC,PARTITION,OFFSET"
-            raise CommandFailed(f"{path}, line {number}: a line is {wanted}") from None
+            columns = "TOPIC,PARTITION,OFFSET" if len(groups) == 1 else "GROUP,TOPIC,PARTITION,OFFSET"
+            raise CommandFailed(f"{path}, line {number}: a line is {columns}") from None
         if group in groups:
             plan.setdefault(group, {})[TopicPartition(topic, partition)] = offset
     return plan

@@ -79,17 +79,17 @@ def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> N
 @click.option("--refresh", multiple=True, metavar="A,B", help="Only these tables.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus: rows, rates and lag of flows.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each run.")
-def run(directory: Path, **given: Any) -> None:
+def run(directory: Path, **options: Any) -> None:
     """Run the pipeline of the project in DIRECTORY until everything that is there has been processed.
 
     Takes care of Java, catalog, database and Spark's settings. Exits 1 if a flow fails, and says which and why.
     """
-    refresh = _refresh(given)
-    if given["interval"] < 0:
+    refresh = _refresh(options)
+    if options["interval"] < 0:
         raise click.UsageError("--interval must not be below 0")
-    if given["remote"] and (given["master"] or given["confs"]):
+    if options["remote"] and (options["master"] or options["confs"]):
         raise click.UsageError("--remote is a Spark that runs already: it takes neither --master nor --conf")
-    confs, settings = _pairs(given["confs"], "--conf"), _pairs(given["settings"], "--set")
+    confs, settings = _pairs(options["confs"], "--conf"), _pairs(options["settings"], "--set")
     _needs_spark()
     from ottla.spark.java import JavaMissing
     from ottla.spark.monitoring import QueryFigures
@@ -98,23 +98,25 @@ def run(directory: Path, **given: Any) -> None:
 
     # What queries say is in the report; without a handler Python would print their failures as well.
     logging.getLogger("ottla.spark.queries").addHandler(logging.NullHandler())
-    show = _Show(as_json=given["as_json"])
+    show = _Show(as_json=options["as_json"])
     try:
         project = open_project(directory, settings)
         with told_to_stop() as stop, ExitStack() as stack:
             figures = QueryFigures(show.progress)
-            if given["metrics"]:
-                stack.callback(_serve(given["metrics"], figures))
+            if options["metrics"]:
+                stack.callback(_serve(options["metrics"], figures))
             with stop.at_once():
                 show.status("starting Spark")
-                address = given["remote"] or stack.enter_context(connect_server(project.root, given["master"], confs))
-                _runs(project, address, refresh, figures, show, stop, given)
-            show.status("stopping Spark" if not given["remote"] else "")
+                address = options["remote"] or stack.enter_context(
+                    connect_server(project.root, options["master"], confs)
+                )
+                _runs(project, address, refresh, figures, show, stop, options)
+            show.status("stopping Spark" if not options["remote"] else "")
         show.status("")
     except (InvalidProject, JavaMissing) as error:
         show.status("")
         _fail(str(error))
-    if stop.asked and not given["continuous"]:
+    if stop.asked and not options["continuous"]:
         sys.exit(130)
 
 
@@ -125,7 +127,7 @@ def _runs(
     figures: "QueryFigures",
     show: "_Show",
     stop: Stop,
-    given: dict[str, Any],
+    options: dict[str, Any],
 ) -> None:
     """One run, or one after the other. Raises InvalidProject for one that failed."""
     from ottla.spark.pipelines.project import InvalidProject
@@ -140,12 +142,12 @@ def _runs(
         if report.failure:
             raise InvalidProject(report.failure)
         count += 1
-        if not given["continuous"] or count == given["iterations"]:
+        if not options["continuous"] or count == options["iterations"]:
             return
         # A full refresh applies to the first run only.
         refresh = refresh._replace(full_all=False, full=())
         show.status("waiting")
-        stop.sleep(given["interval"])
+        stop.sleep(options["interval"])
         if stop.asked:
             return
 
@@ -201,18 +203,18 @@ class _Show:
         self._rows.clear()
 
 
-def _refresh(given: dict[str, Any]) -> "Refresh":
+def _refresh(options: dict[str, Any]) -> "Refresh":
     """Raises UsageError for flags that contradict each other, as in Spark."""
-    full, only = _names(given["full_refresh"]), _names(given["refresh"])
-    if given["full_refresh_all"] and (full or only):
+    full, only = _names(options["full_refresh"]), _names(options["refresh"])
+    if options["full_refresh_all"] and (full or only):
         other = "--full-refresh" if full else "--refresh"
         raise click.UsageError(f"--full-refresh-all means every table: it does not go with {other}")
-    if given["dry_run"] and (given["continuous"] or full or only or given["full_refresh_all"]):
+    if options["dry_run"] and (options["continuous"] or full or only or options["full_refresh_all"]):
         raise click.UsageError("--dry-run runs nothing: it goes with none of --continuous, --refresh, --full-refresh")
     _needs_spark()
     from ottla.spark.pipelines.run import Refresh
 
-    return Refresh(given["dry_run"], given["full_refresh_all"], full, only)
+    return Refresh(options["dry_run"], options["full_refresh_all"], full, only)
 
 
 def _names(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -221,13 +223,13 @@ def _names(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 def _pairs(texts: tuple[str, ...], flag: str) -> dict[str, str]:
     """NAME=VALUE. Raises UsageError."""
-    found = {}
+    values_by_name = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name.strip() or not equals:
             raise click.UsageError(f"{flag} wants NAME=VALUE, not {text!r}")
-        found[name.strip()] = value
-    return found
+        values_by_name[name.strip()] = value
+    return values_by_name
 
 
 def _serve(address: str, figures: "QueryFigures") -> "Callable[[], None]":

@@ -46,51 +46,51 @@ _SHARES = (0.5, 0.95, 0.99, 0.999)
 )
 @click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
-def producer_perf_test(**given: Any) -> None:
+def producer_perf_test(**options: Any) -> None:
     """Measure how fast records go to a topic. Apache Kafka's tool of this name, with its flags and its output."""
-    deprecated("--producer-props", "--command-property", bool(given["producer_props"]), HAS_BEEN_DEPRECATED)
-    deprecated("--producer.config", "--command-config", bool(given["producer_config"]), HAS_BEEN_DEPRECATED)
-    payloads = _payloads(given)
-    if given["warmup_records"] >= given["num_records"]:
+    deprecated("--producer-props", "--command-property", bool(options["producer_props"]), HAS_BEEN_DEPRECATED)
+    deprecated("--producer.config", "--command-config", bool(options["producer_config"]), HAS_BEEN_DEPRECATED)
+    payloads = _payloads(options)
+    if options["warmup_records"] >= options["num_records"]:
         raise click.UsageError("--warmup-records must be below --num-records")
     with told_in_one_line():
-        texts = [*given["producer_props"], *given["command_property"]]
+        texts = [*options["producer_props"], *options["command_property"]]
         own: dict[str, Any] = {
-            **properties(given["command_config"] or given["producer_config"], texts, "--command-property")
+            **properties(options["command_config"] or options["producer_config"], texts, "--command-property")
         }
-        if given["transactional_id"] is not None:
-            own["transactional.id"] = given["transactional_id"]
-        elif given["transaction_duration_ms"] is not None:
+        if options["transactional_id"] is not None:
+            own["transactional.id"] = options["transactional_id"]
+        elif options["transaction_duration_ms"] is not None:
             own.setdefault("transactional.id", f"performance-producer-{random.randrange(1 << 64):x}")
         own = {"client.id": "perf-producer-client", **own}
-        with Producer(client_configs(given["bootstrap_server"], None, **own)) as producer:
-            test = _Test(producer, given, transactional="transactional.id" in own)
+        with Producer(client_configs(options["bootstrap_server"], None, **own)) as producer:
+            test = _Test(producer, options, transactional="transactional.id" in own)
             test.run(payloads)
             metrics = producer.metrics()
-    test.summary(metrics if given["print_metrics"] else {})
+    test.summary(metrics if options["print_metrics"] else {})
 
 
-def _payloads(given: dict[str, Any]) -> list[bytes]:
+def _payloads(options: dict[str, Any]) -> list[bytes]:
     """Return the payloads to send; an empty list for --payload-monotonic."""
-    named = [name for name in ("record_size", "payload_file") if given[name] is not None]
-    if len(named) + given["payload_monotonic"] != 1:
+    named = [name for name in ("record_size", "payload_file") if options[name] is not None]
+    if len(named) + options["payload_monotonic"] != 1:
         raise click.UsageError("exactly one of --record-size, --payload-file, --payload-monotonic says what to send")
-    if given["payload_monotonic"]:
+    if options["payload_monotonic"]:
         return []
-    if given["record_size"] is not None:
-        if given["record_size"] < 0:
+    if options["record_size"] is not None:
+        if options["record_size"] < 0:
             raise click.UsageError("--record-size must not be negative")
         dice = random.Random(0)
-        return [bytes(dice.randrange(65, 91) for _ in range(given["record_size"]))]
+        return [bytes(dice.randrange(65, 91) for _ in range(options["record_size"]))]
     try:
-        content = Path(given["payload_file"]).read_bytes()
+        content = Path(options["payload_file"]).read_bytes()
     except OSError as error:
-        raise CommandFailed(f"cannot read {given['payload_file']}: {error.strerror}") from None
-    delimiter = given["payload_delimiter"].encode().decode("unicode_escape").encode()
-    found = [part for part in content.split(delimiter) if part]
-    if not found:
-        raise CommandFailed(f"{given['payload_file']} has no payloads")
-    return found
+        raise CommandFailed(f"cannot read {options['payload_file']}: {error.strerror}") from None
+    delimiter = options["payload_delimiter"].encode().decode("unicode_escape").encode()
+    payloads = [part for part in content.split(delimiter) if part]
+    if not payloads:
+        raise CommandFailed(f"{options['payload_file']} has no payloads")
+    return payloads
 
 
 class _Window:
@@ -119,9 +119,9 @@ class _Window:
 class _Test:
     """One run."""
 
-    def __init__(self, producer: Producer, given: dict[str, Any], *, transactional: bool) -> None:
+    def __init__(self, producer: Producer, options: dict[str, Any], *, transactional: bool) -> None:
         self._producer = producer
-        self._given = given
+        self._options = options
         self._transactional = transactional
         self._whole = _Window()
         self._steady: _Window | None = None
@@ -129,24 +129,24 @@ class _Test:
         self._steady_told = True
         self._client_id: str = producer.config["client.id"]
         self._failure: KafkaError | None = None
-        self._as_json: bool = given["as_json"]
+        self._as_json: bool = options["as_json"]
 
     def run(self, payloads: list[bytes]) -> None:
         """Send all, and wait. Raises CommandFailed."""
-        producer, given = self._producer, self._given
-        duration = (given["transaction_duration_ms"] or 3000) / 1000
+        producer, options = self._producer, self._options
+        duration = (options["transaction_duration_ms"] or 3000) / 1000
         if self._transactional:
             producer.init_transactions()
-        if given["warmup_records"] and not self._as_json:
+        if options["warmup_records"] and not self._as_json:
             click.echo(
-                f"Warmup first {given['warmup_records']} records. "
+                f"Warmup first {options['warmup_records']} records. "
                 "Steady state results will print after the complete test summary."
             )
         dice = random.Random(0)
-        producer.partitions_for(given["topic"])
+        producer.partitions_for(options["topic"])
         self._whole = _Window()
         began = 0.0
-        for number in range(given["num_records"]):
+        for number in range(options["num_records"]):
             if self._transactional and not began:
                 producer.begin_transaction()
                 began = time.perf_counter()
@@ -172,18 +172,18 @@ class _Test:
                 return
             self._count(number, len(value), (time.perf_counter() - sent) * 1000)
 
-        self._producer.produce(self._given["topic"], value, on_delivery=report)
+        self._producer.produce(self._options["topic"], value, on_delivery=report)
         self._producer.poll(0)
 
     def _count(self, number: int, size: int, milliseconds: float) -> None:
-        if number >= self._given["warmup_records"] > 0 and self._steady is None:
+        if number >= self._options["warmup_records"] > 0 and self._steady is None:
             self._steady, self._recent = _Window(), _Window()
             self._steady_told = False
         for window in (self._whole, self._recent, self._steady):
             if window is not None:
                 window.latencies.add(milliseconds)
                 window.bytes += size
-        if time.perf_counter() - self._recent.begun >= self._given["reporting_interval"] / 1000:
+        if time.perf_counter() - self._recent.begun >= self._options["reporting_interval"] / 1000:
             if not self._as_json:
                 if not self._steady_told:
                     self._steady_told = True
@@ -193,12 +193,12 @@ class _Test:
 
     def _hold_back(self, sent: int) -> None:
         """Not more than --throughput records a second."""
-        wanted: float = self._given["throughput"]
-        if wanted > 0:
-            ahead = sent / wanted - (time.perf_counter() - self._whole.begun)
+        throughput: float = self._options["throughput"]
+        if throughput > 0:
+            ahead = sent / throughput - (time.perf_counter() - self._whole.begun)
             if ahead > 0.002:
                 self._producer.poll(ahead)
-                time.sleep(max(sent / wanted - (time.perf_counter() - self._whole.begun), 0))
+                time.sleep(max(sent / throughput - (time.perf_counter() - self._whole.begun), 0))
 
     def summary(self, metrics: dict[str, float]) -> None:
         """Print the result."""

@@ -52,28 +52,28 @@ class _Part(Throttles, Replicas, LogDirs, Topics):
 @click.option("--preserve-throttles", is_flag=True, help="Do not change throttles.")
 @click.option("--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="Timeout.")
 @json_option
-def reassign_partitions(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def reassign_partitions(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Propose, carry out, watch and stop moves of replicas."""
-    action = one_action(given, _ACTIONS)
-    if action in ("execute", "verify", "cancel") and given["plan_file"] is None:
+    action = one_action(options, _ACTIONS)
+    if action in ("execute", "verify", "cancel") and options["plan_file"] is None:
         raise click.UsageError(f"--{action} wants --reassignment-json-file")
-    if action == "generate" and (given["topics_file"] is None or given["broker_list"] is None):
+    if action == "generate" and (options["topics_file"] is None or options["broker_list"] is None):
         raise click.UsageError("--generate wants --topics-to-move-json-file and --broker-list")
-    moves = read_plan(given["plan_file"]) if given["plan_file"] is not None else []
-    configs: dict[str, Any] = {"default.api.timeout.ms": given["timeout"]}
+    moves = read_plan(options["plan_file"]) if options["plan_file"] is not None else []
+    configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
     # --verify takes back the throttles of a plan that is done.
-    changes = action in ("execute", "cancel") or (action == "verify" and not given["preserve_throttles"])
+    changes = action in ("execute", "cancel") or (action == "verify" and not options["preserve_throttles"])
     with connected(_Part, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
-            _list(cluster, given)
+            _list(cluster, options)
         elif action == "generate":
-            _generate(cluster, given)
+            _generate(cluster, options)
         elif action == "execute":
-            _execute(cluster, moves, given)
+            _execute(cluster, moves, options)
         elif action == "verify":
-            _verify(cluster, moves, given)
+            _verify(cluster, moves, options)
         else:
-            _cancel(cluster, moves, given)
+            _cancel(cluster, moves, options)
 
 
 def read_plan(path: str) -> list[Move]:
@@ -96,20 +96,20 @@ def read_plan(path: str) -> list[Move]:
     return sorted(moves)
 
 
-def _list(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    found = cluster.ask(cluster.admin.list_partition_reassignments())
-    if given["as_json"]:
-        echo_json([{**place._asdict(), **found[place]._asdict()} for place in sorted(found)])
+def _list(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    reassignments = cluster.ask(cluster.admin.list_partition_reassignments())
+    if options["as_json"]:
+        echo_json([{**place._asdict(), **reassignments[place]._asdict()} for place in sorted(reassignments)])
         return
-    if not found:
+    if not reassignments:
         click.echo("No partition reassignments found.")
         return
     click.echo("Current partition reassignments:")
-    for place in sorted(found):
-        each = found[place]
-        coming = f" Adding replicas: {_nodes(each.adding)}." if each.adding else ""
-        going = f" Removing replicas: {_nodes(each.removing)}." if each.removing else ""
-        click.echo(f"{place}: replicas: {_nodes(each.replicas)}.{coming}{going}")
+    for place in sorted(reassignments):
+        reassignment = reassignments[place]
+        coming = f" Adding replicas: {_nodes(reassignment.adding)}." if reassignment.adding else ""
+        going = f" Removing replicas: {_nodes(reassignment.removing)}." if reassignment.removing else ""
+        click.echo(f"{place}: replicas: {_nodes(reassignment.replicas)}.{coming}{going}")
 
 
 def _nodes(nodes: Sequence[int]) -> str:
@@ -133,8 +133,8 @@ def _current(cluster: Cluster[_Part], places: Sequence[TopicPartition]) -> list[
     directories = {
         (place, node): path
         for node, paths in described.items()
-        for path, found in paths.items()
-        for place, replica in found.replicas.items()
+        for path, directory in paths.items()
+        for place, replica in directory.replicas.items()
         if not replica.is_future
     }
     return [
@@ -145,53 +145,57 @@ def _current(cluster: Cluster[_Part], places: Sequence[TopicPartition]) -> list[
     ]
 
 
-def _generate(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
+def _generate(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
     try:
-        brokers = [int(number) for number in given["broker_list"].split(",")]
+        brokers = [int(number) for number in options["broker_list"].split(",")]
     except ValueError:
-        raise click.UsageError(f"--broker-list {given['broker_list']}: numbers, as in 1,2") from None
-    rows = read_rows(given["topics_file"], "topics")
+        raise click.UsageError(f"--broker-list {options['broker_list']}: numbers, as in 1,2") from None
+    rows = read_rows(options["topics_file"], "topics")
     names = sorted({str(row.get("topic")) for row in rows})
     _check_brokers(cluster, brokers)
     racks = {node.id: node.rack for node in cluster.ask(cluster.admin.describe_cluster()).nodes if node.id in brokers}
     topics = _described(cluster, names)
     places = [TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions]
     current = _current(cluster, places)
-    proposed = proposal(current, racks, rack_aware=not given["disable_rack_aware"])
-    if given["as_json"]:
+    proposed = proposal(current, racks, rack_aware=not options["disable_rack_aware"])
+    if options["as_json"]:
         echo_json({"current": assignment_json(current), "proposed": assignment_json(proposed)})
         return
     click.echo(f"Current partition replica assignment\n{assignment_json(current, text=True)}\n")
     click.echo(f"Proposed partition reassignment configuration\n{assignment_json(proposed, text=True)}")
 
 
-def _check_brokers(cluster: Cluster[_Part], wanted: Sequence[int]) -> None:
+def _check_brokers(cluster: Cluster[_Part], nodes: Sequence[int]) -> None:
     known = {node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes}
-    unknown = sorted(set(wanted) - known)
+    unknown = sorted(set(nodes) - known)
     if unknown:
         raise CommandFailed(f"there is no broker {_nodes(unknown)}, only {_nodes(sorted(known))}")
 
 
-def _execute(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -> None:
-    if not given["additional"] and cluster.ask(cluster.admin.list_partition_reassignments()):
+def _execute(cluster: Cluster[_Part], moves: list[Move], options: dict[str, Any]) -> None:
+    if not options["additional"] and cluster.ask(cluster.admin.list_partition_reassignments()):
         raise CommandFailed("another plan is under way: wait for it, cancel it, or add --additional")
     _check_brokers(cluster, [node for move in moves for node in move.replicas])
     current = _current(cluster, [move.place for move in moves])
-    if not given["as_json"]:
+    if not options["as_json"]:
         click.echo(f"Current partition replica assignment\n\n{assignment_json(current, text=True)}\n")
         click.echo("Save this to use as the --reassignment-json-file option during rollback")
-    for line in set_throttles(cluster, current, moves, given["throttle"], given["replica_alter_log_dirs_throttle"]):
-        if not given["as_json"]:
+    for line in set_throttles(cluster, current, moves, options["throttle"], options["replica_alter_log_dirs_throttle"]):
+        if not options["as_json"]:
             click.echo(line)
-    wanted = {move.place: move.replicas for move in moves}
-    change = not given["disallow_replication_factor_change"]
-    cluster.ask(cluster.admin.alter_partition_reassignments(wanted, allow_replication_factor_change=change)).check()
+    replicas_by_place = {move.place: move.replicas for move in moves}
+    change = not options["disallow_replication_factor_change"]
+    cluster.ask(
+        cluster.admin.alter_partition_reassignments(replicas_by_place, allow_replication_factor_change=change)
+    ).check()
     moved = _move_directories(cluster, moves)
-    if given["as_json"]:
-        echo_json({"before": assignment_json(current), "started": [str(place) for place in sorted(wanted)]})
+    if options["as_json"]:
+        echo_json({"before": assignment_json(current), "started": [str(place) for place in sorted(replicas_by_place)]})
         return
-    plural = "s" if len(wanted) > 1 else ""
-    click.echo(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(wanted)))}")
+    plural = "s" if len(replicas_by_place) > 1 else ""
+    click.echo(
+        f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(replicas_by_place)))}"
+    )
     for replica, path in moved.items():
         place = TopicPartition(replica.topic, replica.partition)
         click.echo(
@@ -210,13 +214,13 @@ def _directories(moves: Sequence[Move]) -> dict[TopicPartitionReplica, str]:
 
 
 def _move_directories(cluster: Cluster[_Part], moves: Sequence[Move]) -> dict[TopicPartitionReplica, str]:
-    wanted = _directories(moves)
-    if wanted:
-        cluster.ask(cluster.admin.alter_replica_log_dirs(wanted)).check()
-    return wanted
+    targets = _directories(moves)
+    if targets:
+        cluster.ask(cluster.admin.alter_replica_log_dirs(targets)).check()
+    return targets
 
 
-def _verify(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -> None:
+def _verify(cluster: Cluster[_Part], moves: list[Move], options: dict[str, Any]) -> None:
     """Print the state of a plan; remove its throttles when it is done. Raises CommandFailed for a plan that did not succeed."""
     under_way = cluster.ask(cluster.admin.list_partition_reassignments([move.place for move in moves]))
     results = cluster.ask(cluster.admin.describe_topics({move.place.topic for move in moves}))
@@ -243,12 +247,12 @@ def _verify(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -
                 f"There is no active reassignment of partition {move.place}, "
                 f"but replica set is {_nodes(replicas)} rather than {_nodes(move.replicas)}."
             )
-    moving, told = _moving(cluster, moves)
-    lines += told or [""]
+    moving, directory_lines = _moving(cluster, moves)
+    lines += directory_lines or [""]
     done = not under_way and not moving
-    if done and not given["preserve_throttles"]:
+    if done and not options["preserve_throttles"]:
         lines += clear_throttles(cluster, [move for move in moves if move.place in parts])
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json({"partitions": states, "moving_directories": moving, "done": done})
     else:
         click.echo("\n".join(lines))
@@ -258,33 +262,33 @@ def _verify(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -
 
 def _moving(cluster: Cluster[_Part], moves: Sequence[Move]) -> tuple[list[str], list[str]]:
     """Replicas that are between two directories, and a line about each that the plan sends to one."""
-    wanted = _directories(moves)
+    targets = _directories(moves)
     moving, lines = [], []
-    if not wanted:
+    if not targets:
         return [], []
-    nodes = sorted({replica.broker_id for replica in wanted})
+    nodes = sorted({replica.broker_id for replica in targets})
     described = cluster.ask(cluster.admin.describe_log_dirs(nodes)).successes
-    for replica, path in wanted.items():
+    for replica, path in targets.items():
         place = TopicPartition(replica.topic, replica.partition)
         name = f"{place}-{replica.broker_id}"
-        found = {
-            (where, each.replicas[place].is_future)
-            for where, each in described.get(replica.broker_id, {}).items()
-            if place in each.replicas
+        locations = {
+            (where, directory.replicas[place].is_future)
+            for where, directory in described.get(replica.broker_id, {}).items()
+            if place in directory.replicas
         }
-        if (path, True) in found:
+        if (path, True) in locations:
             moving.append(name)
             lines.append(f"Reassignment of replica {name} is still in progress.")
-        elif (path, False) in found:
+        elif (path, False) in locations:
             lines.append(f"Reassignment of replica {name} completed successfully.")
-        elif not found:
+        elif not locations:
             lines.append(f"Partition {place} is not found in any live log dir on broker {replica.broker_id}.")
         else:
             lines.append(f"Partition {name} is not being moved to log dir {path}.")
     return moving, lines
 
 
-def _cancel(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -> None:
+def _cancel(cluster: Cluster[_Part], moves: list[Move], options: dict[str, Any]) -> None:
     """Stop what is under way of a plan: replicas, and moves between directories."""
     places = [move.place for move in moves]
     under_way = sorted(cluster.ask(cluster.admin.list_partition_reassignments(places)))
@@ -303,9 +307,9 @@ def _cancel(cluster: Cluster[_Part], moves: list[Move], given: dict[str, Any]) -
         lines.append(f"Successfully cancelled moves of {','.join(moving)}")
     else:
         lines.append("None of the specified partition moves are active.")
-    if not given["preserve_throttles"]:
+    if not options["preserve_throttles"]:
         lines += clear_throttles(cluster, moves)
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json({"cancelled": [str(place) for place in under_way], "cancelled_moves": moving})
     else:
         click.echo("\n".join(lines))
@@ -315,12 +319,12 @@ def _current_directories(
     cluster: Cluster[_Part], moves: Sequence[Move], moving: Sequence[str]
 ) -> dict[TopicPartitionReplica, str]:
     """Return the directories that replicas are being moved from: moving a replica to its own directory cancels the move."""
-    wanted = [move for move in moves if any(f"{move.place}-{node}" in moving for node in move.replicas)]
-    if not wanted:
+    moving_moves = [move for move in moves if any(f"{move.place}-{node}" in moving for node in move.replicas)]
+    if not moving_moves:
         return {}
     return {
         TopicPartitionReplica(*move.place, node): path
-        for move in _current(cluster, [move.place for move in wanted])
+        for move in _current(cluster, [move.place for move in moving_moves])
         for node, path in zip(move.replicas, move.log_dirs, strict=True)
         if f"{move.place}-{node}" in moving
     }

@@ -45,15 +45,15 @@ def proposal(current: Sequence[Move], racks: Mapping[int, str | None], *, rack_a
     topics: dict[str, list[Move]] = {}
     for move in current:
         topics.setdefault(move.place.topic, []).append(move)
-    found = []
+    proposed = []
     for moves in topics.values():
         factor = len(moves[0].replicas)
         if factor > len(nodes):
             raise CommandFailed(f"{moves[0].place} has {factor} replicas, and there are {len(nodes)} brokers")
         for number, move in enumerate(moves):
             replicas = _replicas(nodes, number, factor)
-            found.append(Move(move.place, replicas, ("any",) * factor))
-    return sorted(found)
+            proposed.append(Move(move.place, replicas, ("any",) * factor))
+    return sorted(proposed)
 
 
 def _replicas(nodes: Sequence[int], number: int, factor: int) -> tuple[int, ...]:

@@ -44,15 +44,15 @@ def compact(value: Any) -> str:
 
 def message_json(message: Struct, version: int) -> dict[str, Any]:
     """The fields that a message has in a version."""
-    found = {}
+    fields = {}
     for field in type(message).FIELDS:
         value = getattr(message, field.name)
         if version not in field.versions:
             continue
         if version in field.tagged and value == field.default_value():
             continue
-        found[_camel(field.name)] = _value(value, field.type, version)
-    return found
+        fields[_camel(field.name)] = _value(value, field.type, version)
+    return fields
 
 
 def _camel(name: str) -> str:
@@ -63,7 +63,7 @@ def _value(value: Any, kind: Any, version: int) -> Any:
     if value is None:
         return None
     if isinstance(kind, Array):
-        return [_value(each, kind.element, version) for each in value]
+        return [_value(element, kind.element, version) for element in value]
     if isinstance(value, Struct):
         return message_json(value, version)
     if kind is Uuid:
@@ -109,10 +109,10 @@ def whole(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes |
         if value is not None and read(key, None) is not None:
             raise ValueError(f"version {int.from_bytes(value[:2], 'big', signed=True)} of its value is not known")
         return None
-    told: dict[str, Any] = {"key": {"type": kind, "data": message_json(record.key, 0)}, "value": None}
+    document: dict[str, Any] = {"key": {"type": kind, "data": message_json(record.key, 0)}, "value": None}
     if record.value is not None:
-        told["value"] = {"version": record.version, "data": message_json(record.value, record.version)}
-    return kind, told
+        document["value"] = {"version": record.version, "data": message_json(record.value, record.version)}
+    return kind, document
 
 
 def _texts(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> Texts:

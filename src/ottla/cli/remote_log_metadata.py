@@ -64,7 +64,7 @@ def _snapshot(record: records.RemoteLogSegmentMetadataSnapshotRecord) -> Shown:
 
 def _rest(record: Any) -> Shown:
     """Return the fields at the end of a segment's whole description."""
-    epochs = sorted((each.leader_epoch, each.offset) for each in record.segment_leader_epochs)
+    epochs = sorted((entry.leader_epoch, entry.offset) for entry in record.segment_leader_epochs)
     return [
         ("segmentLeaderEpochs", f"{{{', '.join(f'{epoch}={offset}' for epoch, offset in epochs)}}}"),
         ("segmentSizeInBytes", record.segment_size_in_bytes),

@@ -59,9 +59,9 @@ def serve(
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     directory = EphemeralDirectory() if ephemeral else None
     try:
-        given = read_file(Path(file)) if file else {}
-        flags = _flags(listen, str(directory.path) if directory else data_dir, given, options)
-        config = broker_config(given, os.environ, flags)
+        file_configs = read_file(Path(file)) if file else {}
+        flags = _flags(listen, str(directory.path) if directory else data_dir, file_configs, options)
+        config = broker_config(file_configs, os.environ, flags)
         _run(config, _address(metrics) if metrics else None)
     except (InvalidConfig, CannotStart) as error:
         click.echo(f"ottla: {error}", err=True)
@@ -73,23 +73,23 @@ def serve(
 
 def _flags(listen: str | None, data_dir: str | None, file: dict[str, str], options: tuple[str, ...]) -> list[str]:
     """Return options and flags as configs; Ottla's own defaults, loopback and ./ottla-data, where nothing else is set."""
-    said = set(file) | {option.partition("=")[0].strip() for option in options}
-    said |= {
+    configured = set(file) | {option.partition("=")[0].strip() for option in options}
+    configured |= {
         name for name in ("listeners", "log.dirs", "log.dir") if f"OTTLA_{name.upper().replace('.', '_')}" in os.environ
     }
     flags = list(options)
     if listen is not None:
-        if "listeners" in said:
+        if "listeners" in configured:
             where = "-o" if any(option.startswith("listeners") for option in options) else "the file or the environment"
             raise click.UsageError(
                 f"--listen and `listeners` of {where} both say where clients connect: give one of them"
             )
         flags.append(f"listeners=PLAINTEXT://{listen}")
-    elif "listeners" not in said:
+    elif "listeners" not in configured:
         flags.append("listeners=PLAINTEXT://127.0.0.1:9092")
     if data_dir is not None:
         flags.append(f"log.dirs={data_dir}")
-    elif not said & {"log.dirs", "log.dir"}:
+    elif not configured & {"log.dirs", "log.dir"}:
         flags.append("log.dirs=ottla-data")
     return flags
 

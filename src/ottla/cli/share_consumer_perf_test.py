@@ -56,19 +56,19 @@ _COLUMNS = (
 @click.option("--command-property", metavar="NAME=VALUE", multiple=True, help="Client property; may be repeated.")
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
-def share_consumer_perf_test(bootstrap_server: str | None, **given: Any) -> None:
+def share_consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
     """Measure how fast records come through a share group. Apache Kafka's tool of this name, with its flags and its output."""
-    count = wanted_records(given)
+    count = wanted_records(options)
     with told_in_one_line():
         own: dict[str, Any] = {
-            "group.id": given["group"],
-            "receive.buffer.bytes": given["socket_buffer_size"],
-            "fetch.max.bytes": given["fetch_size"],
+            "group.id": options["group"],
+            "receive.buffer.bytes": options["socket_buffer_size"],
+            "fetch.max.bytes": options["fetch_size"],
             "check.crcs": "false",
-            **given_properties(given),
+            **given_properties(options),
         }
-        given["client_id_given"] = "client.id" in own
-        readers = Readers(client_configs(bootstrap_server, None, **own), given, count)
+        options["client_id_given"] = "client.id" in own
+        readers = Readers(client_configs(bootstrap_server, None, **own), options, count)
         readers.run()
     readers.summary()
 
@@ -76,26 +76,26 @@ def share_consumer_perf_test(bootstrap_server: str | None, **given: Any) -> None
 class Readers:
     """Share consumers in threads of their own, until together they have read enough."""
 
-    def __init__(self, configs: dict[str, Any], given: dict[str, Any], count: int) -> None:
+    def __init__(self, configs: dict[str, Any], options: dict[str, Any], count: int) -> None:
         self._configs = configs
-        self._given = given
+        self._options = options
         self._count = count
         self._guard = threading.Lock()
         self._client_ids = [
-            configs["client.id"] if given["client_id_given"] else f"{_CLIENT_ID}-{number + 1}"
-            for number in range(given["threads"])
+            configs["client.id"] if options["client_id_given"] else f"{_CLIENT_ID}-{number + 1}"
+            for number in range(options["threads"])
         ]
-        self._bytes = [0] * given["threads"]
-        self._records = [0] * given["threads"]
+        self._bytes = [0] * options["threads"]
+        self._records = [0] * options["threads"]
         self._begun = self._ended = time.time()
         self._failure: KafkaError | None = None
 
     def run(self) -> None:
         """Read. Raises what one of the consumers met."""
-        if not self._given["hide_header"] and not self._given["as_json"]:
+        if not self._options["hide_header"] and not self._options["as_json"]:
             click.echo(", ".join(_COLUMNS))
         self._begun = self._ended = time.time()
-        threads = [threading.Thread(target=self._read, args=(number,)) for number in range(self._given["threads"])]
+        threads = [threading.Thread(target=self._read, args=(number,)) for number in range(self._options["threads"])]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -106,9 +106,9 @@ class Readers:
     def _read(self, number: int) -> None:
         try:
             with ShareConsumer({**self._configs, "client.id": self._client_ids[number]}) as consumer:
-                consumer.subscribe([self._given["topic"]])
+                consumer.subscribe([self._options["topic"]])
                 last = time.monotonic()
-                told = _Told(self._begun, 0, 0)
+                reported = _Told(self._begun, 0, 0)
                 while sum(self._records) < self._count and self._failure is None:
                     records = consumer.poll(0.2)
                     if records:
@@ -116,46 +116,48 @@ class Readers:
                         with self._guard:
                             self._records[number] += len(records)
                             self._bytes[number] += sum(
-                                len(each.value or b"") + len(each.key or b"") for each in records
+                                len(record.value or b"") + len(record.key or b"") for record in records
                             )
                             self._ended = time.time()
-                    elif (time.monotonic() - last) * 1000 > self._given["timeout"]:
-                        click.echo(exiting(self._given["timeout"]), err=True)
+                    elif (time.monotonic() - last) * 1000 > self._options["timeout"]:
+                        click.echo(exiting(self._options["timeout"]), err=True)
                         return
-                    if self._given["show_detailed_stats"]:
-                        told = self._progress(number, told)
+                    if self._options["show_detailed_stats"]:
+                        reported = self._progress(number, reported)
         except KafkaError as error:
             self._failure = error
 
-    def _progress(self, number: int, told: "_Told") -> "_Told":
+    def _progress(self, number: int, reported: "_Told") -> "_Told":
         """A line of what a consumer has read since the last one, when it is time for it."""
         now = time.time()
-        if (now - told.moment) * 1000 < self._given["reporting_interval"]:
-            return told
-        cells = _cells(now - told.moment, self._bytes[number] - told.bytes, self._records[number] - told.records)
-        moments = [java_time(moment, self._given["date_format"]) for moment in (told.moment, now)]
-        if not self._given["as_json"]:
+        if (now - reported.moment) * 1000 < self._options["reporting_interval"]:
+            return reported
+        cells = _cells(
+            now - reported.moment, self._bytes[number] - reported.bytes, self._records[number] - reported.records
+        )
+        moments = [java_time(moment, self._options["date_format"]) for moment in (reported.moment, now)]
+        if not self._options["as_json"]:
             click.echo(f"{', '.join([*moments, *cells])} for share consumer {number + 1}")
         return _Told(now, self._bytes[number], self._records[number])
 
     def summary(self) -> None:
         """Print the result."""
-        given = self._given
+        options = self._options
         seconds = self._ended - self._begun
         whole = _cells(seconds, sum(self._bytes), sum(self._records))
-        if given["as_json"]:
+        if options["as_json"]:
             names = (name.replace(".", "_").lower() for name in _COLUMNS[2:])
             echo_json(dict(zip(names, map(float, whole), strict=True)) | {"records_by_consumer": self._records})
             return
-        moments = [java_time(moment, given["date_format"]) for moment in (self._begun, self._ended)]
-        each = list(zip(self._client_ids, self._bytes, self._records, strict=True))
-        if given["show_consumer_stats"]:
-            for number, (client_id, size, records) in enumerate(each, 1):
+        moments = [java_time(moment, options["date_format"]) for moment in (self._begun, self._ended)]
+        totals = list(zip(self._client_ids, self._bytes, self._records, strict=True))
+        if options["show_consumer_stats"]:
+            for number, (client_id, size, records) in enumerate(totals, 1):
                 line = ", ".join([*moments, *_cells(seconds, size, records)])
                 click.echo(f"Share consumer {number} having client id {client_id} consumption metrics- {line}")
         click.echo(", ".join([*moments, *whole]))
-        if given["print_metrics"]:
-            for client_id, size, records in each:
+        if options["print_metrics"]:
+            for client_id, size, records in totals:
                 group = "consumer-share-fetch-manager-metrics"
                 echo_metrics(
                     client_id, {f"{group}:bytes-consumed-total": size, f"{group}:records-consumed-total": records}

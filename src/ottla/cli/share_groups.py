@@ -65,39 +65,39 @@ class _Part(ShareGroups, Groups, Topics):
 @reset_options
 @click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="Timeout.")
 @json_option
-def share_groups(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def share_groups(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """List, describe, reset and delete share groups."""
-    action = _action(given)
-    configs: dict[str, Any] = {"default.api.timeout.ms": given["timeout"]}
-    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and given["execute"])
+    action = _action(options)
+    configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
+    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and options["execute"])
     with connected(_Part, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
-            _list(cluster, given)
+            _list(cluster, options)
         elif action == "describe":
-            _describe(cluster, given)
+            _describe(cluster, options)
         elif action == "delete":
-            _delete(cluster, given)
+            _delete(cluster, options)
         elif action == "reset-offsets":
-            _reset(cluster, given)
+            _reset(cluster, options)
         else:
-            _delete_offsets(cluster, given)
+            _delete_offsets(cluster, options)
 
 
-def _action(given: dict[str, Any]) -> str:
+def _action(options: dict[str, Any]) -> str:
     """Return the action that the options name. Raises UsageError when the options do not go together."""
-    action = one_action(given, _ACTIONS)
+    action = one_action(options, _ACTIONS)
     scoped = action in ("describe", "delete", "reset-offsets")
-    if scoped and bool(given["groups"]) == given["all_groups"]:
+    if scoped and bool(options["groups"]) == options["all_groups"]:
         raise click.UsageError(f"--{action} wants either --group or --all-groups")
-    if action == "describe" and len(given_of(given, ("offsets", "members", "state"))) > 1:
+    if action == "describe" and len(given_of(options, ("offsets", "members", "state"))) > 1:
         raise click.UsageError("--describe takes one of --offsets, --members, --state")
-    if action == "delete-offsets" and (len(given["groups"]) != 1 or not given["topics"]):
+    if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
         raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
     if action == "reset-offsets":
-        check_reset(given)
-        if given["dry_run"] and given["execute"]:
+        check_reset(options)
+        if options["dry_run"] and options["execute"]:
             raise click.UsageError("--reset-offsets wants --dry-run or --execute, not both")
-        if not (given["dry_run"] or given["execute"] or given["export"]):
+        if not (options["dry_run"] or options["execute"] or options["export"]):
             raise click.UsageError("--reset-offsets wants either --dry-run or --execute")
     return action
 
@@ -109,65 +109,65 @@ def _show(columns: Sequence[Column], rows: Sequence[Sequence[Any]], *, as_json: 
         echo_table(columns, rows)
 
 
-def _groups(cluster: Cluster[_Part], given: dict[str, Any]) -> list[str]:
+def _groups(cluster: Cluster[_Part], options: dict[str, Any]) -> list[str]:
     """The groups meant."""
-    if not given["all_groups"]:
-        return list(dict.fromkeys(given["groups"]))
+    if not options["all_groups"]:
+        return list(dict.fromkeys(options["groups"]))
     return sorted(cluster.ask(cluster.admin.list_groups(types=["share"])))
 
 
-def _list(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    state = given["state"]
-    states = [each.strip().capitalize() for each in (state or "").split(",") if each.strip()]
+def _list(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    state = options["state"]
+    states = [state_name.strip().capitalize() for state_name in (state or "").split(",") if state_name.strip()]
     unknown = set(states) - {"Empty", "Stable", "Dead"}
     if unknown:
         raise click.UsageError(f"--state {', '.join(sorted(unknown))}: share groups are Empty, Stable or Dead")
-    found = cluster.ask(cluster.admin.list_groups(types=["share"], states=states))
+    listed = cluster.ask(cluster.admin.list_groups(types=["share"], states=states))
     if state is not None:
-        rows = [(name, group.state) for name, group in sorted(found.items())]
-        _show((_GROUP, Column("STATE")), rows, as_json=given["as_json"])
-    elif given["as_json"]:
-        echo_json(sorted(found))
+        rows = [(name, group.state) for name, group in sorted(listed.items())]
+        _show((_GROUP, Column("STATE")), rows, as_json=options["as_json"])
+    elif options["as_json"]:
+        echo_json(sorted(listed))
     else:
-        for name in sorted(found):
+        for name in sorted(listed):
             click.echo(name)
 
 
-def _describe(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    names = _groups(cluster, given)
+def _describe(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    names = _groups(cluster, options)
     described = cluster.ask(cluster.admin.describe_share_groups(names)).check()
     documents = []
     for name in names:
         group = described[name]
-        columns, rows = _described(cluster, group, given)
-        if given["as_json"]:
+        columns, rows = _described(cluster, group, options)
+        if options["as_json"]:
             documents += as_objects(columns, rows)
             continue
-        if not group.members and (given["members"] or given["state"] is not None):
+        if not group.members and (options["members"] or options["state"] is not None):
             click.echo(f"\nShare group '{name}' has no active members.")
         if rows:
             click.echo()
             echo_table(columns, rows)
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json(documents)
 
 
 def _described(
-    cluster: Cluster[_Part], group: ShareGroupDescription, given: dict[str, Any]
+    cluster: Cluster[_Part], group: ShareGroupDescription, options: dict[str, Any]
 ) -> tuple[Sequence[Column], list[Sequence[Any]]]:
-    if given["members"]:
-        return _members(group, verbose=given["verbose"])
-    if given["state"] is not None:
-        return _state(group, verbose=given["verbose"])
+    if options["members"]:
+        return _members(group, verbose=options["verbose"])
+    if options["state"] is not None:
+        return _state(group, verbose=options["verbose"])
     offsets = cluster.ask(cluster.admin.list_share_group_offsets([group.group_id])).check()[group.group_id]
     columns = [_GROUP, _TOPIC, _PARTITION, Column("START-OFFSET", 13), Column("LAG")]
     rows: list[Sequence[Any]] = []
     for partition, offset in sorted(offsets.items()):
         row = [group.group_id, *partition, offset.start_offset, offset.lag]
-        if given["verbose"]:
+        if options["verbose"]:
             row.insert(3, offset.leader_epoch)
         rows.append(row)
-    if given["verbose"]:
+    if options["verbose"]:
         columns.insert(3, Column("LEADER-EPOCH", 13))
     return columns, rows
 
@@ -204,12 +204,12 @@ def _state(group: ShareGroupDescription, *, verbose: bool) -> tuple[Sequence[Col
     return [*columns, Column("#MEMBERS")], [[*row, len(group.members)]]
 
 
-def _delete(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    names = _groups(cluster, given)
+def _delete(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    names = _groups(cluster, options)
     share = cluster.ask(cluster.admin.list_groups(types=["share"]))
     results = cluster.ask(cluster.admin.delete_groups([name for name in names if name in share]))
     deleted = [name for name in names if name in results.successes]
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json({"deleted": deleted})
     elif deleted:
         click.echo(f"These share groups were deleted successfully: {', '.join(repr(name) for name in deleted)}")
@@ -219,25 +219,25 @@ def _delete(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
         raise CommandFailed(f"not deleted: {'; '.join(failed)}")
 
 
-def _delete_offsets(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    (group,) = given["groups"]
-    results = cluster.ask(cluster.admin.delete_share_group_offsets(group, given["topics"]))
+def _delete_offsets(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    (group,) = options["groups"]
+    results = cluster.ask(cluster.admin.delete_share_group_offsets(group, options["topics"]))
     rows = [
         (topic, "Successful" if topic not in results.errors else f"Error: {results.errors[topic]}") for topic in results
     ]
-    if not given["as_json"]:
+    if not options["as_json"]:
         click.echo()
-    _show((_TOPIC, Column("STATUS")), rows, as_json=given["as_json"])
+    _show((_TOPIC, Column("STATUS")), rows, as_json=options["as_json"])
     if results.errors:
         raise CommandFailed(f"offsets of {len(results.errors)} of {len(rows)} topics were not deleted")
 
 
-def _reset(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
-    names = _groups(cluster, given)
+def _reset(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+    names = _groups(cluster, options)
     offsets_of = cluster.ask(cluster.admin.list_share_group_offsets(names)).check()
-    currents = {name: {place: found.start_offset for place, found in offsets_of[name].items()} for name in names}
-    plan = plan_for(cluster, currents, given, whole_topics=True)
-    if given["execute"]:
+    currents = {name: {place: position.start_offset for place, position in offsets_of[name].items()} for name in names}
+    plan = plan_for(cluster, currents, options, whole_topics=True)
+    if options["execute"]:
         for name in names:
             _check_empty(cluster, name)
         failed: list[KafkaError] = []
@@ -245,11 +245,11 @@ def _reset(cluster: Cluster[_Part], given: dict[str, Any]) -> None:
             results = cluster.ask(cluster.admin.alter_share_group_offsets(name, offsets))
             failed += results.errors.values()
             plan[name] = {partition: offset for partition, offset in offsets.items() if partition in results.successes}
-        show_plan(plan, given)
+        show_plan(plan, options)
         if failed:
             raise CommandFailed(str(failed[0]))
         return
-    show_plan(plan, given)
+    show_plan(plan, options)
 
 
 def _check_empty(cluster: Cluster[_Part], group: str) -> None:

@@ -93,37 +93,37 @@ def info(directories: tuple[str, ...], *, file: str | None, options: tuple[str, 
     exit code is 1.
     """
     config = _config_or_fail(directories, file, options)
-    found = look_at(Path(config.metadata_log_dir), [Path(path) for path in config.log_dirs])
+    state = look_at(Path(config.metadata_log_dir), [Path(path) for path in config.log_dirs])
     if as_json:
-        documents: dict[str, Any] = {"directories": [str(path) for path in found.directories]}
-        echo_json({**documents, "metadata": _metadata(found), "problems": list(found.problems)})
+        documents: dict[str, Any] = {"directories": [str(path) for path in state.directories]}
+        echo_json({**documents, "metadata": _metadata(state), "problems": list(state.problems)})
     else:
-        _echo_found(found)
-    if found.problems:
+        _echo_found(state)
+    if state.problems:
         sys.exit(1)
 
 
-def _metadata(found: Found) -> dict[str, Any] | None:
-    if found.identity is None:
+def _metadata(state: Found) -> dict[str, Any] | None:
+    if state.identity is None:
         return None
-    node_id, cluster_id, directory_id = found.identity
+    node_id, cluster_id, directory_id = state.identity
     return {"cluster.id": cluster_id, "directory.id": uuid_text(directory_id), "node.id": node_id, "version": 1}
 
 
-def _echo_found(found: Found) -> None:
+def _echo_found(state: Found) -> None:
     """In Kafka's words, with an empty line behind each part."""
-    if found.directories:
-        click.echo("Found log directory:" if len(found.directories) == 1 else "Found log directories:")
-        for path in found.directories:
+    if state.directories:
+        click.echo("Found log directory:" if len(state.directories) == 1 else "Found log directories:")
+        for path in state.directories:
             click.echo(f"  {path}")
         click.echo()
-    metadata = _metadata(found)
+    metadata = _metadata(state)
     if metadata is not None:
         click.echo(f"Found metadata: {{{', '.join(f'{name}={value}' for name, value in metadata.items())}}}")
         click.echo()
-    if found.problems:
-        click.echo("Found problem:" if len(found.problems) == 1 else "Found problems:")
-        for problem in found.problems:
+    if state.problems:
+        click.echo("Found problem:" if len(state.problems) == 1 else "Found problems:")
+        for problem in state.problems:
             click.echo(f"  {problem}")
         click.echo()
 
@@ -148,27 +148,27 @@ def _echo_found(found: Found) -> None:
 @click.option("--initial-controllers", "-I", metavar="LIST", hidden=True)
 @click.option("--add-scram", "-S", metavar="CREDENTIAL", multiple=True, hidden=True)
 @_json_option
-def format_(**given: Any) -> None:
+def format_(**options: Any) -> None:
     """Make new data directories those of a cluster with this id: `ottla serve` then starts on them.
 
     DIR is log.dirs; several directories are given one after another, or by --config or -o log.dirs=A,B.
     """
-    _refuse_what_is_for_many(given)
-    cluster_id = given["cluster_id"]
+    _refuse_what_is_for_many(options)
+    cluster_id = options["cluster_id"]
     if not _CLUSTER_ID.fullmatch(cluster_id):
         raise CommandFailed(f"cluster id {cluster_id!r}: letters, digits, _, - and . make an id")
-    config = _config_or_fail(given["directories"], given["file"], given["options"])
-    features = _features(given["release_version"], given["named"])
+    config = _config_or_fail(options["directories"], options["file"], options["options"])
+    features = _features(options["release_version"], options["named"])
     home, log_dirs = Path(config.metadata_log_dir), [Path(path) for path in config.log_dirs]
     owner = config.node_id, cluster_id
     try:
         done = format_directories(
-            home, log_dirs, owner, features, SystemRandom(), ignore_formatted=given["ignore_formatted"]
+            home, log_dirs, owner, features, SystemRandom(), ignore_formatted=options["ignore_formatted"]
         )
     except CannotFormat as error:
         raise CommandFailed(str(error)) from None
     levels = dict(finalized(features))
-    if given["as_json"]:
+    if options["as_json"]:
         document = {name: list(map(str, paths)) for name, paths in zip(_DONE, done, strict=True)}
         stored = levels if home in done.new else None
         echo_json({"cluster_id": cluster_id, "node_id": config.node_id, **document, "features": stored})
@@ -179,14 +179,14 @@ def format_(**given: Any) -> None:
 _DONE: Final = ("formatted", "already_formatted", "unreadable")
 
 
-def _refuse_what_is_for_many(given: dict[str, Any]) -> None:
-    if given["initial_controllers"] is not None:
+def _refuse_what_is_for_many(options: dict[str, Any]) -> None:
+    if options["initial_controllers"] is not None:
         raise CommandFailed(
             "--initial-controllers is for several controllers; Ottla is one node and its own controller"
         )
-    if given["add_scram"]:
+    if options["add_scram"]:
         raise CommandFailed("--add-scram: give users credentials with `ottla configs` once the broker runs")
-    if given["standalone"] and given["no_initial_controllers"]:
+    if options["standalone"] and options["no_initial_controllers"]:
         raise click.UsageError("--no-initial-controllers goes without --standalone")
 
 
@@ -197,7 +197,7 @@ def _features(release: str | None, named: tuple[str, ...]) -> dict[str, int]:
         return {}
     if release is not None and _METADATA in chosen:
         raise CommandFailed("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
-    known = {each.name: each.level for each in FEATURES}
+    known = {feature.name: feature.level for feature in FEATURES}
     level = level_of_release(release) if release is not None else chosen.get(_METADATA, known[_METADATA])
     # kraft.version is raised by a quorum whose voters may change, which no release of Ottla has.
     brought = {name: level for name, level in levels_with(level) if name in known and name != "kraft.version"}
@@ -241,8 +241,8 @@ def import_(
         config, node_id = _config(directories, file, options)
         home, log_dirs = Path(config.metadata_log_dir), [Path(path) for path in config.log_dirs]
         adoption = adopt(home, log_dirs, config, SystemRandom(), node_id=node_id, dry_run=dry_run)
-    except AlreadyAdopted as said:
-        click.echo(json.dumps({"imported": False, "reason": str(said)}) if as_json else str(said))
+    except AlreadyAdopted as reason:
+        click.echo(json.dumps({"imported": False, "reason": str(reason)}) if as_json else str(reason))
         return
     except (InvalidConfig, CannotAdopt, DamagedStore) as error:
         click.echo(f"ottla: {error}", err=True)
@@ -332,11 +332,11 @@ def _copied(home: Path, copies: Mapping[Path, Path]) -> tuple[int, int]:
 
 def _config(directories: Sequence[str], file: str | None, options: Sequence[str]) -> tuple[BrokerConfig, int | None]:
     """The configs that Ottla will run with, and the node id if one is named. Raises InvalidConfig."""
-    given = read_file(Path(file)) if file else {}
+    file_configs = read_file(Path(file)) if file else {}
     flags = list(options)
     if directories:
         flags.append(f"log.dirs={','.join(directories)}")
-    config = broker_config(given, os.environ, flags)
+    config = broker_config(file_configs, os.environ, flags)
     named = {"log.dirs", "log.dir"} & set(config.static)
     if not named:
         command = click.get_current_context().info_name
@@ -366,17 +366,17 @@ def _table(adoption: Adoption) -> list[str]:
         f"{name:{widths[0]}}  {count:>{widths[1]}}  {topic_id:{widths[2]}}  {configs}"
         for name, count, topic_id, configs in rows
     ]
-    found = adoption.metadata
+    metadata = adoption.metadata
     lines.append("")
     for (kind, name), texts in adoption.configs.items():
-        said = ", ".join(f"{config}={text}" for config, text in texts.items())
-        lines.append(f"configs of {_RESOURCES[kind]} {name or '(all)'}: {said}")
-    for entity, quotas in sorted(found.quotas.items(), key=str):
+        settings = ", ".join(f"{config}={text}" for config, text in texts.items())
+        lines.append(f"configs of {_RESOURCES[kind]} {name or '(all)'}: {settings}")
+    for entity, quotas in sorted(metadata.quotas.items(), key=str):
         whom = ", ".join(f"{kind} {name if name is not None else '(default)'}" for kind, name in entity)
         lines.append(f"quotas of {whom}: {', '.join(f'{name}={value:g}' for name, value in quotas.items())}")
-    if found.scram:
-        lines.append(f"SCRAM credentials of: {', '.join(sorted({user for user, _ in found.scram}))}")
-    features = ", ".join(f"{name} {level}" for name, level in sorted(found.features.items()))
+    if metadata.scram:
+        lines.append(f"SCRAM credentials of: {', '.join(sorted({user for user, _ in metadata.scram}))}")
+    features = ", ".join(f"{name} {level}" for name, level in sorted(metadata.features.items()))
     lines.append(f"features: {features}")
     lines.append(f"next producer id: {adoption.next_producer_id}")
     lines += [f"not taken: {sentence}" for sentence in adoption.left_out]
@@ -387,7 +387,7 @@ _RESOURCES = {4: "broker", 16: "client-metrics", 32: "group"}
 
 
 def _described(adoption: Adoption, command: str, *, dry_run: bool) -> dict[str, Any]:
-    found = adoption.metadata
+    metadata = adoption.metadata
     return {
         "imported": not dry_run,
         "node_id": adoption.identity.node_id,
@@ -406,12 +406,12 @@ def _described(adoption: Adoption, command: str, *, dry_run: bool) -> dict[str, 
             for (kind, name), texts in adoption.configs.items()
         ],
         "quotas": [
-            {"entity": dict(entity), "quotas": quotas} for entity, quotas in sorted(found.quotas.items(), key=str)
+            {"entity": dict(entity), "quotas": quotas} for entity, quotas in sorted(metadata.quotas.items(), key=str)
         ],
-        "scram_users": sorted({user for user, _ in found.scram}),
-        "features": found.features,
+        "scram_users": sorted({user for user, _ in metadata.scram}),
+        "features": metadata.features,
         "next_producer_id": adoption.next_producer_id,
-        "metadata_offset": found.offset,
+        "metadata_offset": metadata.offset,
         "not_taken": list(adoption.left_out),
         "serve": command,
     }

@@ -104,7 +104,9 @@ def list_(
             )
         ).check()
     rows = [
-        (each.transactional_id, node, each.producer_id, each.state) for node, found in results.items() for each in found
+        (transaction.transactional_id, node, transaction.producer_id, transaction.state)
+        for node, listed in results.items()
+        for transaction in listed
     ]
     _show(_LISTED, sorted(rows), as_json=as_json)
 
@@ -116,17 +118,17 @@ def list_(
 def describe(where: tuple[str | None, str | None], transactional_id: str, *, as_json: bool) -> None:
     """Show the state of a transactional id."""
     with connected(_Part, *where) as cluster:
-        found = cluster.ask(cluster.admin.describe_transactions([transactional_id])).check()[transactional_id]
-    duration = None if found.start_time_ms is None else time.time_ns() // 1_000_000 - found.start_time_ms
-    places = sorted(found.partitions)
+        transaction = cluster.ask(cluster.admin.describe_transactions([transactional_id])).check()[transactional_id]
+    duration = None if transaction.start_time_ms is None else time.time_ns() // 1_000_000 - transaction.start_time_ms
+    places = sorted(transaction.partitions)
     row = (
-        found.coordinator_id,
+        transaction.coordinator_id,
         transactional_id,
-        found.producer_id,
-        found.producer_epoch,
-        found.state,
-        found.transaction_timeout_ms,
-        found.start_time_ms,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.state,
+        transaction.transaction_timeout_ms,
+        transaction.start_time_ms,
         duration,
         [place._asdict() for place in places] if as_json else ",".join(map(str, places)),
     )
@@ -148,14 +150,14 @@ def describe_producers(
         producers = cluster.ask(cluster.admin.describe_producers([place], broker_id=broker_id)).check()[place]
     rows = [
         (
-            each.producer_id,
-            each.producer_epoch,
-            each.coordinator_epoch if each.coordinator_epoch is not None else -1,
-            each.last_sequence,
-            each.last_timestamp,
-            each.current_transaction_start_offset,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.coordinator_epoch if producer.coordinator_epoch is not None else -1,
+            producer.last_sequence,
+            producer.last_timestamp,
+            producer.current_transaction_start_offset,
         )
-        for each in producers
+        for producer in producers
     ]
     _show(_PRODUCERS, rows, as_json=as_json)
 
@@ -169,20 +171,22 @@ def describe_producers(
 @click.option("--coordinator-epoch", type=int, metavar="N", help="The coordinator's epoch (brokers before Kafka 3.0).")
 @json_option
 @click.pass_obj
-def abort(where: tuple[str | None, str | None], /, topic: str, partition: int, *, as_json: bool, **given: Any) -> None:
+def abort(
+    where: tuple[str | None, str | None], /, topic: str, partition: int, *, as_json: bool, **options: Any
+) -> None:
     """End a transaction that hangs in a partition."""
     place = TopicPartition(topic, partition)
-    by_hand = [given[name] for name in ("producer_id", "producer_epoch", "coordinator_epoch")]
-    if given["start_offset"] is None and None in by_hand:
+    by_hand = [options[name] for name in ("producer_id", "producer_epoch", "coordinator_epoch")]
+    if options["start_offset"] is None and None in by_hand:
         raise click.UsageError(
             "the transaction is named either by --start-offset or by --producer-id, --producer-epoch and "
             "--coordinator-epoch (for brokers before Kafka 3.0)"
         )
     with connected(_Part, *where, changes=True) as cluster:
-        if given["start_offset"] is None:
+        if options["start_offset"] is None:
             spec = AbortTransactionSpec(place, *by_hand)
         else:
-            spec = _found(cluster, place, given["start_offset"])
+            spec = _found(cluster, place, options["start_offset"])
         cluster.ask(cluster.admin.abort_transaction(spec))
     if as_json:
         echo_json({"aborted": {**place._asdict(), "producer_id": spec.producer_id}})
@@ -190,11 +194,11 @@ def abort(where: tuple[str | None, str | None], /, topic: str, partition: int, *
 
 def _found(cluster: Cluster[_Part], place: TopicPartition, start_offset: int) -> AbortTransactionSpec:
     """The transaction that begins there. Raises CommandFailed."""
-    for each in cluster.ask(cluster.admin.describe_producers([place])).check()[place]:
-        if each.current_transaction_start_offset == start_offset:
+    for producer in cluster.ask(cluster.admin.describe_producers([place])).check()[place]:
+        if producer.current_transaction_start_offset == start_offset:
             # No transaction of this producer has ended there before: its coordinator's first epoch will do.
             return AbortTransactionSpec(
-                place, each.producer_id, each.producer_epoch, max(each.coordinator_epoch or 0, 0)
+                place, producer.producer_id, producer.producer_epoch, max(producer.coordinator_epoch or 0, 0)
             )
     raise CommandFailed(f"no transaction is open that begins at offset {start_offset} of {place}")
 
@@ -213,69 +217,73 @@ def _found(cluster: Cluster[_Part], place: TopicPartition, start_offset: int) ->
 @click.option("--partition", type=int, metavar="N", help="Only this partition of it.")
 @json_option
 @click.pass_obj
-def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **given: Any) -> None:
+def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **options: Any) -> None:
     """Find transactions that are open in a partition and that no coordinator knows."""
-    if given["topic"] is None and (given["broker_id"] is None or given["partition"] is not None):
+    if options["topic"] is None and (options["broker_id"] is None or options["partition"] is not None):
         raise click.UsageError("find-hanging wants --topic, or --broker-id without --partition")
     now = time.time_ns() // 1_000_000
     with connected(_Part, *where) as cluster:
-        places = _places(cluster, given)
-        producers = cluster.ask(cluster.admin.describe_producers(places, broker_id=given["broker_id"])).check()
+        places = _places(cluster, options)
+        producers = cluster.ask(cluster.admin.describe_producers(places, broker_id=options["broker_id"])).check()
         old = [
-            _Open(place, each)
-            for place, found in sorted(producers.items())
-            for each in found
-            if each.current_transaction_start_offset is not None
-            and now - each.last_timestamp > given["max_transaction_timeout"] * _MINUTE_MS
+            _Open(place, candidate)
+            for place, states in sorted(producers.items())
+            for candidate in states
+            if candidate.current_transaction_start_offset is not None
+            and now - candidate.last_timestamp > options["max_transaction_timeout"] * _MINUTE_MS
         ]
         hanging = _without_coordinator(cluster, old)
     rows = [
         (
-            each.place.topic,
-            each.place.partition,
-            each.producer.producer_id,
-            each.producer.producer_epoch,
-            each.producer.coordinator_epoch if each.producer.coordinator_epoch is not None else -1,
-            each.producer.current_transaction_start_offset,
-            each.producer.last_timestamp,
-            (now - each.producer.last_timestamp) // _MINUTE_MS,
+            candidate.place.topic,
+            candidate.place.partition,
+            candidate.producer.producer_id,
+            candidate.producer.producer_epoch,
+            candidate.producer.coordinator_epoch if candidate.producer.coordinator_epoch is not None else -1,
+            candidate.producer.current_transaction_start_offset,
+            candidate.producer.last_timestamp,
+            (now - candidate.producer.last_timestamp) // _MINUTE_MS,
         )
-        for each in hanging
+        for candidate in hanging
     ]
     _show(_HANGING, rows, as_json=as_json)
 
 
-def _places(cluster: Cluster[_Part], given: Mapping[str, Any]) -> list[TopicPartition]:
+def _places(cluster: Cluster[_Part], options: Mapping[str, Any]) -> list[TopicPartition]:
     """Return the partitions to search. Raises KafkaError for an unknown topic, CommandFailed for an unknown partition of it."""
-    names = [given["topic"]] if given["topic"] is not None else sorted(cluster.ask(cluster.admin.list_topics()))
+    names = [options["topic"]] if options["topic"] is not None else sorted(cluster.ask(cluster.admin.list_topics()))
     described = cluster.ask(cluster.admin.describe_topics(names)).check()
-    node = given["broker_id"]
-    found = [
+    node = options["broker_id"]
+    matching = [
         TopicPartition(topic.name, part.partition)
         for topic in described.values()
         for part in topic.partitions
-        if (node is None or node in part.replicas) and given["partition"] in (None, part.partition)
+        if (node is None or node in part.replicas) and options["partition"] in (None, part.partition)
     ]
-    if given["topic"] is not None and not found:
+    if options["topic"] is not None and not matching:
         if node is not None:
-            raise CommandFailed(f"broker {node} has no such partition of topic {given['topic']}")
-        raise CommandFailed(f"topic {given['topic']} has no such partition")
-    return found
+            raise CommandFailed(f"broker {node} has no such partition of topic {options['topic']}")
+        raise CommandFailed(f"topic {options['topic']} has no such partition")
+    return matching
 
 
 def _without_coordinator(cluster: Cluster[_Part], candidates: list[_Open]) -> list[_Open]:
     """Those of which no coordinator has the partition in an open transaction."""
     if not candidates:
         return []
-    producer_ids = sorted({each.producer.producer_id for each in candidates})
+    producer_ids = sorted({candidate.producer.producer_id for candidate in candidates})
     listed = cluster.ask(cluster.admin.list_transactions(producer_ids=producer_ids)).check()
-    names = {each.producer_id: each.transactional_id for found in listed.values() for each in found}
+    names = {
+        candidate.producer_id: candidate.transactional_id
+        for transactions in listed.values()
+        for candidate in transactions
+    }
     described = cluster.ask(cluster.admin.describe_transactions(names.values())).successes
     hanging = []
-    for each in candidates:
-        known = described.get(names.get(each.producer.producer_id, ""))
-        if known is None or each.place not in known.partitions:
-            hanging.append(each)
+    for candidate in candidates:
+        known = described.get(names.get(candidate.producer.producer_id, ""))
+        if known is None or candidate.place not in known.partitions:
+            hanging.append(candidate)
     return hanging
 
 

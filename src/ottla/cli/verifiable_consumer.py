@@ -53,56 +53,56 @@ _RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 )
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
-def verifiable_consumer(bootstrap_server: str | None, **given: Any) -> None:
+def verifiable_consumer(bootstrap_server: str | None, **options: Any) -> None:
     """Read a topic and print events as JSON. Apache Kafka's tool of this name, with its flags.
 
     SIGTERM or Ctrl-C end it; it leaves the group.
     """
-    deprecated("--consumer.config", "--command-config", bool(given["consumer_config"]), HAS_BEEN_DEPRECATED)
-    if given["command_config"] and given["consumer_config"]:
+    deprecated("--consumer.config", "--command-config", bool(options["consumer_config"]), HAS_BEEN_DEPRECATED)
+    if options["command_config"] and options["consumer_config"]:
         raise click.UsageError("at most one of --consumer.config and --command-config")
-    own = _configs(given)
+    own = _configs(options)
     with told_in_one_line(), told_to_stop() as stop:
-        reading = _Reading(Consumer(client_configs(bootstrap_server, None, **own)), given, stop)
+        reading = _Reading(Consumer(client_configs(bootstrap_server, None, **own)), options, stop)
         try:
             reading.run()
         finally:
             reading.end()
 
 
-def _configs(given: dict[str, Any]) -> dict[str, Any]:
+def _configs(options: dict[str, Any]) -> dict[str, Any]:
     """Return the consumer configs; the options override the file. Raises UsageError."""
-    file = given["command_config"] or given["consumer_config"]
+    file = options["command_config"] or options["consumer_config"]
     own: dict[str, Any] = {
         **properties(file, (), "--command-config"),
-        "group.protocol": given["group_protocol"],
-        "group.id": given["group_id"],
-        "enable.auto.commit": "true" if given["enable_autocommit"] else "false",
-        "auto.offset.reset": given["reset_policy"],
+        "group.protocol": options["group_protocol"],
+        "group.id": options["group_id"],
+        "enable.auto.commit": "true" if options["enable_autocommit"] else "false",
+        "auto.offset.reset": options["reset_policy"],
     }
-    if given["group_instance_id"] is not None:
-        own["group.instance.id"] = given["group_instance_id"]
-    if given["group_protocol"] == "consumer":
-        if given["session_timeout"] is not None:
+    if options["group_instance_id"] is not None:
+        own["group.instance.id"] = options["group_instance_id"]
+    if options["group_protocol"] == "consumer":
+        if options["session_timeout"] is not None:
             raise click.UsageError("--session-timeout is of classic groups: with others the broker says")
-        if given["group_remote_assignor"] is not None:
-            own["group.remote.assignor"] = given["group_remote_assignor"]
+        if options["group_remote_assignor"] is not None:
+            own["group.remote.assignor"] = options["group_remote_assignor"]
         return own
-    own["partition.assignment.strategy"] = given["assignment_strategy"]
-    if given["session_timeout"] is not None:
-        own["session.timeout.ms"] = given["session_timeout"]
+    own["partition.assignment.strategy"] = options["assignment_strategy"]
+    if options["session_timeout"] is not None:
+        own["session.timeout.ms"] = options["session_timeout"]
     return own
 
 
 class _Reading:
     """One run."""
 
-    def __init__(self, consumer: Consumer, given: dict[str, Any], stop: Stop) -> None:
+    def __init__(self, consumer: Consumer, options: dict[str, Any], stop: Stop) -> None:
         self._consumer = consumer
-        self._topic: str = given["topic"]
-        self._most: int = given["max_messages"]
-        self._verbose: bool = given["verbose"]
-        self._commits: bool = not given["enable_autocommit"]
+        self._topic: str = options["topic"]
+        self._most: int = options["max_messages"]
+        self._verbose: bool = options["verbose"]
+        self._commits: bool = not options["enable_autocommit"]
         self._stop = stop
         self._events = Events()
         self._count = 0
@@ -148,32 +148,32 @@ class _Reading:
     def _received(self, records: list[Record]) -> dict[TopicPartition, int]:
         """Say what came, no more than --max-messages; what is to be committed."""
         offsets: dict[TopicPartition, int] = {}
-        told = []
-        for (topic, partition), found in by_partition(records).items():
-            taken = found if self._most < 0 else found[: self._most - self._count]
+        summaries = []
+        for (topic, partition), partition_records in by_partition(records).items():
+            taken = partition_records if self._most < 0 else partition_records[: self._most - self._count]
             if not taken:
                 break
             self._count += len(taken)
             first, last = taken[0].offset, taken[-1].offset
             offsets[TopicPartition(topic, partition)] = last + 1
-            told.append(
+            summaries.append(
                 {"topic": topic, "partition": partition, "count": len(taken), "minOffset": first, "maxOffset": last}
             )
             if self._verbose:
                 self._events.records(taken)
-        self._events.say("records_consumed", count=len(records), partitions=told)
+        self._events.say("records_consumed", count=len(records), partitions=summaries)
         return offsets
 
     def _commit(self, offsets: dict[TopicPartition, int]) -> None:
-        told = [{**_place(partition), "offset": offset} for partition, offset in offsets.items()]
+        committed = [{**_place(partition), "offset": offset} for partition, offset in offsets.items()]
         try:
             self._consumer.commit(offsets)
         except FencedError:
             raise
         except KafkaError as error:
-            self._events.say("offsets_committed", offsets=told, error=str(error), success=False)
+            self._events.say("offsets_committed", offsets=committed, error=str(error), success=False)
         else:
-            self._events.say("offsets_committed", offsets=told, success=True)
+            self._events.say("offsets_committed", offsets=committed, success=True)
 
 
 def _place(partition: TopicPartition) -> dict[str, Any]:
@@ -181,4 +181,4 @@ def _place(partition: TopicPartition) -> dict[str, Any]:
 
 
 def _places(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    return [_place(each) for each in sorted(partitions)]
+    return [_place(partition) for partition in sorted(partitions)]

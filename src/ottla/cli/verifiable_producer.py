@@ -54,22 +54,22 @@ from ottla.client.producer.closed import Delivered
 @click.option("--repeating-keys", type=int, metavar="N", help="Keys from 0 to N - 1, repeated.")
 @click.option("--producer.config", "producer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--command-config", metavar="FILE", help="Properties for the producer.")
-def verifiable_producer(bootstrap_server: str | None, **given: Any) -> None:
+def verifiable_producer(bootstrap_server: str | None, **options: Any) -> None:
     """Send 0, 1, 2, ... and print an event for each as JSON. Apache Kafka's tool of this name, with its flags.
 
     SIGTERM or Ctrl-C end it; what was sent is waited for.
     """
-    deprecated("--producer.config", "--command-config", bool(given["producer_config"]), HAS_BEEN_DEPRECATED)
-    if given["command_config"] and given["producer_config"]:
+    deprecated("--producer.config", "--command-config", bool(options["producer_config"]), HAS_BEEN_DEPRECATED)
+    if options["command_config"] and options["producer_config"]:
         raise click.UsageError("at most one of --producer.config and --command-config")
     with told_in_one_line(), told_to_stop() as stop:
         own = {
-            "acks": str(given["acks"]),
+            "acks": str(options["acks"]),
             "retries": "0",
-            **properties(given["command_config"] or given["producer_config"], (), "--command-config"),
+            **properties(options["command_config"] or options["producer_config"], (), "--command-config"),
         }
         producer = Producer(client_configs(bootstrap_server, None, **own))
-        sending = _Sending(producer, given, stop)
+        sending = _Sending(producer, options, stop)
         try:
             sending.run()
         finally:
@@ -80,14 +80,14 @@ def verifiable_producer(bootstrap_server: str | None, **given: Any) -> None:
 class _Sending:
     """One run."""
 
-    def __init__(self, producer: Producer, given: dict[str, Any], stop: Stop) -> None:
+    def __init__(self, producer: Producer, options: dict[str, Any], stop: Stop) -> None:
         self._producer = producer
-        self._topic: str = given["topic"]
-        self._most: int = given["max_messages"]
-        self._rate: int = given["throughput"]
-        self._prefix = "" if given["value_prefix"] is None else f"{given['value_prefix']}."
-        self._keys: int | None = given["repeating_keys"]
-        self._created: int | None = given["message_create_time"] if given["message_create_time"] != -1 else None
+        self._topic: str = options["topic"]
+        self._most: int = options["max_messages"]
+        self._rate: int = options["throughput"]
+        self._prefix = "" if options["value_prefix"] is None else f"{options['value_prefix']}."
+        self._keys: int | None = options["repeating_keys"]
+        self._created: int | None = options["message_create_time"] if options["message_create_time"] != -1 else None
         self._stop = stop
         self._events = Events()
         self._begun = time.time()

@@ -45,14 +45,14 @@ _logger = logging.getLogger("ottla.verifiable")
     help="Set the initial offset of the group (share.auto.offset.reset).",
 )
 @click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
-def verifiable_share_consumer(bootstrap_server: str | None, **given: Any) -> None:
+def verifiable_share_consumer(bootstrap_server: str | None, **options: Any) -> None:
     """Read a topic through a share group and print events as JSON. Apache Kafka's tool of this name, with its flags.
 
     SIGTERM or Ctrl-C end it; what was read is acknowledged.
     """
     with told_in_one_line(), told_to_stop() as stop:
-        configs = client_configs(bootstrap_server, given["command_config"])
-        reading = _Reading(ShareConsumer({**configs, "group.id": given["group_id"]}), given, stop)
+        configs = client_configs(bootstrap_server, options["command_config"])
+        reading = _Reading(ShareConsumer({**configs, "group.id": options["group_id"]}), options, stop)
         try:
             reading.run(configs)
         finally:
@@ -62,11 +62,11 @@ def verifiable_share_consumer(bootstrap_server: str | None, **given: Any) -> Non
 class _Reading:
     """One run."""
 
-    def __init__(self, consumer: ShareConsumer, given: dict[str, Any], stop: Stop) -> None:
+    def __init__(self, consumer: ShareConsumer, options: dict[str, Any], stop: Stop) -> None:
         self._consumer = consumer
-        self._given = given
-        self._mode: str = given["acknowledgement_mode"]
-        self._most: int = given["max_messages"]
+        self._options = options
+        self._mode: str = options["acknowledgement_mode"]
+        self._most: int = options["max_messages"]
         self._stop = stop
         self._events = Events()
         self._acknowledged = 0
@@ -74,14 +74,14 @@ class _Reading:
     def run(self, configs: dict[str, Any]) -> None:
         """Read until there is enough, or a stop is requested."""
         self._events.say("startup_complete")
-        strategy = self._given["offset_reset_strategy"]
+        strategy = self._options["offset_reset_strategy"]
         if strategy is not None:
-            group = ConfigResource(ResourceType.GROUP, self._given["group_id"])
+            group = ConfigResource(ResourceType.GROUP, self._options["group_id"])
             with Admin(configs) as admin:
                 admin.incremental_alter_configs({group: [ConfigChange("share.auto.offset.reset", strategy)]}).check()
             self._events.say("offset_reset_strategy_set", offsetResetStrategy=strategy)
         self._consumer.set_acknowledgement_commit_callback(self._answered)
-        self._consumer.subscribe([self._given["topic"]])
+        self._consumer.subscribe([self._options["topic"]])
         while not self._stop.asked and not 0 <= self._most <= self._acknowledged:
             records = self._consumer.poll(STEP_S)
             if not records:
@@ -100,23 +100,28 @@ class _Reading:
         self._events.say("shutdown_complete")
 
     def _received(self, records: list[Record]) -> None:
-        told = []
-        for (topic, partition), found in by_partition(records).items():
-            offsets = [record.offset for record in found]
-            told.append({"topic": topic, "partition": partition, "count": len(offsets), "offsets": offsets})
-            if self._given["verbose"]:
-                self._events.records(found)
-        self._events.say("records_consumed", count=len(records), partitions=told)
+        summaries = []
+        for (topic, partition), partition_records in by_partition(records).items():
+            offsets = [record.offset for record in partition_records]
+            summaries.append({"topic": topic, "partition": partition, "count": len(offsets), "offsets": offsets})
+            if self._options["verbose"]:
+                self._events.records(partition_records)
+        self._events.say("records_consumed", count=len(records), partitions=summaries)
 
     def _answered(self, offsets: Mapping[TopicPartition, set[int]], error: KafkaError | None) -> None:
         """In the client's thread."""
-        told = [
-            {"topic": each.topic, "partition": each.partition, "count": len(found), "offsets": sorted(found)}
-            for each, found in offsets.items()
+        summaries = [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "count": len(acknowledged),
+                "offsets": sorted(acknowledged),
+            }
+            for partition, acknowledged in offsets.items()
         ]
         count = sum(map(len, offsets.values()))
         if error is not None:
-            self._events.say("offsets_acknowledged", count=count, partitions=told, error=str(error), success=False)
+            self._events.say("offsets_acknowledged", count=count, partitions=summaries, error=str(error), success=False)
             return
         self._acknowledged += count
-        self._events.say("offsets_acknowledged", count=count, partitions=told, success=True)
+        self._events.say("offsets_acknowledged", count=count, partitions=summaries, success=True)
