@@ -66,9 +66,9 @@ class ConfigAlterations:
         self._config = config
         self._node_id = node_id
 
-    def alter(self, wanted: Sequence[Alteration], requester: str, *, validate_only: bool) -> Answer[list[Outcome]]:
+    def alter(self, alterations: Sequence[Alteration], requester: str, *, validate_only: bool) -> Answer[list[Outcome]]:
         """Alter each resource on its own, one after the other: an error of one does not affect the others."""
-        times = Counter((each.kind, each.name) for each in wanted)
+        times = Counter((requested.kind, requested.name) for requested in alterations)
 
         def outcome(alteration: Alteration) -> Answer[Outcome]:
             kind, name = alteration.kind, alteration.name
@@ -91,24 +91,24 @@ class ConfigAlterations:
                 _logger.info("configs of %s altered by %s: %s", where, requester, names)
             return outcome
 
-        return in_sequence(partial(outcome, alteration) for alteration in wanted)
+        return in_sequence(partial(outcome, alteration) for alteration in alterations)
 
-    def _alter(self, wanted: Alteration, *, validate_only: bool) -> Answer[ChangeResult]:
+    def _alter(self, alteration: Alteration, *, validate_only: bool) -> Answer[ChangeResult]:
         try:
-            current = self._current(wanted)
+            current = self._current(alteration)
         except Refused:
-            if wanted.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka checks their edits before the resource
-                edited(wanted.kind, _NOTHING, wanted.edits, self._config())
+            if alteration.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka checks their edits before the resource
+                edited(alteration.kind, _NOTHING, alteration.edits, self._config())
             raise
-        texts = edited(wanted.kind, _NOTHING if wanted.replaces else current, wanted.edits, self._config())
-        check_set(wanted.kind, wanted.name, texts, wanted.edits, self._config())
-        if wanted.kind == BROKER:
-            self._check_together(wanted.name, texts)
+        texts = edited(alteration.kind, _NOTHING if alteration.replaces else current, alteration.edits, self._config())
+        check_set(alteration.kind, alteration.name, texts, alteration.edits, self._config())
+        if alteration.kind == BROKER:
+            self._check_together(alteration.name, texts)
         if validate_only or texts == dict(current):
             return CHANGED
-        if wanted.kind == TOPIC:
-            return self._controller.change(self._controller.image.topics[wanted.name]._replace(configs=texts))
-        return self._controller.configure(wanted.kind, wanted.name, texts)
+        if alteration.kind == TOPIC:
+            return self._controller.change(self._controller.image.topics[alteration.name]._replace(configs=texts))
+        return self._controller.configure(alteration.kind, alteration.name, texts)
 
     def _check_together(self, name: str, texts: Mapping[str, str]) -> None:
         """Raise Refused when the broker could not run with these new configs of `name` (its node id; "" for all brokers)."""
@@ -120,9 +120,9 @@ class ConfigAlterations:
         except InvalidConfig as cause:
             raise Refused(INVALID_REQUEST, str(cause)) from None
 
-    def _current(self, wanted: Alteration) -> Mapping[str, str]:
+    def _current(self, alteration: Alteration) -> Mapping[str, str]:
         """The configs that the resource has. Raises Refused for one that cannot have any."""
-        kind, name = wanted.kind, wanted.name
+        kind, name = alteration.kind, alteration.name
         if kind == TOPIC:
             if not name:
                 raise Refused(INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -152,11 +152,11 @@ def _check_node(name: str, node_id: int, otherwise: str) -> None:
         raise Refused(INVALID_REQUEST, otherwise.format(own=node_id, name=name))
 
 
-def _alter_loggers(wanted: Alteration, node_id: int, *, validate_only: bool) -> None:
+def _alter_loggers(alteration: Alteration, node_id: int, *, validate_only: bool) -> None:
     """Set levels of this process's loggers: they are not stored, and are lost at a restart (KIP-412)."""
-    _check_node(wanted.name, node_id, "Unexpected node id. Expected {own}, but received {name}")
+    _check_node(alteration.name, node_id, "Unexpected node id. Expected {own}, but received {name}")
     known = logs.levels()
-    for edit in wanted.edits:
+    for edit in alteration.edits:
         if edit.operation in (APPEND, SUBTRACT):
             verb = "APPEND" if edit.operation == APPEND else "SUBTRACT"
             raise Refused(INVALID_REQUEST, f"{verb} operation is not allowed for the BROKER_LOGGER resource")
@@ -172,5 +172,5 @@ def _alter_loggers(wanted: Alteration, node_id: int, *, validate_only: bool) -> 
             )
             raise Refused(INVALID_CONFIG, text)
     if not validate_only:
-        for edit in wanted.edits:
+        for edit in alteration.edits:
             logs.set_level(edit.name, None if edit.operation == DELETE else edit.value)

@@ -50,12 +50,12 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 def read_properties(text: str) -> dict[str, str]:
     r"""A Java properties file as a dictionary: # and ! comments, `=`, `:` or a blank as separator, `\` to continue a line,
     the escapes \n \t \r \f and \uXXXX. A name without a value has the empty one. Later lines win."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for line in _logical_lines(text):
         matched = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
         if matched and matched[1]:
-            found[_unescaped(matched[1])] = _unescaped(matched[2])
-    return found
+            properties[_unescaped(matched[1])] = _unescaped(matched[2])
+    return properties
 
 
 def _logical_lines(text: str) -> Iterator[str]:
@@ -99,20 +99,20 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the configs among environment variables: OTTLA_LOG_RETENTION_MS is log.retention.ms. Raises InvalidConfig for a
     variable of that form that is no config.
     """
-    given = {
+    variables = {
         variable: text
         for variable, text in environment.items()
         if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(_NOT_CONFIGS)
     }
-    if not given:
+    if not variables:
         return {}
     names = {variable_of(name): name for name in (*configs(Scope.BROKER), *OF_THE_AUTHORIZER)}
-    found: dict[str, str] = {}
-    for variable, text in given.items():
+    texts: dict[str, str] = {}
+    for variable, text in variables.items():
         if variable not in names:
             raise InvalidConfig(_unknown("environment variable", variable, names))
-        found[names[variable]] = text
-    return found
+        texts[names[variable]] = text
+    return texts
 
 
 def variable_of(name: str) -> str:
@@ -122,13 +122,13 @@ def variable_of(name: str) -> str:
 
 def from_options(options: Iterable[str]) -> dict[str, str]:
     """The configs given as `name=value`. Raises InvalidConfig for one without `=`."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for option in options:
         name, separator, text = option.partition("=")
         if not separator or not name.strip():
             raise InvalidConfig(f"-o takes name=value, not {option!r}")
-        found[name.strip()] = text
-    return found
+        texts[name.strip()] = text
+    return texts
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -231,7 +231,7 @@ class BrokerConfig(BrokerValues):
     def listeners(self) -> list[Listener]:
         """Listeners for clients: `listeners` without those of the controller. Raises InvalidConfig."""
         apart = set(self.items_of("controller.listener.names"))
-        return [each for each in self._listeners("listeners") if each.name not in apart]
+        return [listener for listener in self._listeners("listeners") if listener.name not in apart]
 
     @property
     def advertised_listeners(self) -> list[Listener]:
@@ -242,15 +242,15 @@ class BrokerConfig(BrokerValues):
     def connections_per_ip(self) -> dict[str, int]:
         """max.connections.per.ip.overrides: maximum number of connections by address. Raises InvalidConfig."""
         config = "max.connections.per.ip.overrides"
-        found: dict[str, int] = {}
+        limits: dict[str, int] = {}
         for text in filter(None, map(str.strip, (self.text(config) or "").split(","))):
             host, _, count = text.rpartition(":")
             if not host or not count.isdecimal():
                 raise InvalidConfig(
                     f"Invalid value {text} for configuration {config}: an override is address:count, as in 10.0.0.7:20"
                 )
-            found[host.strip("[]")] = int(count)
-        return found
+            limits[host.strip("[]")] = int(count)
+        return limits
 
     def check(self) -> None:
         """Raise InvalidConfig for values that are valid by type but not usable."""
@@ -265,7 +265,7 @@ class BrokerConfig(BrokerValues):
             for pair in (self.text("listener.security.protocol.map") or "").split(",")
             if pair.strip()
         )
-        found: list[Listener] = []
+        listeners: list[Listener] = []
         for text in self.items_of(config):
             matched = re.fullmatch(r"(\w+)://(?:\[([0-9a-fA-F:.%]*)\]|([^:\[\]/]*)):(\d{1,5})", text)
             if matched is None or int(matched[4]) > 65535:
@@ -280,10 +280,10 @@ class BrokerConfig(BrokerValues):
                     f"Invalid value {text} for configuration {config}: "
                     f"No security protocol defined for listener {name}; set listener.security.protocol.map"
                 )
-            if any(each.name == name for each in found):
+            if any(listener.name == name for listener in listeners):
                 raise InvalidConfig(f"Invalid value {text} for configuration {config}: listener {name} is named twice")
-            found.append(Listener(name, matched[2] or matched[3] or "", int(matched[4]), protocol.upper()))
-        return found
+            listeners.append(Listener(name, matched[2] or matched[3] or "", int(matched[4]), protocol.upper()))
+        return listeners
 
 
 def broker_config(

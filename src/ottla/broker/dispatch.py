@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Request)
 Handler = Callable[[Any, Broker], Answer[Any] | None]
 
 
-class Positions(NamedTuple):
+class PositionalRequest(NamedTuple):
     """A request that was read without creating objects: `fields` has its named tuples, see `codec.decode_positions`."""
 
     context: RequestContext

@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import Any, Protocol, cast
 
 from ottla.broker.broker import Broker
-from ottla.broker.dispatch import Positions, Route, failure, route
+from ottla.broker.dispatch import PositionalRequest, Route, failure, route
 from ottla.observability.request_metrics import RequestMetrics
 from ottla.protocol import codec
 from ottla.protocol.answer import Answer
@@ -64,7 +64,7 @@ class Pipeline:
         target = self._routes.get((envelope.api.key, version)) or self._route(envelope)
         if target.positions:
             fields, _ = codec.decode_positions(target.request_class, version, envelope.frame, envelope.body)
-            request: Any = Positions(context, envelope.frame, fields)
+            request: Any = PositionalRequest(context, envelope.frame, fields)
         elif envelope.asked != version:
             request = target.request_class()  # ApiVersions of a version that is not known here: its body cannot be read
             request.context = context

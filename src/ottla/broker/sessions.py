@@ -29,7 +29,7 @@ NO_SESSION: Final = 0
 _MAX_EPOCH: Final = 0x7FFFFFFF
 
 
-class WantedPartition:
+class RequestedPartition:
     """A partition as a fetch requests it, and the values last returned in the session.
 
     topic           its name, "" when the client uses ids
@@ -78,13 +78,13 @@ class FetchSession:
         self.by_id = by_id
         self.epoch = 1
         self.last_used_ms = now_ms
-        self.partitions: OrderedDict[tuple[str, bytes, int], WantedPartition] = OrderedDict()
+        self.partitions: OrderedDict[tuple[str, bytes, int], RequestedPartition] = OrderedDict()
 
-    def update(self, wanted: Iterable[WantedPartition], forgotten: Iterable[tuple[str, bytes, int]]) -> None:
+    def update(self, requested: Iterable[RequestedPartition], forgotten: Iterable[tuple[str, bytes, int]]) -> None:
         """Take in what a fetch adds, changes and gives up."""
         for key in forgotten:
             self.partitions.pop(key, None)
-        for partition in wanted:
+        for partition in requested:
             held = self.partitions.get(partition.key)
             if held is None:
                 self.partitions[partition.key] = partition

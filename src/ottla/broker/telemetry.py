@@ -159,7 +159,7 @@ class Telemetry:
         return instance
 
     def _subscribed(self, instance_id: bytes, context: RequestContext) -> Subscribed:
-        told = {
+        selectors = {
             "client_instance_id": uuid_text(instance_id),
             "client_id": context.client_id or "",
             "client_software_name": context.peer.software_name,
@@ -170,7 +170,7 @@ class Telemetry:
         metrics: dict[str, None] = {}
         interval_ms = _DEFAULT_INTERVAL_MS
         for subscription in self._subscriptions:
-            if all(pattern.fullmatch(told[selector]) for selector, pattern in subscription.matches.items()):
+            if all(pattern.fullmatch(selectors[selector]) for selector, pattern in subscription.matches.items()):
                 metrics.update(dict.fromkeys(subscription.metrics))
                 interval_ms = min(interval_ms, subscription.interval_ms)
         names = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics)
@@ -179,7 +179,7 @@ class Telemetry:
 
 
 def _subscriptions(image: Image) -> list[_Subscription]:
-    found = []
+    subscriptions = []
     for (kind, _), texts in image.configs.items():
         if kind == CLIENT_METRICS:
             matches = {}
@@ -187,9 +187,9 @@ def _subscriptions(image: Image) -> list[_Subscription]:
                 selector, _, expression = pattern.partition("=")
                 matches[selector.strip()] = re.compile(expression.strip())
             interval_ms = int(texts.get("interval.ms", _DEFAULT_INTERVAL_MS))
-            found.append(_Subscription(tuple(_items(texts.get("metrics", ""))), interval_ms, matches))
-    return found
+            subscriptions.append(_Subscription(tuple(_items(texts.get("metrics", ""))), interval_ms, matches))
+    return subscriptions
 
 
 def _items(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [item.strip() for item in text.split(",") if item.strip()]

@@ -95,8 +95,8 @@ class Throttling:
 
     def most_fetched(self, context: "RequestContext", max_bytes: int) -> int:
         """Maximum size of one response: `max_bytes`, or less where the quota over all windows is smaller."""
-        found = self._fetched.limits.of(*_who(context))
-        return max_bytes if found is None else min(max_bytes, int(found[1] * self.window_ms / 1000))
+        limit = self._fetched.limits.of(*_who(context))
+        return max_bytes if limit is None else min(max_bytes, int(limit[1] * self.window_ms / 1000))
 
     def mutated(self, context: "RequestContext", count: int, *, strict: bool) -> tuple[bool, int]:
         """Return whether `count` partitions may be created or deleted, and a throttle time in ms."""

@@ -22,7 +22,7 @@ from ottla.coordinators.groups.records import (
     offset_tombstone,
 )
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import Millis, Record, Result, Timer, operation
+from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, Timer, operation
 from ottla.protocol import errors
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -50,8 +50,8 @@ def refuse_commit(request: OffsetCommitRequest, code: int) -> OffsetCommitRespon
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-                    for each in topic.partitions
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -126,14 +126,16 @@ def _transactional_commit_error(group: ClassicGroup | None, request: OffsetCommi
     return errors.NONE if generation == group.generation else errors.ILLEGAL_GENERATION
 
 
-def _records_of(groups: Groups, request: OffsetCommitRequest, now: Millis) -> tuple[list[Record], OffsetCommitResponse]:
+def _records_of(
+    groups: Groups, request: OffsetCommitRequest, now: Millis
+) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
     """The records of a permitted commit, and its response."""
     group_id = request.group_id
     expires, version = -1, OFFSET_COMMIT_VERSION
     if request.retention_time_ms >= 0:
         expires, version = now + request.retention_time_ms, OFFSET_COMMIT_VERSION_WITH_EXPIRY
     longest = groups.settings.offset_metadata_max_bytes
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
@@ -153,7 +155,9 @@ def _records_of(groups: Groups, request: OffsetCommitRequest, now: Millis) -> tu
                 expire_timestamp=expires,
                 topic_id=topic_id,
             )
-            records.append(Record(OffsetCommitKey(group=group_id, topic=name, partition=index), value, version))
+            records.append(
+                CoordinatorRecord(OffsetCommitKey(group=group_id, topic=name, partition=index), value, version)
+            )
             answers.append(OffsetCommitResponsePartition(partition_index=index))
     return records, OffsetCommitResponse(topics=topics)
 
@@ -322,7 +326,7 @@ def delete_offsets(groups: Groups, request: OffsetDeletion, now: Millis) -> Resu
         code = errors.NON_EMPTY_GROUP
     if code != errors.NONE or group is None:
         return Result(answers=((request, OffsetDeletionOutcome(code, [])),))
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     codes: list[int] = []
     offsets = groups.offsets.get(request.group_id, {})
     for topic, partition in request.partitions:
@@ -355,7 +359,7 @@ def forget_topics(groups: Groups, request: TopicsDeleted, now: Millis) -> Result
     return Result(records, ((request, errors.NONE),))
 
 
-def all_offset_tombstones(groups: Groups, group_id: str) -> list[Record]:
+def all_offset_tombstones(groups: Groups, group_id: str) -> list[CoordinatorRecord]:
     """Tombstones of everything that a group committed, or that an open transaction commits for it."""
     offsets = groups.offsets.get(group_id, {})
     counts = [(topic, partition) for topic, partitions in offsets.items() for partition in partitions]
@@ -378,7 +382,7 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
     In all other groups nothing expires.
     """
     again = Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     for group_id, group in groups.groups.items():
         offsets = groups.offsets.get(group_id, {})
         expired = list(_expired(group, groups, now)) if offsets else []

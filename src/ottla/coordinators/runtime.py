@@ -46,7 +46,7 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 
-class Record(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """A record of an internal topic: `value` is None for a tombstone; `version` is the one its value is written in."""
 
     key: Message
@@ -81,7 +81,7 @@ class Result(NamedTuple):
     refused  called with (state, error code, now) when the append fails, instead of answering all requests with the error
     """
 
-    records: Sequence[Record] = ()
+    records: Sequence[CoordinatorRecord] = ()
     answers: Sequence[tuple[Any, Any]] = ()
     timers: Sequence[Timer] = ()
     then: Callable[[Any, Millis], "Result"] | None = None
@@ -124,7 +124,7 @@ def operation(
     return lambda decide: Operation(decide, refuse, check)
 
 
-class Appended(NamedTuple):
+class CoordinatorAppend(NamedTuple):
     """Outcome of an append: `end_offset` (exclusive) when `error_code` is NONE."""
 
     error_code: int
@@ -155,12 +155,14 @@ class Ending(NamedTuple):
 class CoordinatorLog(Protocol):
     """A partition of the internal topic as the runtime sees it; the broker implements it over its logs."""
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
+    def append(
+        self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
+    ) -> CoordinatorAppend:
         """Append (key, value) pairs as one batch, of a producer's transaction if one is given as (id, epoch). Every replica may
         not have it yet: see `committed_offset`.
         """
 
-    def append_marker(self, ending: Ending) -> Appended:
+    def append_marker(self, ending: Ending) -> CoordinatorAppend:
         """Append the marker that ends a producer's transaction."""
 
     def committed_offset(self) -> int:
@@ -182,10 +184,10 @@ class CoordinatorLog(Protocol):
 class CoordinatorState(Protocol):
     """State of one partition, built by replaying its records."""
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: CoordinatorRecord) -> None:
         """Take in a record: the only place where logged state changes."""
 
-    def replay_pending(self, record: Record, producer_id: int) -> None:
+    def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:
         """Take in a record of an open transaction."""
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
@@ -262,7 +264,7 @@ class Runtime(Generic[S]):
         *,
         partitions: int,
         new_state: Callable[[int], S],
-        decode: Callable[[bytes, bytes | None], Record | None],
+        decode: Callable[[bytes, bytes | None], CoordinatorRecord | None],
         loaded: Callable[[S, Millis], Result],
         clock: Clock,
         alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005

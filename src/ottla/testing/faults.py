@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from ottla.broker.dispatch import registered
 from ottla.broker.handlers import SERVED
-from ottla.broker.sessions import INITIAL_EPOCH, FetchSession, WantedPartition
+from ottla.broker.sessions import INITIAL_EPOCH, FetchSession, RequestedPartition
 from ottla.coordinators.partitions import partition_of
 from ottla.coordinators.share import session as share
 from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -151,7 +151,7 @@ class Failure(Fault):
         session: FetchSession | None = None
         now_ms, by_id = broker.clock.now_ms(), version >= _FIRST_WITH_TOPIC_IDS
         partitions = [
-            WantedPartition(
+            RequestedPartition(
                 topic.topic, topic.topic_id, part.partition, -1, part.fetch_offset, part.partition_max_bytes
             )
             for topic in request.topics
@@ -216,7 +216,7 @@ class Failure(Fault):
         return after(answer, failed)
 
 
-def _topics_of(partitions: Sequence[WantedPartition]) -> list[FetchTopic]:
+def _topics_of(partitions: Sequence[RequestedPartition]) -> list[FetchTopic]:
     """Return the partitions of a fetch session as topics of a fetch request."""
     topics: dict[tuple[str, bytes], FetchTopic] = {}
     for partition in partitions:
@@ -227,7 +227,9 @@ def _topics_of(partitions: Sequence[WantedPartition]) -> list[FetchTopic]:
     return list(topics.values())
 
 
-def _shared_beside(named: Sequence[share.Place], session: share.ShareSession) -> list[share_fetch.FetchTopic]:
+def _shared_beside(
+    named: Sequence[share.TopicIdPartition], session: share.ShareSession
+) -> list[share_fetch.FetchTopic]:
     """The partitions of a share session that a fetch does not name itself."""
     topics: dict[bytes, share_fetch.FetchTopic] = {}
     for topic_id, index in session.partitions:

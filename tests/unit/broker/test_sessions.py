@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.sessions import FetchSession, FetchSessions, WantedPartition
+from ottla.broker.sessions import FetchSession, FetchSessions, RequestedPartition
 from ottla.protocol.errors import (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
@@ -84,14 +84,14 @@ def test_no_slots_no_sessions() -> None:
 @pytest.fixture
 def session() -> FetchSession:
     session = FetchSession(7, 0, by_id=False)
-    session.update([WantedPartition("t", bytes(16), index, -1, 0, 100) for index in range(3)], [])
+    session.update([RequestedPartition("t", bytes(16), index, -1, 0, 100) for index in range(3)], [])
     return session
 
 
 def test_a_fetch_tells_what_changed(session: FetchSession) -> None:
     held = session.partitions["t", bytes(16), 1]
     held.last_high_watermark = 5
-    session.update([WantedPartition("t", bytes(16), 1, 4, 9, 50)], [("t", bytes(16), 0), ("u", bytes(16), 0)])
+    session.update([RequestedPartition("t", bytes(16), 1, 4, 9, 50)], [("t", bytes(16), 0), ("u", bytes(16), 0)])
     assert [index for _, _, index in session.partitions] == [1, 2]
     assert session.partitions["t", bytes(16), 1] is held
     assert (held.current_epoch, held.fetch_offset, held.max_bytes, held.last_high_watermark) == (4, 9, 50, 5)

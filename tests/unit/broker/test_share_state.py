@@ -10,7 +10,7 @@ from ottla.broker.coordination.share_state import ShareStateKeeper
 from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record
-from ottla.coordinators.share.state import ShareSettings, ShareStates, StateOutcome
+from ottla.coordinators.share.state import ShareCoordinatorSettings, ShareStates, StateOutcome
 from ottla.coordinators.topology import Topology
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import NOT_COORDINATOR
@@ -40,7 +40,7 @@ class Desk:
         cluster = Topology(0, image(1, {"t": 3}))
         self.runtime: Runtime[ShareStates] = Runtime(
             partitions=1,
-            new_state=lambda partition: ShareStates(ShareSettings(), cluster),
+            new_state=lambda partition: ShareStates(ShareCoordinatorSettings(), cluster),
             decode=decode_record,
             loaded=loaded,
             clock=VirtualClock(),

@@ -2,9 +2,9 @@
 
 from typing import Any, cast
 
-from ottla.broker.share_partitions.led_partition import GroupRules, LedSharePartition, Told
-from ottla.coordinators.share.acknowledgement import ACCEPT, Acknowledgement, Rules
-from ottla.coordinators.share.acquisition import LogBatch, Wish
+from ottla.broker.share_partitions.led_partition import AcknowledgementResult, GroupRules, LedSharePartition
+from ottla.coordinators.share.acknowledgement import ACCEPT, Acknowledgement, DeliveryLimits
+from ottla.coordinators.share.acquisition import AcquireRequest, LogBatch
 from ottla.coordinators.share.state import ReadState, StateOutcome, StateRead, WriteState
 from ottla.coordinators.share.window import DeadLetters
 from ottla.protocol.answer import Answer, Pending
@@ -19,7 +19,7 @@ from ottla.protocol.errors import (
     UNKNOWN_SERVER_ERROR,
 )
 
-RULES = GroupRules(Rules(1000, 5, 100), 0, "earliest")
+RULES = GroupRules(DeliveryLimits(1000, 5, 100), 0, "earliest")
 
 
 class Coordinator:
@@ -79,13 +79,13 @@ def loaded(coordinator: Coordinator) -> LedSharePartition:
     shared = LedSharePartition(cast(Any, coordinator), "g", cast(Any, Place()))
     shared.load()
     if shared.state is not None:
-        shared.state.acquire("m", 0, [LogBatch(0, 19)], Wish(20, 20, False), RULES.rules, 0)
+        shared.state.acquire("m", 0, [LogBatch(0, 19)], AcquireRequest(20, 20, False), RULES.rules, 0)
     return shared
 
 
-def accept(shared: LedSharePartition, first: int, last: int) -> list[Told]:
+def accept(shared: LedSharePartition, first: int, last: int) -> list[AcknowledgementResult]:
     """What is told of an acknowledgement, once it is."""
-    told: list[Told] = []
+    told: list[AcknowledgementResult] = []
     answer = shared.acknowledge("m", [Acknowledgement(first, last, [ACCEPT])])
     assert isinstance(answer, Pending)
     answer.listen(told.append)
@@ -100,7 +100,7 @@ def test_what_comes_while_a_write_is_under_way_goes_with_the_next_one() -> None:
     assert len(coordinator.writes) == 1
     assert first == []
     coordinator.answer()
-    assert first == [Told()]
+    assert first == [AcknowledgementResult()]
     assert [len(told) for told in others] == [0] * 6
     assert len(coordinator.writes) == 2
     request = coordinator.writes[1][0]
@@ -108,7 +108,7 @@ def test_what_comes_while_a_write_is_under_way_goes_with_the_next_one() -> None:
     assert request.delivery_complete_count == 6
     assert [batch.first_offset for batch in request.batches] == [4, 5, 6, 7, 8, 9]
     coordinator.answer()
-    assert others == [[Told()]] * 6
+    assert others == [[AcknowledgementResult()]] * 6
     assert shared.state is not None
     assert shared.state.start_offset == 10
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_written_may_be_said_again() -> None:
     assert [each.error_code for each in told] == [COORDINATOR_NOT_AVAILABLE]
     told = accept(shared, 0, 19)
     coordinator.answer()
-    assert told == [Told()]
+    assert told == [AcknowledgementResult()]
 
 
 def test_a_state_that_somebody_else_has_changed_is_loaded_anew() -> None:
@@ -144,7 +144,7 @@ def test_a_reset_voids_what_is_under_way() -> None:
     shared.reset()
     assert [each.error_code for each in later] == [NOT_LEADER_OR_FOLLOWER]
     coordinator.answer()
-    assert told == [Told()]
+    assert told == [AcknowledgementResult()]
     assert shared.state is not None
     assert shared.state.start_offset == 2
 

@@ -23,7 +23,7 @@ import pytest
 from ottla.broker.config import broker_config
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.lifecycle import BrokerServer
-from ottla.coordinators.runtime import Appended, Ending
+from ottla.coordinators.runtime import CoordinatorAppend, Ending
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.protocol.answer import Pending
@@ -576,8 +576,8 @@ def cluster(tmp_path: Path, dice_seed: int, monkeypatch: pytest.MonkeyPatch) -> 
     made = Cluster(tmp_path / "data", random.Random(dice_seed))
     append = PartitionLog._appended
 
-    def flaky(log: Any, write: Any) -> Appended:
-        return Appended(KAFKA_STORAGE_ERROR) if made.fails() else append(log, write)
+    def flaky(log: Any, write: Any) -> CoordinatorAppend:
+        return CoordinatorAppend(KAFKA_STORAGE_ERROR) if made.fails() else append(log, write)
 
     monkeypatch.setattr(PartitionLog, "_appended", flaky)
     topics = [

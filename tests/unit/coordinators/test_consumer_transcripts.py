@@ -25,7 +25,7 @@ from ottla.coordinators.groups import routing as membership
 from ottla.coordinators.groups.classic.embedded import decode_assignment, encode_assignment
 from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.coordinators.groups.state import Bounded, ConsumerSettings, GroupSettings
-from ottla.coordinators.runtime import Record
+from ottla.coordinators.runtime import CoordinatorRecord
 from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.protocol import errors
 from ottla.protocol.codec import encode
@@ -88,7 +88,7 @@ class ConsumerTeller(Teller):
         told = [f"{each.topic_id.decode().rstrip('.')}:{numbers(each.partitions)}" for each in topics]
         return " ".join(told) or "nothing"
 
-    def record(self, record: Record) -> str:
+    def record(self, record: CoordinatorRecord) -> str:
         key, value = record.key, record.value
         kind = type(key).__name__
         if not kind.startswith("ConsumerGroup"):

@@ -8,10 +8,10 @@ import pytest
 from ottla.coordinators.groups.records import decode_record, group_tombstone
 from ottla.coordinators.runtime import (
     NOTHING,
-    Appended,
+    CoordinatorAppend,
+    CoordinatorRecord,
     Logged,
     Operation,
-    Record,
     Result,
     Runtime,
     Timer,
@@ -38,10 +38,10 @@ class Names:
         self.parked: list[Ask] = []
         self.rang: list[tuple[str, int]] = []
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: CoordinatorRecord) -> None:
         self.names.append(getattr(record.key, "group"))  # noqa: B009
 
-    def replay_pending(self, record: Record, producer_id: int) -> None:
+    def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:
         self.names.append(f"{getattr(record.key, 'group')} of {producer_id}")  # noqa: B009
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
@@ -295,4 +295,4 @@ def test_gathering_answers() -> None:
 
 
 def test_an_append_says_where_it_ended() -> None:
-    assert Appended(errors.KAFKA_STORAGE_ERROR).end_offset == -1
+    assert CoordinatorAppend(errors.KAFKA_STORAGE_ERROR).end_offset == -1

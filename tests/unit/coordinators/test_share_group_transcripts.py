@@ -27,7 +27,7 @@ from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.share import offsets as share_offsets
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares
 from ottla.coordinators.groups.state import Bounded, GroupSettings, ShareSettings
-from ottla.coordinators.runtime import Record
+from ottla.coordinators.runtime import CoordinatorRecord
 from ottla.protocol import errors
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -81,7 +81,7 @@ class ShareTeller(Teller):
             self.asked.append(message)
         self.world.sent.clear()
 
-    def record(self, record: Record) -> str:
+    def record(self, record: CoordinatorRecord) -> str:
         key, fields = record.key, record.value
         kind = type(key).__name__.removeprefix("ShareGroup").removesuffix("Key")
         value: Any = fields
@@ -170,7 +170,7 @@ class ShareTeller(Teller):
                 topic_id(name): (name, frozenset(int(index) for index in indexes.split("+")))
                 for name, indexes in fields.items()
             }
-            return self.world.run(share_offsets.begin_alteration, share_offsets.Alteration("g", parts))
+            return self.world.run(share_offsets.begin_alteration, share_offsets.OffsetAlteration("g", parts))
         if verb == "forget":
             deletion = share_offsets.Deletion("g", named if topics else None)
             return self.world.run(share_offsets.begin_deletion, deletion)

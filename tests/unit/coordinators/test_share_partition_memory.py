@@ -4,21 +4,23 @@ import tracemalloc
 
 import pytest
 
-from ottla.coordinators.share.acknowledgement import RELEASE, Acknowledgement, Refused, Rules
-from ottla.coordinators.share.acquisition import LogBatch, Wish
+from ottla.coordinators.share.acknowledgement import RELEASE, Acknowledgement, DeliveryLimits, InvalidAcknowledgement
+from ottla.coordinators.share.acquisition import AcquireRequest, LogBatch
 from ottla.coordinators.share.partition import SharePartition
 
 
 def window_of(records: int) -> SharePartition:
-    rules = Rules(lock_ms=30_000, delivery_limit=5, max_locks=records)
+    rules = DeliveryLimits(lock_ms=30_000, delivery_limit=5, max_locks=records)
     partition = SharePartition(0)
     for offset in range(records):
-        acquired = partition.acquire("m", offset, [LogBatch(offset, offset)], Wish(1, 1, False), rules, offset)
+        acquired = partition.acquire(
+            "m", offset, [LogBatch(offset, offset)], AcquireRequest(1, 1, False), rules, offset
+        )
         assert acquired == [(offset, offset, 1)]
     assert partition.next_offset(rules) is None
     for offset in range(0, records, 2):
         change = partition.acknowledge("m", [Acknowledgement(offset, offset, [RELEASE])], rules, offset)
-        assert not isinstance(change, Refused)
+        assert not isinstance(change, InvalidAcknowledgement)
         partition.settle(change, written=True)
     return partition
 
@@ -36,7 +38,7 @@ def test_records_in_flight(partitions: int, records: int, most_mb: int) -> None:
 
 
 def test_a_batch_is_one_entry() -> None:
-    rules = Rules(lock_ms=30_000, delivery_limit=5, max_locks=10_000)
+    rules = DeliveryLimits(lock_ms=30_000, delivery_limit=5, max_locks=10_000)
     partition = SharePartition(0)
-    partition.acquire("m", 0, [LogBatch(0, 9999)], Wish(500, 500, False), rules, 0)
+    partition.acquire("m", 0, [LogBatch(0, 9999)], AcquireRequest(500, 500, False), rules, 0)
     assert len(partition.window.spans) == 1

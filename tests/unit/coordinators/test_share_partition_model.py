@@ -17,13 +17,13 @@ from ottla.coordinators.share.acknowledgement import (
     RELEASE,
     RENEW,
     Acknowledgement,
-    Refused,
-    Rules,
+    DeliveryLimits,
+    InvalidAcknowledgement,
 )
-from ottla.coordinators.share.acquisition import LogBatch, Wish
+from ottla.coordinators.share.acquisition import AcquireRequest, LogBatch
 from ottla.coordinators.share.partition import SharePartition
 from ottla.coordinators.share.state_batches import StateBatch, merge
-from ottla.coordinators.share.window import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE, Change
+from ottla.coordinators.share.window import ACKNOWLEDGED, ACQUIRED, ARCHIVED, ARCHIVING, AVAILABLE, StateChange
 
 MEMBERS = "ABC"
 LOCK_MS = 1000
@@ -47,7 +47,7 @@ class Run:
         self.random = random
         sizes = [(random.choice((0, 0, 0, 1, 2)), random.randint(1, 12)) for _ in range(random.randint(3, 12))]
         limit, locks, buries = random.randint(2, 6), random.randint(10, 40), random.random() < 0.5
-        self.rules = Rules(LOCK_MS, limit, locks, has_dead_letters=buries)
+        self.rules = DeliveryLimits(LOCK_MS, limit, locks, has_dead_letters=buries)
         self.log: list[LogBatch] = []
         offset = 0
         for gap, size in sizes:
@@ -66,7 +66,7 @@ class Run:
         self.accepted: set[int] = set()
         self.written: list[StateBatch] = []
         self.written_start = offset
-        self.pending: list[tuple[Change, dict[int, Record]]] = []
+        self.pending: list[tuple[StateChange, dict[int, Record]]] = []
         self.partition = SharePartition(offset)
 
     # What happens.
@@ -81,7 +81,7 @@ class Run:
             assert self.partition.end_offset - self.partition.start_offset >= self.rules.max_locks
             return
         batches = [batch for batch in self.log if batch.last >= offset][:n]
-        wish = Wish(records, size, exact)
+        wish = AcquireRequest(records, size, exact)
         acquired = self.partition.acquire(member, offset, batches, wish, self.rules, self.now)
         missing = range(offset, batches[0].first if batches else offset)
         taken = []
@@ -133,7 +133,7 @@ class Run:
             and all(record.state == ACQUIRED and record.member == member for record in held.values())
             and not any(at in frozen for at in whole for _, frozen in self.pending)
         )
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, InvalidAcknowledgement):
             assert not may or any(at not in held for at in whole), (outcome, held)
             return
         assert may
@@ -209,7 +209,7 @@ class Run:
         for letters in dead:
             self.pending.append((self._archived(letters.first, letters.last), {}))
 
-    def _archived(self, first: int, last: int) -> Change:
+    def _archived(self, first: int, last: int) -> StateChange:
         change = self.partition.archived(first, last)
         for at in range(first, last + 1):
             if at in self.model and self.model[at].state == ARCHIVING:
@@ -289,7 +289,7 @@ class Run:
             self.fetch("Z", 50)
             for at in sorted(at for at, record in self.model.items() if record.member == "Z"):
                 outcome = self.partition.acknowledge("Z", [Acknowledgement(at, at, [ACCEPT])], self.rules, self.now)
-                assert not isinstance(outcome, Refused)
+                assert not isinstance(outcome, InvalidAcknowledgement)
                 self.pending.append((outcome, {at: self._become(at, ACCEPT)}))
         assert self.partition.start_offset == self.partition.end_offset
         assert all(record.state in FINAL for at, record in self.model.items() if at in self.exists)

@@ -36,14 +36,14 @@ from ottla.coordinators.share.acknowledgement import (
     RELEASE,
     RENEW,
     Acknowledgement,
-    Refused,
-    Rules,
+    DeliveryLimits,
+    InvalidAcknowledgement,
 )
-from ottla.coordinators.share.acquisition import LogBatch, Wish
+from ottla.coordinators.share.acquisition import AcquireRequest, LogBatch
 from ottla.coordinators.share.partition import SharePartition
 from ottla.coordinators.share.session import ShareSessions
 from ottla.coordinators.share.state_batches import StateBatch, merge
-from ottla.coordinators.share.window import Change, DeadLetters
+from ottla.coordinators.share.window import DeadLetters, StateChange
 from ottla.protocol.errors import name_of
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts" / "share_partitions").glob("*.txt"))
@@ -62,14 +62,14 @@ class World:
 
     def __init__(self, settings: dict[str, int]) -> None:
         self.sessions = ShareSessions(settings.pop("sessions", 100))
-        self.rules = Rules(lock_ms=1000, delivery_limit=5, max_locks=100)._replace(**settings)  # type: ignore[arg-type]
+        self.rules = DeliveryLimits(lock_ms=1000, delivery_limit=5, max_locks=100)._replace(**settings)  # type: ignore[arg-type]
         self.log: list[LogBatch] = []
         self.written: list[StateBatch] = []
         self.partition = SharePartition(0)
         self.start = 0
         self.now = 0
         self.mode = "go"
-        self.held: list[tuple[str, Change]] = []
+        self.held: list[tuple[str, StateChange]] = []
         self.lines: list[str] = []
 
     def say(self, text: str) -> None:
@@ -85,7 +85,7 @@ class World:
         ]
         self.say(f"window {window.start_offset}..{window.end_offset} {', '.join(spans)}".rstrip())
 
-    def write(self, who: str, change: Change) -> None:
+    def write(self, who: str, change: StateChange) -> None:
         """A change goes to the share coordinator."""
         if not change.written:
             self.partition.settle(change, written=True)
@@ -95,7 +95,7 @@ class World:
         else:
             self.settle(who, change)
 
-    def settle(self, who: str, change: Change) -> None:
+    def settle(self, who: str, change: StateChange) -> None:
         written = self.mode != "fail"
         if written:
             self.start = max(self.start, self.partition.start_offset)
@@ -170,7 +170,7 @@ class World:
             self.say(f"{who} <- the window is full")
             return
         batches = [batch for batch in self.log if batch.last >= offset][: fields.get("batches", 100)]
-        wish = Wish(fields.get("records", 500), fields.get("size", 500), "exact" in words)
+        wish = AcquireRequest(fields.get("records", 500), fields.get("size", 500), "exact" in words)
         acquired = self.partition.acquire(who, offset, batches, wish, self.rules, self.now)
         told = ", ".join(f"{first}-{last} the {count}." for first, last, count in acquired)
         self.say(f"{who} <- {told or 'nothing'}")
@@ -183,7 +183,7 @@ class World:
             else:
                 batches.append(Acknowledgement(*offsets(word), []))
         outcome = self.partition.acknowledge(who, batches, self.rules, self.now)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, InvalidAcknowledgement):
             self.say(f"{who} <- {name_of(outcome.error_code)} {outcome.message}")
         else:
             self.write(who, outcome)

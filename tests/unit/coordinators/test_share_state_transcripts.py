@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators.runtime import Operation, Record, Runtime
+from ottla.coordinators.runtime import CoordinatorRecord, Operation, Runtime
 from ottla.coordinators.share import state
 from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record
-from ottla.coordinators.share.state import Prune, ShareSettings, ShareStates, StateReset, TopicIdsDeleted
+from ottla.coordinators.share.state import Prune, ShareCoordinatorSettings, ShareStates, StateReset, TopicIdsDeleted
 from ottla.coordinators.share.state_batches import StateBatch
 from ottla.coordinators.topology import Topology
 from ottla.protocol import errors
@@ -42,7 +42,7 @@ class Teller:
     """Runs a transcript and writes it anew."""
 
     def __init__(self, settings: dict[str, int]) -> None:
-        self.settings = ShareSettings()._replace(**settings)
+        self.settings = ShareCoordinatorSettings()._replace(**settings)
         self.clock = VirtualClock()
         self.log = MemoryLog()
         self.topology = Topology()
@@ -96,7 +96,7 @@ class Teller:
         ]
         return ",".join(told) or "no batches"
 
-    def record(self, record: Record) -> str:
+    def record(self, record: CoordinatorRecord) -> str:
         key: Any = record.key
         value: Any = record.value
         where = f"{key.group_id} {self.place(key)}"

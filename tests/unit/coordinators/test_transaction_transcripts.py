@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators.runtime import Record, Runtime
+from ottla.coordinators.runtime import CoordinatorRecord, Runtime
 from ottla.coordinators.transactions.coordinator import loaded
 from ottla.coordinators.transactions.ending import completed, end_transaction
 from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions, verify_partitions
@@ -124,7 +124,7 @@ class Teller:
             self.markers.append(markers)
         self.world.sent.clear()
 
-    def record(self, record: Record) -> str:
+    def record(self, record: CoordinatorRecord) -> str:
         assert isinstance(record.key, TransactionLogKey)
         value = record.value
         if not isinstance(value, TransactionLogValue):

@@ -22,7 +22,7 @@ from ottla.coordinators.groups import listing
 from ottla.coordinators.groups import routing as membership
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import GroupSettings
-from ottla.coordinators.runtime import Record
+from ottla.coordinators.runtime import CoordinatorRecord
 from ottla.protocol import errors
 from ottla.protocol.answer import Pending
 from ottla.protocol.errors import name_of
@@ -85,7 +85,7 @@ class Teller:
         known = (actor.name for actor in self.actors.values() if actor.member_id == member_id)
         return next(known, member_id[:-37])  # the client id or instance id in front of the uuid
 
-    def record(self, record: Record) -> str:
+    def record(self, record: CoordinatorRecord) -> str:
         if isinstance(record.key, OffsetCommitKey):
             name = f"offset {record.key.topic}-{record.key.partition}"
             return (

@@ -6,7 +6,7 @@ from typing import Any
 from ottla.coordinators.groups.coordinator import loaded
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
-from ottla.coordinators.runtime import Appended, Ending, Logged, Operation, Runtime
+from ottla.coordinators.runtime import CoordinatorAppend, Ending, Logged, Operation, Runtime
 from ottla.coordinators.topology import Topology
 from ottla.protocol.answer import Pending
 from ottla.protocol.context import RequestContext
@@ -32,7 +32,9 @@ class MemoryLog:
         """Key and value of what was appended, markers left out."""
         return [(each.key, each.value) for each in self.logged if each.key is not None]
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
+    def append(
+        self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
+    ) -> CoordinatorAppend:
         return self._append(
             [
                 Logged(key, value, producer[0] if producer else -1, None, at)
@@ -40,17 +42,17 @@ class MemoryLog:
             ]
         )
 
-    def append_marker(self, ending: Ending) -> Appended:
+    def append_marker(self, ending: Ending) -> CoordinatorAppend:
         return self._append([Logged(None, None, ending.producer_id, ending.commit)])
 
-    def _append(self, logged: list[Logged]) -> Appended:
+    def _append(self, logged: list[Logged]) -> CoordinatorAppend:
         if self.fails_with != NONE:
-            return Appended(self.fails_with)
+            return CoordinatorAppend(self.fails_with)
         self.logged += logged
         self.batches.append(len(logged))
         if not self.holds:
             self._committed = len(self.logged)
-        return Appended(NONE, len(self.logged))
+        return CoordinatorAppend(NONE, len(self.logged))
 
     def committed_offset(self) -> int:
         return self._committed

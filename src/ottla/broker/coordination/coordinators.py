@@ -13,7 +13,7 @@ from typing import Any, Final
 from ottla.broker.alarm import Alarm
 from ottla.broker.coordination.markers import MarkerWriter
 from ottla.broker.coordination.partition_log import PartitionLog
-from ottla.broker.coordination.share_state import Place, ShareStateKeeper
+from ottla.broker.coordination.share_state import ShareStateKeeper, TopicIdPartition
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
 from ottla.coordinators.groups.share.offsets import ShareTopicsDeleted, forget_share_topics
@@ -151,15 +151,18 @@ class Coordination:
             partial(self.settle_shares, message.group_id),
         )
 
-    def settle_shares(self, group_id: str, outcomes: Mapping[Place, StateOutcome]) -> Answer[int]:
+    def settle_shares(self, group_id: str, outcomes: Mapping[TopicIdPartition, StateOutcome]) -> Answer[int]:
         """Report to a share group the partitions that have a state now. The answer is an error code."""
         done: dict[bytes, tuple[str, frozenset[int]]] = {}
         failed: dict[bytes, tuple[str, frozenset[int]]] = {}
         for (topic_id, index), outcome in outcomes.items():
             topic = self._topology.image.topics_by_id.get(topic_id)
             name = "" if topic is None else topic.name
-            found = done if outcome.error_code == NONE else failed
-            found[topic_id] = name, (found[topic_id][1] if topic_id in found else frozenset()) | {index}
+            outcomes_by_topic = done if outcome.error_code == NONE else failed
+            outcomes_by_topic[topic_id] = (
+                name,
+                (outcomes_by_topic[topic_id][1] if topic_id in outcomes_by_topic else frozenset()) | {index},
+            )
         return self.groups.run(group_id, initialized, Initialized(group_id, done, failed))
 
     def _on_share_message(self, partition: int, message: Any) -> None:

@@ -15,7 +15,7 @@ from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.retrying import repeat_while
 from ottla.coordinators.runtime import Ending, Runtime
 from ottla.coordinators.transactions.state import Markers
-from ottla.coordinators.transactions.transaction import Partition as Place
+from ottla.coordinators.transactions.transaction import TopicPartition as Place
 from ottla.environment import Clock, Timers
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, Pending, after

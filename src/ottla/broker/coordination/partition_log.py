@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.coordinators.runtime import Appended, Ending, Logged
+from ottla.coordinators.runtime import CoordinatorAppend, Ending, Logged
 from ottla.environment import Clock
 from ottla.log.log import Appended as Placed
 from ottla.log.log import StorageError
@@ -33,11 +33,13 @@ class PartitionLog:
             self._partition.watchers.discard(self._watcher)
             self._watcher = None
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None) -> Appended:
+    def append(
+        self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
+    ) -> CoordinatorAppend:
         """Append (key, value) pairs as one batch, of a producer's transaction if one is given."""
         return self._appended(lambda: self._partition.append_records(list(records), self._clock.wall_ms(), producer))
 
-    def append_marker(self, ending: Ending) -> Appended:
+    def append_marker(self, ending: Ending) -> CoordinatorAppend:
         """Append the marker that ends a producer's transaction."""
         return self._appended(
             lambda: self._partition.append_marker(
@@ -50,15 +52,15 @@ class PartitionLog:
             )
         )
 
-    def _appended(self, append: Callable[[], Placed]) -> Appended:
+    def _appended(self, append: Callable[[], Placed]) -> CoordinatorAppend:
         try:
             placed = append()
         except StorageError as cause:
             _logger.error("%s", cause)
-            return Appended(KAFKA_STORAGE_ERROR)
+            return CoordinatorAppend(KAFKA_STORAGE_ERROR)
         if placed.error_code != NONE:
-            return Appended(placed.error_code)
-        return Appended(NONE, self._partition.log.end_offset)
+            return CoordinatorAppend(placed.error_code)
+        return CoordinatorAppend(NONE, self._partition.log.end_offset)
 
     def committed_offset(self) -> int:
         """The high watermark (exclusive)."""

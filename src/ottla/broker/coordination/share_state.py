@@ -46,16 +46,21 @@ def ask_each(
     An empty group id, no topics, or any topic without partitions: an empty response. A partition that is named twice is run
     twice and answered once, with the last result.
     """
-    wanted = list(topics)
-    if not group_id or not all(partitions for _, partitions in wanted):
+    partitions_by_topic = list(topics)
+    if not group_id or not all(partitions for _, partitions in partitions_by_topic):
         return combine({})
-    questions = [question(topic_id, each) for topic_id, partitions in wanted for each in partitions]
+    questions = [
+        question(topic_id, partition) for topic_id, partitions in partitions_by_topic for partition in partitions
+    ]
     answers = [
-        coordinator.run(share_key(group_id, each.topic_id, each.partition), operation, each) for each in questions
+        coordinator.run(share_key(group_id, question.topic_id, question.partition), operation, question)
+        for question in questions
     ]
 
-    def combined(found: list[R]) -> W:
-        last = {(each.topic_id, each.partition): answer for each, answer in zip(questions, found, strict=True)}
+    def combined(responses: list[R]) -> W:
+        last = {
+            (request.topic_id, request.partition): answer for request, answer in zip(questions, responses, strict=True)
+        }
         by_topic: dict[bytes, list[tuple[int, R]]] = {}
         for (topic_id, partition), answer in last.items():
             by_topic.setdefault(topic_id, []).append((partition, answer))
@@ -67,7 +72,7 @@ def ask_each(
 _ATTEMPTS: Final = 51
 """Attempts before the share coordinator's error is returned: 5 seconds."""
 
-Place = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
 
 
@@ -85,26 +90,30 @@ class ShareStateKeeper:
         self._provide_topic = provide_topic
 
     def initialize(
-        self, group_id: str, state_epoch: int, start_offsets: Mapping[Place, int]
-    ) -> Answer[dict[Place, StateOutcome]]:
+        self, group_id: str, state_epoch: int, start_offsets: Mapping[TopicIdPartition, int]
+    ) -> Answer[dict[TopicIdPartition, StateOutcome]]:
         """Initialise the state of each of these partitions; the previous state is dropped."""
         requests = [InitializeState(group_id, *place, state_epoch, offset) for place, offset in start_offsets.items()]
         return self._ask(initialize_state, requests)
 
-    def delete(self, group_id: str, places: Iterable[Place]) -> Answer[dict[Place, StateOutcome]]:
+    def delete(self, group_id: str, places: Iterable[TopicIdPartition]) -> Answer[dict[TopicIdPartition, StateOutcome]]:
         """Delete the state of these partitions."""
         return self._ask(delete_state, [DeleteState(group_id, *place) for place in places])
 
-    def summarize(self, group_id: str, places: Iterable[Place]) -> Answer[dict[Place, StateSummary]]:
+    def summarize(
+        self, group_id: str, places: Iterable[TopicIdPartition]
+    ) -> Answer[dict[TopicIdPartition, StateSummary]]:
         """Return the group's position in these partitions."""
         return self._ask(summarize_state, [SummarizeState(group_id, *place) for place in places])
 
-    def _ask(self, operation: Operation[Any, Any], requests: Sequence[Any]) -> Answer[dict[Place, Any]]:
-        def combined(answers: list[Any]) -> dict[Place, Any]:
-            return {(each.topic_id, each.partition): answer for each, answer in zip(requests, answers, strict=True)}
+    def _ask(self, operation: Operation[Any, Any], requests: Sequence[Any]) -> Answer[dict[TopicIdPartition, Any]]:
+        def combined(answers: list[Any]) -> dict[TopicIdPartition, Any]:
+            return {
+                (request.topic_id, request.partition): answer for request, answer in zip(requests, answers, strict=True)
+            }
 
-        def ask(exists: bool) -> Answer[dict[Place, Any]]:  # noqa: ARG001
-            return gather([self._run_when_available(operation, each) for each in requests], combined)
+        def ask(exists: bool) -> Answer[dict[TopicIdPartition, Any]]:  # noqa: ARG001
+            return gather([self._run_when_available(operation, request) for request in requests], combined)
 
         return after(self._provide_topic(), ask) if requests else combined([])
 

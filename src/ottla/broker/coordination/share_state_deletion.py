@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.broker.coordination.coordinators import Coordination
-from ottla.broker.coordination.share_state import Place
+from ottla.broker.coordination.share_state import TopicIdPartition
 from ottla.coordinators.groups.share.offsets import Deleted, Deleting, Deletion, begin_deletion, deleted
 from ottla.coordinators.share.state import StateOutcome
 from ottla.protocol.answer import Answer, after
@@ -21,7 +21,7 @@ class DeletedState(NamedTuple):
     @property
     def code(self) -> int:
         """NONE, or the first error there was."""
-        return self.error_code or next((each.error_code for each in self.topics.values() if each.error_code), NONE)
+        return self.error_code or next((topic.error_code for topic in self.topics.values() if topic.error_code), NONE)
 
 
 def delete_share_state(
@@ -35,7 +35,7 @@ def delete_share_state(
         places = [(topic_id, index) for topic_id, parts in deleting.partitions.items() for index in sorted(parts)]
         return after(coordination.share_states.delete(group_id, places), settle)
 
-    def settle(outcomes: dict[Place, StateOutcome]) -> Answer[DeletedState]:
+    def settle(outcomes: dict[TopicIdPartition, StateOutcome]) -> Answer[DeletedState]:
         by_topic: dict[bytes, StateOutcome] = {}
         for (topic_id, _), outcome in outcomes.items():
             if by_topic.get(topic_id, StateOutcome()).error_code == NONE:

@@ -33,10 +33,10 @@ def reject_unknown(
             continue
         topic.name, topic.topic_id = known.name, known.id
         count = len(known.partitions)
-        unknown = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        unknown = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]
         if unknown:
             _add_row(rows, topic, unknown, UNKNOWN_TOPIC_OR_PARTITION)
-            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+            topic.partitions = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
         if topic.partitions:
             kept.append(topic)
     request.topics = kept
@@ -52,7 +52,8 @@ def _add_row(
     row = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
     row = rows.setdefault(topic.name or topic.topic_id, row)
     row.partitions += [
-        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code) for each in partitions
+        OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+        for partition in partitions
     ]
 
 

@@ -49,25 +49,25 @@ def without_fenced(response: W) -> W:
 
 
 def verified(
-    transactions: TransactionCoordinator, wanted: PartitionsOf, client: Client, *, is_enabled: bool
+    transactions: TransactionCoordinator, partitions: PartitionsOf, client: Client, *, is_enabled: bool
 ) -> Answer[Codes]:
     """Return an error code for each of the partitions: NONE if the producer may write there now.
 
     is_enabled  transaction.partition.verification.enable
     """
     if client is Client.ADDS_IMPLICITLY:
-        adding = wanted._replace(version=VERSION_WITH_EPOCH_BUMP)
-        answer = transactions.run(wanted.transactional_id, add_partitions, adding)
+        adding = partitions._replace(version=VERSION_WITH_EPOCH_BUMP)
+        answer = transactions.run(partitions.transactional_id, add_partitions, adding)
     elif not is_enabled:
-        return dict.fromkeys(wanted.partitions, NONE)
+        return dict.fromkeys(partitions.partitions, NONE)
     else:
-        answer = transactions.run(wanted.transactional_id, verify_partitions, wanted)
+        answer = transactions.run(partitions.transactional_id, verify_partitions, partitions)
     return after(answer, lambda codes: _as_seen_by(client, codes))
 
 
 def _as_seen_by(client: Client, codes: Codes) -> Codes:
     """Replace codes that the client cannot handle: PRODUCER_FENCED always, TRANSACTION_ABORTABLE for an old client."""
-    told = {PRODUCER_FENCED: INVALID_PRODUCER_EPOCH}
+    replacements = {PRODUCER_FENCED: INVALID_PRODUCER_EPOCH}
     if client is Client.OLD:
-        told[TRANSACTION_ABORTABLE] = INVALID_TXN_STATE
-    return {partition: told.get(code, code) for partition, code in codes.items()}
+        replacements[TRANSACTION_ABORTABLE] = INVALID_TXN_STATE
+    return {partition: replacements.get(code, code) for partition, code in codes.items()}

@@ -31,8 +31,10 @@ def _added(request: AddOffsetsToTxnRequest, broker: Broker, exists: bool) -> Ans
     if not exists:
         return AddOffsetsToTxnResponse(error_code=COORDINATOR_NOT_AVAILABLE)
     place = OFFSETS_TOPIC, broker.groups.partition_of(request.group_id)
-    wanted = PartitionsOf(request.transactional_id, request.producer_id, request.producer_epoch, frozenset((place,)))
-    answer = broker.coordination.transactions.run(request.transactional_id, add_partitions, wanted)
+    partitions = PartitionsOf(
+        request.transactional_id, request.producer_id, request.producer_epoch, frozenset((place,))
+    )
+    answer = broker.coordination.transactions.run(request.transactional_id, add_partitions, partitions)
     old = request.context.version < _FIRST_WITH_FENCED
     return gather([answer], lambda codes: _told(codes[0][place], old=old))
 

@@ -48,7 +48,7 @@ class _Asked(NamedTuple):
     """One transaction of the request: its topics in the order in which they were named."""
 
     topics: Sequence[tuple[str, Sequence[int]]]
-    wanted: PartitionsOf
+    partitions: PartitionsOf
     only_verify: bool = False
     by_client: bool = False
 
@@ -57,31 +57,35 @@ class _Asked(NamedTuple):
 def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: Broker) -> Answer[AddPartitionsToTxnResponse]:
     version = request.context.version
     asked = _asked(request)
-    answers = [_added(each, broker) for each in asked]
+    answers = [_added(transaction, broker) for transaction in asked]
     if version >= _FIRST_WITH_SEVERAL:
         return gather(answers, lambda codes: _of_several(asked, codes))
-    told = INVALID_PRODUCER_EPOCH if version < _FIRST_WITH_FENCED else PRODUCER_FENCED
-    return gather(answers, lambda codes: _of_one(asked[0], codes[0], told))
+    fenced_code = INVALID_PRODUCER_EPOCH if version < _FIRST_WITH_FENCED else PRODUCER_FENCED
+    return gather(answers, lambda codes: _of_one(asked[0], codes[0], fenced_code))
 
 
 def _asked(request: AddPartitionsToTxnRequest) -> list[_Asked]:
     if request.context.version < _FIRST_WITH_SEVERAL:
         topics = [(topic.name, topic.partitions) for topic in request.v3_and_below_topics]
-        wanted = PartitionsOf(
+        partitions = PartitionsOf(
             request.v3_and_below_transactional_id,
             request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
             _places(topics),
         )
-        return [_Asked(topics, wanted, by_client=True)]
-    found = []
-    for each in request.transactions:
-        topics = [(topic.name, topic.partitions) for topic in each.topics]
-        wanted = PartitionsOf(
-            each.transactional_id, each.producer_id, each.producer_epoch, _places(topics), VERSION_WITH_EPOCH_BUMP
+        return [_Asked(topics, partitions, by_client=True)]
+    transactions = []
+    for transaction in request.transactions:
+        topics = [(topic.name, topic.partitions) for topic in transaction.topics]
+        partitions = PartitionsOf(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            _places(topics),
+            VERSION_WITH_EPOCH_BUMP,
         )
-        found.append(_Asked(topics, wanted, each.verify_only))
-    return found
+        transactions.append(_Asked(topics, partitions, transaction.verify_only))
+    return transactions
 
 
 def _places(topics: Sequence[tuple[str, Sequence[int]]]) -> frozenset[tuple[str, int]]:
@@ -93,13 +97,13 @@ def _added(asked: _Asked, broker: Broker) -> Answer[Codes]:
     forbidden = INTERNAL_TOPICS if asked.by_client else ()
     refused = {
         (name, index): TOPIC_AUTHORIZATION_FAILED if name in forbidden else UNKNOWN_TOPIC_OR_PARTITION
-        for name, index in asked.wanted.partitions
+        for name, index in asked.partitions.partitions
         if name in forbidden or name not in topics or not 0 <= index < len(topics[name].partitions)
     }
     if refused:
-        return {place: refused.get(place, OPERATION_NOT_ATTEMPTED) for place in asked.wanted.partitions}
+        return {place: refused.get(place, OPERATION_NOT_ATTEMPTED) for place in asked.partitions.partitions}
     operation = verify_partitions if asked.only_verify else add_partitions
-    return broker.coordination.transactions.run(asked.wanted.transactional_id, operation, asked.wanted)
+    return broker.coordination.transactions.run(asked.partitions.transactional_id, operation, asked.partitions)
 
 
 def _of_one(asked: _Asked, codes: Codes, fenced: int) -> AddPartitionsToTxnResponse:
@@ -121,18 +125,20 @@ def _of_one(asked: _Asked, codes: Codes, fenced: int) -> AddPartitionsToTxnRespo
 
 def _of_several(asked: list[_Asked], codes: list[Codes]) -> AddPartitionsToTxnResponse:
     results = []
-    for each, found in zip(asked, codes, strict=True):
+    for transaction, code_of in zip(asked, codes, strict=True):
         topics = [
             AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult(
                 name=name,
                 results_by_partition=[
                     AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=found[name, index]
+                        partition_index=index, partition_error_code=code_of[name, index]
                     )
                     for index in indexes
                 ],
             )
-            for name, indexes in each.topics
+            for name, indexes in transaction.topics
         ]
-        results.append(AddPartitionsToTxnResult(transactional_id=each.wanted.transactional_id, topic_results=topics))
+        results.append(
+            AddPartitionsToTxnResult(transactional_id=transaction.partitions.transactional_id, topic_results=topics)
+        )
     return AddPartitionsToTxnResponse(results_by_transaction=results)

@@ -29,20 +29,20 @@ from ottla.security.quotas import IP, Change, Entity, InvalidQuota, changed, che
 
 @handles(AlterClientQuotasRequest, in_turn=True)
 def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> Answer[AlterClientQuotasResponse]:
-    wanted = [
+    requested = [
         (
             entity_of((part.entity_type, part.entity_name) for part in entry.entity),
             [Change(each.key, each.value, each.remove) for each in entry.ops],
         )
         for entry in request.entries
     ]
-    times = Counter(entity for entity, _ in wanted)
+    times = Counter(entity for entity, _ in requested)
     altered: dict[Entity, dict[str, float]] = {}
     answers = []
-    for entity, changes in dict(wanted).items():
+    for entity, changes in dict(requested).items():
         code, message = NONE, None
         try:
-            if times[entity] > 1 or len({each.key for each in changes}) < len(changes):
+            if times[entity] > 1 or len({change.key for change in changes}) < len(changes):
                 raise duplicate(entity)
             check_entity(entity)
             _check_address(entity, broker.resolve)

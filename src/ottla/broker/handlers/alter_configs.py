@@ -23,17 +23,17 @@ from ottla.protocol.messages.alter_configs import (
 
 @handles(AlterConfigsRequest, in_turn=True)
 def alter_configs(request: AlterConfigsRequest, broker: Broker) -> Answer[AlterConfigsResponse]:
-    wanted = [
+    requested = [
         Alteration(
             resource.resource_type,
             resource.resource_name,
-            [Edit(each.name, SET, each.value) for each in resource.configs],
+            [Edit(config.name, SET, config.value) for config in resource.configs],
             replaces=True,
         )
         for resource in request.resources
     ]
     alterations = ConfigAlterations(broker.controller, lambda: broker.config, broker.node_id)
-    outcomes = alterations.alter(wanted, request.context.requester, validate_only=request.validate_only)
+    outcomes = alterations.alter(requested, request.context.requester, validate_only=request.validate_only)
     return after(outcomes, _response)
 
 

@@ -35,7 +35,7 @@ def alter_partition_reassignments(
         )  # Kafka's controller is not asked, and these are defaults
     responses = [
         ReassignableTopicResponse(
-            name=topic.name, partitions=[_reassigned(topic.name, wanted, broker) for wanted in topic.partitions]
+            name=topic.name, partitions=[_reassigned(topic.name, partition, broker) for partition in topic.partitions]
         )
         for topic in request.topics
     ]
@@ -46,18 +46,18 @@ def alter_partition_reassignments(
     )
 
 
-def _reassigned(name: str, wanted: ReassignablePartition, broker: Broker) -> ReassignablePartitionResponse:
+def _reassigned(name: str, partition: ReassignablePartition, broker: Broker) -> ReassignablePartitionResponse:
     code, message = NONE, None
-    index = wanted.partition_index
+    index = partition.partition_index
     try:
         topic = broker.image.topics.get(name)
         if topic is None:
             raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
         if not 0 <= index < len(topic.partitions):
             raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
-        if wanted.replicas is None:
+        if partition.replicas is None:
             raise Refused(NO_REASSIGNMENT_IN_PROGRESS, None)
-        check_replicas(wanted.replicas, broker.image.brokers)
+        check_replicas(partition.replicas, broker.image.brokers)
     except Refused as refused:
         code, message = refused.code, refused.message
     return ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)

@@ -34,11 +34,11 @@ _logger = logging.getLogger("ottla.broker")
 
 @handles(AlterReplicaLogDirsRequest)
 def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, broker: Broker) -> Answer[AlterReplicaLogDirsResponse]:
-    wanted = {
+    target_directories = {
         (topic.name, index): wish.path for wish in request.dirs for topic in wish.topics for index in topic.partitions
     }
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for (topic, index), path in wanted.items():
+    for (topic, index), path in target_directories.items():
         code = _begun(topic, index, Path(path), broker)
         result = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
         results.setdefault(topic, []).append(result)
@@ -53,7 +53,7 @@ def _begun(topic: str, index: int, path: Path, broker: Broker) -> int:
         return INVALID_TOPIC_EXCEPTION
     if path in [missing.absolute() for missing in broker.replicas.missing]:
         return KAFKA_STORAGE_ERROR
-    target = next((each for each in broker.replicas.directories if each.path.absolute() == path), None)
+    target = next((directory for directory in broker.replicas.directories if directory.path.absolute() == path), None)
     if target is None:
         return LOG_DIR_NOT_FOUND
     if target.offline is not None:

@@ -15,10 +15,10 @@ Behaviour
 """
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.share_state import Place
+from ottla.broker.coordination.share_state import TopicIdPartition
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
-from ottla.coordinators.groups.share.offsets import Alteration, Begun, begin_alteration
+from ottla.coordinators.groups.share.offsets import Begun, OffsetAlteration, begin_alteration
 from ottla.coordinators.share.state import StateOutcome
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION, error
@@ -40,15 +40,15 @@ def alter_share_group_offsets(
     if not group_id:
         return _refused(INVALID_GROUP_ID)
     topics = broker.image.topics
-    offsets: dict[Place, int] = {}
+    offsets: dict[TopicIdPartition, int] = {}
     named: dict[bytes, tuple[str, frozenset[int]]] = {}
     for topic in request.topics:
         known = topics.get(topic.topic_name)
-        for each in topic.partitions if known is not None else ():
-            if known is not None and 0 <= each.partition_index < len(known.partitions):
-                offsets[known.id, each.partition_index] = each.start_offset
+        for partition in topic.partitions if known is not None else ():
+            if known is not None and 0 <= partition.partition_index < len(known.partitions):
+                offsets[known.id, partition.partition_index] = partition.start_offset
                 partitions = named[known.id][1] if known.id in named else frozenset()
-                named[known.id] = known.name, partitions | {each.partition_index}
+                named[known.id] = known.name, partitions | {partition.partition_index}
 
     def initialize(begun: Begun) -> Answer[AlterShareGroupOffsetsResponse]:
         if begun.error_code != NONE:
@@ -56,11 +56,11 @@ def alter_share_group_offsets(
         asked = broker.coordination.share_states.initialize(group_id, begun.state_epoch, offsets)
         return after(asked, settle)
 
-    def settle(outcomes: dict[Place, StateOutcome]) -> Answer[AlterShareGroupOffsetsResponse]:
+    def settle(outcomes: dict[TopicIdPartition, StateOutcome]) -> Answer[AlterShareGroupOffsetsResponse]:
         settled = broker.coordination.settle_shares(group_id, outcomes) if outcomes else NONE
         return after(settled, lambda code: _refused(code) if code != NONE else _response(request, outcomes, broker))
 
-    return after(broker.groups.run(group_id, begin_alteration, Alteration(group_id, named)), initialize)
+    return after(broker.groups.run(group_id, begin_alteration, OffsetAlteration(group_id, named)), initialize)
 
 
 def _refused(code: int, message: str | None = None) -> AlterShareGroupOffsetsResponse:
@@ -68,7 +68,7 @@ def _refused(code: int, message: str | None = None) -> AlterShareGroupOffsetsRes
 
 
 def _response(
-    request: AlterShareGroupOffsetsRequest, outcomes: dict[Place, StateOutcome], broker: Broker
+    request: AlterShareGroupOffsetsRequest, outcomes: dict[TopicIdPartition, StateOutcome], broker: Broker
 ) -> AlterShareGroupOffsetsResponse:
     unknown = StateOutcome(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
     topics: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
@@ -79,11 +79,11 @@ def _response(
             topic.topic_name,
             AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id, partitions=[]),
         )
-        for each in topic.partitions:
-            outcome = outcomes.get((topic_id, each.partition_index), unknown)
+        for partition in topic.partitions:
+            outcome = outcomes.get((topic_id, partition.partition_index), unknown)
             answer.partitions.append(
                 AlterShareGroupOffsetsResponsePartition(
-                    partition_index=each.partition_index,
+                    partition_index=partition.partition_index,
                     error_code=outcome.error_code,
                     error_message=outcome.error_message,
                 )

@@ -45,16 +45,16 @@ def alter_user_scram_credentials(
     changes: dict[str, tuple[int, ScramCredential | None]] = {}
     refused: dict[str, Refused] = {}
     alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
-    for wanted in alterations:
-        if wanted.name in refused:
+    for alteration in alterations:
+        if alteration.name in refused:
             continue
         try:
-            if wanted.name in changes:
-                del changes[wanted.name]
+            if alteration.name in changes:
+                del changes[alteration.name]
                 raise Refused(DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
-            changes[wanted.name] = wanted.mechanism, _change(wanted, broker)
+            changes[alteration.name] = alteration.mechanism, _change(alteration, broker)
         except Refused as cause:
-            refused[wanted.name] = cause
+            refused[alteration.name] = cause
 
     def response(change: ChangeResult) -> AlterUserScramCredentialsResponse:
         outcomes = [(user, change.error_code, change.error_message) for user in changes]
@@ -70,18 +70,18 @@ def alter_user_scram_credentials(
     return after(broker.controller.set_credentials(credentials), response)
 
 
-def _change(wanted: ScramCredentialDeletion | ScramCredentialUpsertion, broker: Broker) -> ScramCredential | None:
+def _change(alteration: ScramCredentialDeletion | ScramCredentialUpsertion, broker: Broker) -> ScramCredential | None:
     """Return the credential that replaces the present one; None deletes it. Raises Refused."""
-    if not wanted.name:
+    if not alteration.name:
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if not is_mechanism(wanted.mechanism):
+    if not is_mechanism(alteration.mechanism):
         raise Refused(UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-    if isinstance(wanted, ScramCredentialDeletion):
-        if (wanted.name, wanted.mechanism) not in broker.image.credentials:
+    if isinstance(alteration, ScramCredentialDeletion):
+        if (alteration.name, alteration.mechanism) not in broker.image.credentials:
             raise Refused(RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
         return None
-    if wanted.iterations < LEAST_ITERATIONS:
+    if alteration.iterations < LEAST_ITERATIONS:
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-    if wanted.iterations > MOST_ITERATIONS:
+    if alteration.iterations > MOST_ITERATIONS:
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-    return credential(wanted.mechanism, wanted.salt, wanted.salted_password, wanted.iterations)
+    return credential(alteration.mechanism, alteration.salt, alteration.salted_password, alteration.iterations)

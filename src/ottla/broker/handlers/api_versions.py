@@ -53,9 +53,9 @@ def api_versions(request: ApiVersionsRequest, broker: Broker) -> Answer[ApiVersi
         if wrong != NONE:
             return ApiVersionsResponse(error_code=wrong)
     supported = [
-        SupportedFeatureKey(name=each.name, min_version=each.lowest, max_version=each.highest)
-        for each in FEATURES
-        if each.lowest > 0 or version >= _FIRST_WITH_LEVEL_0
+        SupportedFeatureKey(name=feature.name, min_version=feature.lowest, max_version=feature.highest)
+        for feature in FEATURES
+        if feature.lowest > 0 or version >= _FIRST_WITH_LEVEL_0
     ]
     finalized = [
         FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)

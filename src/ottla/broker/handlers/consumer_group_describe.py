@@ -30,7 +30,7 @@ def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, broker: Broker
 ) -> Answer[ConsumerGroupDescribeResponse]:
     if not serves_consumer_groups(broker.config, broker.image.features):
-        refused = [DescribedGroup(group_id=each, error_code=UNSUPPORTED_VERSION) for each in request.group_ids]
+        refused = [DescribedGroup(group_id=group_id, error_code=UNSUPPORTED_VERSION) for group_id in request.group_ids]
         return ConsumerGroupDescribeResponse(groups=refused)
 
     def described(group_id: str) -> Answer[DescribedGroup]:

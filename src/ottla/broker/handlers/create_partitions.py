@@ -35,17 +35,17 @@ _logger = logging.getLogger("ottla.broker")
 
 @handles(CreatePartitionsRequest, in_turn=True)
 def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answer[CreatePartitionsResponse]:
-    times = Counter(wanted.name for wanted in request.topics)
+    times = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: list[TopicImage] = []
     before = {name: len(topic.partitions) for name in times if (topic := broker.image.topics.get(name)) is not None}
     mutations = Mutations(broker.throttling, CREATE_PARTITIONS, request.context)
-    for name, wanted in {wanted.name: wanted for wanted in request.topics}.items():
+    for name, requested in {topic.name: topic for topic in request.topics}.items():
         code, message = NONE, None
         try:
             if times[name] > 1:
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
-            grown.append(_grown(wanted, broker, mutations))
+            grown.append(_grown(requested, broker, mutations))
         except Refused as refused:
             code, message = refused.code, refused.message
         results[name] = CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
@@ -70,12 +70,14 @@ def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answe
     return after(broker.controller.change(*grown), response)
 
 
-def _grown(wanted: CreatePartitionsTopic, broker: Broker, mutations: Mutations) -> TopicImage:
+def _grown(requested: CreatePartitionsTopic, broker: Broker, mutations: Mutations) -> TopicImage:
     """The topic with the partitions that are asked for. Raises Refused."""
-    topic = broker.image.topics.get(wanted.name)
+    topic = broker.image.topics.get(requested.name)
     if topic is None:
         raise Refused(UNKNOWN_TOPIC_OR_PARTITION, None)
-    assignments = None if wanted.assignments is None else [each.broker_ids for each in wanted.assignments]
-    grown = broker.controller.grow(topic, wanted.count, assignments)
+    assignments = (
+        None if requested.assignments is None else [assignment.broker_ids for assignment in requested.assignments]
+    )
+    grown = broker.controller.grow(topic, requested.count, assignments)
     mutations.add(len(grown.partitions) - len(topic.partitions))
     return grown

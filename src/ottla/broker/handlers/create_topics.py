@@ -42,17 +42,17 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 
 @handles(CreateTopicsRequest, in_turn=True)
 def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[CreateTopicsResponse]:
-    times = Counter(wanted.name for wanted in request.topics)
+    times = Counter(topic.name for topic in request.topics)
     planned: dict[str, TopicImage] = {}
     refusals: dict[str, CreatableTopicResult] = {}
     mutations = Mutations(broker.throttling, CREATE_TOPICS, request.context)
-    for name, wanted in {wanted.name: wanted for wanted in request.topics}.items():
+    for name, requested in {topic.name: topic for topic in request.topics}.items():
         try:
             if times[name] > 1:
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
             if name == CLUSTER_METADATA:
                 raise Refused(INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-            topic = broker.controller.plan(_new_topic(wanted), planned)
+            topic = broker.controller.plan(_new_topic(requested), planned)
             mutations.add(len(topic.partitions))
             planned[name] = topic
         except Refused as refused:
@@ -74,13 +74,13 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
     return after(broker.topics.create_planned(list(planned.values()), request.context.requester), response)
 
 
-def _new_topic(wanted: CreatableTopic) -> NewTopic:
+def _new_topic(requested: CreatableTopic) -> NewTopic:
     return NewTopic(
-        wanted.name,
-        wanted.num_partitions,
-        wanted.replication_factor,
-        {assignment.partition_index: assignment.broker_ids for assignment in wanted.assignments},
-        {config.name: config.value for config in wanted.configs},
+        requested.name,
+        requested.num_partitions,
+        requested.replication_factor,
+        {assignment.partition_index: assignment.broker_ids for assignment in requested.assignments},
+        {config.name: config.value for config in requested.configs},
     )
 
 

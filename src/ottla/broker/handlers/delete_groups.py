@@ -15,7 +15,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state_deletion import delete_share_state
 from ottla.broker.dispatch import handles
 from ottla.coordinators.groups import listing
-from ottla.coordinators.groups.share.offsets import Known, ShareGroupName, known_partitions
+from ottla.coordinators.groups.share.offsets import KnownPartitions, ShareGroupName, known_partitions
 from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -37,8 +37,8 @@ def _deleted(name: str, broker: Broker) -> Answer[int]:
     def delete() -> Answer[int]:
         return broker.groups.run(name, listing.delete, listing.GroupName(name))
 
-    def delete_state_first(found: Known) -> Answer[int]:
-        if not found.is_share_group:
+    def delete_state_first(known: KnownPartitions) -> Answer[int]:
+        if not known.is_share_group:
             return delete()
         return after(delete_share_state(broker.coordination, name, None), lambda end: end.code or delete())
 

@@ -28,13 +28,13 @@ def delete_share_group_state(
 ) -> Answer[DeleteShareGroupStateResponse]:
     group_id = request.group_id
 
-    def question(topic_id: bytes, each: PartitionData) -> state.DeleteState:
-        return state.DeleteState(group_id, topic_id, each.partition)
+    def question(topic_id: bytes, partition: PartitionData) -> state.DeleteState:
+        return state.DeleteState(group_id, topic_id, partition.partition)
 
     def response(answers: dict[bytes, list[tuple[int, state.StateOutcome]]]) -> DeleteShareGroupStateResponse:
         results = [
-            DeleteStateResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
-            for topic_id, found in answers.items()
+            DeleteStateResult(topic_id=topic_id, partitions=[_result(*partition) for partition in partitions])
+            for topic_id, partitions in answers.items()
         ]
         return DeleteShareGroupStateResponse(results=results)
 

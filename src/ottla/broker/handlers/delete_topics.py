@@ -45,16 +45,16 @@ _logger = logging.getLogger("ottla.broker")
 @handles(DeleteTopicsRequest, in_turn=True)
 def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[DeleteTopicsResponse]:
     by_state = request.context.version >= 6
-    wanted = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]
+    states = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]
     if not broker.config.flag("delete.topic.enable"):
         code = TOPIC_DELETION_DISABLED if request.context.version >= 3 else INVALID_REQUEST
-        return DeleteTopicsResponse(responses=[_failed(state, code) for state in wanted])
-    names = Counter(state.name for state in wanted if state.name is not None)
-    ids = Counter(state.topic_id for state in wanted if state.name is None and state.topic_id != ZERO_UUID)
+        return DeleteTopicsResponse(responses=[_failed(state, code) for state in states])
+    names = Counter(state.name for state in states if state.name is not None)
+    ids = Counter(state.topic_id for state in states if state.name is None and state.topic_id != ZERO_UUID)
     named = {topic.id for name in names if (topic := broker.image.topics.get(name)) is not None}
     results, deleted = [], []
     mutations = Mutations(broker.throttling, DELETE_TOPICS, request.context)
-    for state in {_identity(state): state for state in wanted}.values():
+    for state in {_identity(state): state for state in states}.values():
         topic = _find(state, broker)
         if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in ids:
             continue  # refused below, where its id is named

@@ -26,7 +26,9 @@ from ottla.security.quotas import Component, InvalidQuota, UnknownEntityType, ch
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, broker: Broker
 ) -> Answer[DescribeClientQuotasResponse]:
-    components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
+    components = [
+        Component(component.entity_type, component.match_type, component.match) for component in request.components
+    ]
     try:
         check_filter(components)
     except InvalidQuota as cause:

@@ -55,7 +55,7 @@ def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> Answer[
     if any(resource.resource_type not in _TYPES for resource in request.resources):
         message = error(INVALID_REQUEST).message
         return DescribeConfigsResponse(
-            results=[_result(each, INVALID_REQUEST, message, []) for each in request.resources]
+            results=[_result(resource, INVALID_REQUEST, message, []) for resource in request.resources]
         )
     for resource in request.resources:
         try:
@@ -64,7 +64,7 @@ def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> Answer[
             results.append(_result(resource, refused.code, refused.message or "", []))
             continue
         keys = set(resource.configuration_keys or ())
-        configs = [_config(each, request) for each in described if not keys or each.config.name in keys]
+        configs = [_config(entry, request) for entry in described if not keys or entry.config.name in keys]
         results.append(_result(resource, NONE, "", configs))
     return DescribeConfigsResponse(results=results)
 
@@ -92,7 +92,7 @@ def _described(resource: DescribeConfigsResource, broker: Broker) -> Iterable[De
             return describe_broker(broker.config)
         case kind if kind == BROKER_LOGGER:
             _check_logger_node(name, broker.node_id)
-            return [_logger(*each) for each in logs.levels().items()]
+            return [_logger(*item) for item in logs.levels().items()]
         case kind if kind == GROUP:
             if not name:
                 raise Refused(INVALID_REQUEST, "Group name must not be empty")
@@ -129,7 +129,9 @@ def _config(described: Described, request: DescribeConfigsRequest) -> DescribeCo
         is_default=described.is_default if request.context.version == 0 else False,
         config_source=described.source,
         is_sensitive=config.sensitive,
-        synonyms=[DescribeConfigsSynonym(name=each.name, value=each.text, source=each.source) for each in synonyms],
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.text, source=synonym.source) for synonym in synonyms
+        ],
         config_type=TYPE_IDS.get(config.type, 0),  # a logger has no type
         documentation=_documentation(config) if request.include_documentation else None,
     )

@@ -39,7 +39,9 @@ _LEADER_EPOCH: Final = 1
 
 @handles(DescribeQuorumRequest)
 def describe_quorum(request: DescribeQuorumRequest, broker: Broker) -> Answer[DescribeQuorumResponse]:
-    asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    asked = [
+        (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    ]
     if asked != [(_METADATA_TOPIC, 0)]:
         return DescribeQuorumResponse(error_message="", topics=[_unknown(topic) for topic in request.topics])
     image = broker.image
@@ -86,8 +88,8 @@ def _unknown(topic: TopicData) -> DescribeQuorumResponseTopicData:
     message = error(UNKNOWN_TOPIC_OR_PARTITION).message
     partitions = [
         DescribeQuorumResponsePartitionData(
-            partition_index=each.partition_index, error_code=UNKNOWN_TOPIC_OR_PARTITION, error_message=message
+            partition_index=partition.partition_index, error_code=UNKNOWN_TOPIC_OR_PARTITION, error_message=message
         )
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
     return DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=partitions)

@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.share_state import Place
+from ottla.broker.coordination.share_state import TopicIdPartition
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
-from ottla.coordinators.groups.share.offsets import Known, ShareGroupName, known_partitions
+from ottla.coordinators.groups.share.offsets import KnownPartitions, ShareGroupName, known_partitions
 from ottla.coordinators.share.state import UNKNOWN, StateSummary
 from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION, error
@@ -43,8 +43,8 @@ def describe_share_group_offsets(
 ) -> Answer[DescribeShareGroupOffsetsResponse]:
     if not serves_share_groups(broker.image.features):
         refused = [
-            DescribeShareGroupOffsetsResponseGroup(group_id=each.group_id, error_code=UNSUPPORTED_VERSION)
-            for each in request.groups
+            DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, error_code=UNSUPPORTED_VERSION)
+            for group in request.groups
         ]
         return DescribeShareGroupOffsetsResponse(groups=refused)
     return gather(
@@ -59,7 +59,7 @@ def _described(
     group_id = group.group_id
     if group.topics is None:
 
-        def all_known(known: Known) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+        def all_known(known: KnownPartitions) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
             if known.error_code != NONE:
                 return _failed(group_id, known.error_code)
             names = ((name, sorted(partitions)) for name, partitions in known.initialized.values())
@@ -80,21 +80,21 @@ def _summarized(
     group_id: str, topics: Iterable[tuple[str, Iterable[int]]], broker: Broker
 ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
     """The group's state in each of these partitions; topics by name."""
-    wanted = [(name, list(partitions)) for name, partitions in topics]
-    known = {name: broker.image.topics[name].id for name, _ in wanted if name in broker.image.topics}
-    places = [(known[name], index) for name, partitions in wanted if name in known for index in partitions]
+    requested = [(name, list(partitions)) for name, partitions in topics]
+    known = {name: broker.image.topics[name].id for name, _ in requested if name in broker.image.topics}
+    places = [(known[name], index) for name, partitions in requested if name in known for index in partitions]
 
-    def response(found: dict[Place, StateSummary]) -> DescribeShareGroupOffsetsResponseGroup:
+    def response(summaries: dict[TopicIdPartition, StateSummary]) -> DescribeShareGroupOffsetsResponseGroup:
         answers = [
             DescribeShareGroupOffsetsResponseTopic(
                 topic_name=name,
                 topic_id=known.get(name, _NO_TOPIC),
                 partitions=[
-                    _partition(name, index, found.get((known.get(name, _NO_TOPIC), index)), broker)
+                    _partition(name, index, summaries.get((known.get(name, _NO_TOPIC), index)), broker)
                     for index in partitions
                 ],
             )
-            for name, partitions in wanted
+            for name, partitions in requested
         ]
         return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=answers)
 

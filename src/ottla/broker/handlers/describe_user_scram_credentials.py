@@ -31,7 +31,7 @@ def describe_user_scram_credentials(
     for (user, mechanism), credential in sorted(broker.image.credentials.items()):
         info = CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
         known.setdefault(user, []).append(info)
-    times = Counter(each.name for each in request.users or ()) or Counter(known.keys())
+    times = Counter(user.name for user in request.users or ()) or Counter(known.keys())
     results = []
     for user in times:
         result = DescribeUserScramCredentialsResult(user=user, error_message="", credential_infos=known.get(user, []))

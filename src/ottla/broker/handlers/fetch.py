@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.delayed import DelayedAnswer
-from ottla.broker.dispatch import Positions, handles
-from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, WantedPartition
+from ottla.broker.dispatch import PositionalRequest, handles
+from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
 from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext
@@ -80,12 +80,12 @@ _BYTES_OF_A_PARTITION: Final = 50
 
 
 @handles(FetchRequest, positions=True)
-def fetch(request: Positions, broker: Broker) -> Answer[FetchResponse]:
+def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
     version = request.context.version
     fields = request.fields
     session_id, epoch, max_bytes = fields.session_id, fields.session_epoch, fields.max_bytes
     by_id = version >= _FIRST_WITH_TOPIC_IDS
-    wanted = _wanted(fields.topics)
+    requested = _requested_partitions(fields.topics)
     session: FetchSession | None = None
     incremental = False
     now = broker.clock.now_ms()
@@ -95,22 +95,22 @@ def fetch(request: Positions, broker: Broker) -> Answer[FetchResponse]:
     elif epoch == INITIAL_EPOCH:
         session = broker.sessions.begin(session_id, now, by_id=by_id)
         if session is not None:
-            session.update(wanted, ())
+            session.update(requested, ())
     else:
         code, session = broker.sessions.resume(session_id, epoch, now, by_id=by_id)
         if session is None:
             return FetchResponse(error_code=code)
-        session.update(wanted, _forgotten(fields.forgotten_topics_data))
+        session.update(requested, _forgotten(fields.forgotten_topics_data))
         incremental = True
-        wanted = list(session.partitions.values())
-        if not wanted:
+        requested = list(session.partitions.values())
+        if not requested:
             broker.sessions.end(session_id)
             return FetchResponse()
     if broker.throttling is not None:
         max_bytes = broker.throttling.most_fetched(request.context, max_bytes)
-    reading = _Reading(
+    attempt = _FetchAttempt(
         broker,
-        wanted,
+        requested,
         fields.min_bytes,
         max_bytes,
         fields.isolation_level,
@@ -118,27 +118,27 @@ def fetch(request: Positions, broker: Broker) -> Answer[FetchResponse]:
         request.context,
         incremental=incremental,
     )
-    response = reading.attempt(fields.max_wait_ms <= 0 or not wanted)
+    response = attempt.attempt(fields.max_wait_ms <= 0 or not requested)
     answer: Answer[FetchResponse]
     if response is not None:
         answer = response
     else:
-        answer = DelayedAnswer(reading.attempt, reading.partitions()).begin(broker.timers, fields.max_wait_ms)
-    return answer if version >= _FIRST_WITH_BATCHES else after(answer, reading.converted)
+        answer = DelayedAnswer(attempt.attempt, attempt.partitions()).begin(broker.timers, fields.max_wait_ms)
+    return answer if version >= _FIRST_WITH_BATCHES else after(answer, attempt.converted)
 
 
-def _wanted(topics: Iterable[Any]) -> list[WantedPartition]:
+def _requested_partitions(topics: Iterable[Any]) -> list[RequestedPartition]:
     return [
-        WantedPartition(
+        RequestedPartition(
             topic.topic,
             topic.topic_id,
-            wanted.partition,
-            wanted.current_leader_epoch,
-            wanted.fetch_offset,
-            wanted.partition_max_bytes,
+            partition.partition,
+            partition.current_leader_epoch,
+            partition.fetch_offset,
+            partition.partition_max_bytes,
         )
         for topic in topics
-        for wanted in topic.partitions
+        for partition in topic.partitions
     ]
 
 
@@ -146,8 +146,8 @@ def _forgotten(topics: Iterable[Any]) -> Iterable[tuple[str, bytes, int]]:
     return ((topic.topic, topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-class _Reading:
-    """One fetch, tried as often as it takes."""
+class _FetchAttempt:
+    """One fetch, attempted again whenever one of its partitions grows."""
 
     __slots__ = (
         "_broker",
@@ -157,15 +157,15 @@ class _Reading:
         "_incremental",
         "_max_bytes",
         "_min_bytes",
+        "_requested",
         "_session",
         "_version",
-        "_wanted",
     )
 
     def __init__(
         self,
         broker: Broker,
-        wanted: list[WantedPartition],
+        requested: list[RequestedPartition],
         min_bytes: int,
         max_bytes: int,
         isolation: int,
@@ -175,7 +175,7 @@ class _Reading:
         incremental: bool,
     ) -> None:
         self._broker = broker
-        self._wanted = wanted
+        self._requested = requested
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._committed = isolation == READ_COMMITTED
@@ -185,25 +185,25 @@ class _Reading:
         self._version = context.version
         self._by_id = context.version >= _FIRST_WITH_TOPIC_IDS
 
-    def _partition(self, wanted: WantedPartition) -> "Partition | int":
+    def _partition(self, requested: RequestedPartition) -> "Partition | int":
         if self._by_id:
-            return self._broker.replicas.leader_by_id(wanted.topic_id, wanted.index)
-        return self._broker.replicas.leader(wanted.topic, wanted.index)
+            return self._broker.replicas.leader_by_id(requested.topic_id, requested.index)
+        return self._broker.replicas.leader(requested.topic, requested.index)
 
     def partitions(self) -> list["Partition"]:
         """Those whose growth may complete the fetch."""
-        found = (self._partition(wanted) for wanted in self._wanted)
-        return [partition for partition in found if not isinstance(partition, int)]
+        leaders = (self._partition(requested) for requested in self._requested)
+        return [partition for partition in leaders if not isinstance(partition, int)]
 
     def attempt(self, last: bool) -> FetchResponse | None:
         """The response, or None while there is too little; with `last` whatever there is."""
         left = self._max_bytes
         total = absent = 0
         done = last
-        answers: list[tuple[WantedPartition, PartitionData]] = []
-        for wanted in self._wanted:
+        answers: list[tuple[RequestedPartition, PartitionData]] = []
+        for requested in self._requested:
             whole_first = total == 0 or self._version < _FIRST_WITH_WHOLE_MESSAGES  # those are cut once converted
-            data = self._read(wanted, min(wanted.max_bytes, left), whole_first=whole_first)
+            data = self._read(requested, min(requested.max_bytes, left), whole_first=whole_first)
             if data.error_code in _ABSENT:
                 absent += 1
             elif data.error_code != NONE:
@@ -212,7 +212,7 @@ class _Reading:
                 size = len(data.records)
                 total += size
                 left = max(0, left - size)
-            answers.append((wanted, data))
+            answers.append((requested, data))
         if not done and total < self._min_bytes and absent < len(answers):
             return None
         throttling = self._broker.throttling
@@ -230,30 +230,30 @@ class _Reading:
             session = None
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=NO_SESSION if session is None else session.id)
 
-    def _read(self, wanted: WantedPartition, max_bytes: int, *, whole_first: bool) -> PartitionData:
-        partition = self._partition(wanted)
+    def _read(self, requested: RequestedPartition, max_bytes: int, *, whole_first: bool) -> PartitionData:
+        partition = self._partition(requested)
         if isinstance(partition, int):
-            return _failed(wanted.index, partition)
-        epoch = wanted.current_epoch
+            return _failed(requested.index, partition)
+        epoch = requested.current_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
             code = FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
-            return _failed(wanted.index, code)
+            return _failed(requested.index, code)
         log = partition.log
         if self._version < _FIRST_WITH_ZSTD and log.config.compression_type == "zstd":
-            return _failed(wanted.index, UNSUPPORTED_COMPRESSION_TYPE)
+            return _failed(requested.index, UNSUPPORTED_COMPRESSION_TYPE)
         committed = self._committed
         stable = log.last_stable_offset
         limit = stable if committed else log.high_watermark
         try:
-            region = log.read(wanted.fetch_offset, max_bytes, limit, whole_first=whole_first)
-            aborted = None if not committed else _aborted(log, region, wanted.fetch_offset)
+            region = log.read(requested.fetch_offset, max_bytes, limit, whole_first=whole_first)
+            aborted = None if not committed else _aborted(log, region, requested.fetch_offset)
         except OffsetOutOfRange:
-            return _failed(wanted.index, OFFSET_OUT_OF_RANGE)
+            return _failed(requested.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
             _logger.error("%s", error)
-            return _failed(wanted.index, KAFKA_STORAGE_ERROR)
+            return _failed(requested.index, KAFKA_STORAGE_ERROR)
         return PartitionData(
-            partition_index=wanted.index,
+            partition_index=requested.index,
             high_watermark=log.high_watermark,
             last_stable_offset=stable,
             log_start_offset=log.start_offset,
@@ -268,23 +268,23 @@ class _Reading:
         return answer
 
     def _convert(self, response: FetchResponse) -> Iterator[None]:
-        offsets = {(wanted.topic, wanted.index): wanted for wanted in self._wanted}
+        offsets = {(requested.topic, requested.index): requested for requested in self._requested}
         for topic in response.responses:
             for data in topic.partitions:
                 if data.records:
                     yield from self._convert_partition(offsets[topic.topic, data.partition_index], data)
                     yield
 
-    def _convert_partition(self, wanted: WantedPartition, data: PartitionData) -> Iterator[None]:
-        partition = self._partition(wanted)
+    def _convert_partition(self, requested: RequestedPartition, data: PartitionData) -> Iterator[None]:
+        partition = self._partition(requested)
         if isinstance(partition, int):
             _fail(data, partition)
             return
-        max_bytes = wanted.max_bytes
+        max_bytes = requested.max_bytes
         magic = 1 if self._version >= _FIRST_WITH_MAGIC_1 else 0
         try:
             message_set = yield from partition.log.read_message_set(
-                wanted.fetch_offset, min(max_bytes, _CONVERTED_AT_ONCE), data.high_watermark, magic
+                requested.fetch_offset, min(max_bytes, _CONVERTED_AT_ONCE), data.high_watermark, magic
             )
         except NotForOldClients as error:
             _fail(data, error.code)
@@ -296,30 +296,30 @@ class _Reading:
         else:
             data.records = message_set if self._version >= _FIRST_WITH_WHOLE_MESSAGES else message_set[:max_bytes]
 
-    def _response(self, answers: list[tuple[WantedPartition, PartitionData]]) -> FetchResponse:
+    def _response(self, answers: list[tuple[RequestedPartition, PartitionData]]) -> FetchResponse:
         session = self._session
         topics: list[FetchableTopicResponse] = []
         last: FetchableTopicResponse | None = None
         moved = []
-        for wanted, data in answers:
+        for requested, data in answers:
             if session is not None:
-                news = _is_news(wanted, data)
+                news = _is_news(requested, data)
                 if self._incremental:
                     if not news:
                         continue
                     if data.records is not None:
-                        moved.append(wanted)
+                        moved.append(requested)
             if data.records is None:
                 data.records = b""
-            if last is None or (last.topic, last.topic_id) != (wanted.topic, wanted.topic_id):
-                last = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
+            if last is None or (last.topic, last.topic_id) != (requested.topic, requested.topic_id):
+                last = FetchableTopicResponse(topic=requested.topic, topic_id=requested.topic_id)
                 topics.append(last)
             last.partitions.append(data)
         if session is None:
             return FetchResponse(responses=topics)
-        for wanted in moved:
-            if wanted.key in session.partitions:
-                session.partitions.move_to_end(wanted.key)
+        for requested in moved:
+            if requested.key in session.partitions:
+                session.partitions.move_to_end(requested.key)
         return FetchResponse(responses=topics, session_id=session.id)
 
 
@@ -333,20 +333,20 @@ def _aborted(log: "Log", region: "Region | None", offset: int) -> list[AbortedTr
     ]
 
 
-def _is_news(wanted: WantedPartition, data: PartitionData) -> bool:
+def _is_news(requested: RequestedPartition, data: PartitionData) -> bool:
     """Return whether a response within a session must hold this partition, and store the values returned."""
     news = (
         data.records is not None
         or data.error_code != NONE
-        or data.high_watermark != wanted.last_high_watermark
-        or data.last_stable_offset != wanted.last_stable_offset
-        or data.log_start_offset != wanted.last_start_offset
+        or data.high_watermark != requested.last_high_watermark
+        or data.last_stable_offset != requested.last_stable_offset
+        or data.log_start_offset != requested.last_start_offset
     )
     # After an error no value counts as returned, so that the next response holds the partition again.
     failed = data.error_code != NONE
-    wanted.last_high_watermark = -1 if failed else data.high_watermark
-    wanted.last_stable_offset = data.last_stable_offset
-    wanted.last_start_offset = data.log_start_offset
+    requested.last_high_watermark = -1 if failed else data.high_watermark
+    requested.last_stable_offset = data.last_stable_offset
+    requested.last_start_offset = data.log_start_offset
     return news
 
 

@@ -49,26 +49,26 @@ def find_coordinator(request: FindCoordinatorRequest, broker: Broker) -> Answer[
 
 def _response(request: FindCoordinatorRequest, broker: Broker) -> FindCoordinatorResponse:
     if request.context.version < _FIRST_WITH_SEVERAL:
-        found = _find(request.key, request, broker)
+        coordinator = _find(request.key, request, broker)
         return FindCoordinatorResponse(
-            error_code=found.error_code,
-            error_message=error(found.error_code).message,
-            node_id=found.node_id,
-            host=found.host,
-            port=found.port,
+            error_code=coordinator.error_code,
+            error_message=error(coordinator.error_code).message,
+            node_id=coordinator.node_id,
+            host=coordinator.host,
+            port=coordinator.port,
         )
     coordinators = []
     for key in request.coordinator_keys:
-        found = _find(key, request, broker)
+        coordinator = _find(key, request, broker)
         unknown_type = request.key_type not in _TOPICS
         coordinators.append(
             Coordinator(
                 key=key,
-                node_id=found.node_id,
-                host=found.host,
-                port=found.port,
-                error_code=found.error_code,
-                error_message=error(found.error_code).message if unknown_type else "",
+                node_id=coordinator.node_id,
+                host=coordinator.host,
+                port=coordinator.port,
+                error_code=coordinator.error_code,
+                error_message=error(coordinator.error_code).message if unknown_type else "",
             )
         )
     return FindCoordinatorResponse(coordinators=coordinators)

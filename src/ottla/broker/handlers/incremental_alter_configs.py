@@ -25,17 +25,17 @@ from ottla.protocol.messages.incremental_alter_configs import (
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, broker: Broker
 ) -> Answer[IncrementalAlterConfigsResponse]:
-    wanted = [
+    requested = [
         Alteration(
             resource.resource_type,
             resource.resource_name,
-            [Edit(each.name, each.config_operation, each.value) for each in resource.configs],
+            [Edit(config.name, config.config_operation, config.value) for config in resource.configs],
             replaces=False,
         )
         for resource in request.resources
     ]
     alterations = ConfigAlterations(broker.controller, lambda: broker.config, broker.node_id)
-    outcomes = alterations.alter(wanted, request.context.requester, validate_only=request.validate_only)
+    outcomes = alterations.alter(requested, request.context.requester, validate_only=request.validate_only)
     return after(outcomes, _response)
 
 

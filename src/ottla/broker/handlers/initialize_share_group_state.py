@@ -29,13 +29,15 @@ def initialize_share_group_state(
 ) -> Answer[InitializeShareGroupStateResponse]:
     group_id = request.group_id
 
-    def question(topic_id: bytes, each: PartitionData) -> state.InitializeState:
-        return state.InitializeState(group_id, topic_id, each.partition, each.state_epoch, each.start_offset)
+    def question(topic_id: bytes, partition: PartitionData) -> state.InitializeState:
+        return state.InitializeState(
+            group_id, topic_id, partition.partition, partition.state_epoch, partition.start_offset
+        )
 
     def response(answers: dict[bytes, list[tuple[int, state.StateOutcome]]]) -> InitializeShareGroupStateResponse:
         results = [
-            InitializeStateResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
-            for topic_id, found in answers.items()
+            InitializeStateResult(topic_id=topic_id, partitions=[_result(*partition) for partition in partitions])
+            for topic_id, partitions in answers.items()
         ]
         return InitializeShareGroupStateResponse(results=results)
 

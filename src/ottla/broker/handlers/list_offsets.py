@@ -73,24 +73,24 @@ def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsR
     sensible = version == 0 or request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
     rows: dict[str, list[ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
-        for wanted in topic.partitions:
-            place = topic.name, wanted.partition_index
+        for requested in topic.partitions:
+            place = topic.name, requested.partition_index
             partition = broker.replicas.leader(*place)
             if not sensible:
-                answer = _failed(wanted, UNKNOWN_SERVER_ERROR)
+                answer = _failed(requested, UNKNOWN_SERVER_ERROR)
             elif version > 0 and asked[place] > 1:
-                answer = _failed(wanted, INVALID_REQUEST)
+                answer = _failed(requested, INVALID_REQUEST)
                 asked[place] = 0
             elif version > 0 and asked[place] == 0:
                 continue  # said once
-            elif version > 0 and not _is_known(wanted.timestamp, version):
-                answer = _failed(wanted, UNSUPPORTED_VERSION)
+            elif version > 0 and not _is_known(requested.timestamp, version):
+                answer = _failed(requested, UNSUPPORTED_VERSION)
             elif isinstance(partition, int):
-                answer = _failed(wanted, partition)
+                answer = _failed(requested, partition)
             elif version == 0:
-                answer = _old_style(wanted, partition)
+                answer = _old_style(requested, partition)
             else:
-                answer = yield from _found(wanted, partition, version, committed=committed)
+                answer = yield from _found(requested, partition, version, committed=committed)
             rows.setdefault(topic.name, []).append(answer)
     response.topics = [ListOffsetsTopicResponse(name=name, partitions=answers) for name, answers in rows.items()]
 
@@ -100,17 +100,17 @@ def _is_known(timestamp: int, version: int) -> bool:
 
 
 def _found(
-    wanted: ListOffsetsPartition, partition: "Partition", version: int, *, committed: bool
+    requested: ListOffsetsPartition, partition: "Partition", version: int, *, committed: bool
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
-    epoch = wanted.current_leader_epoch
+    epoch = requested.current_leader_epoch
     if epoch >= 0 and epoch != partition.leader_epoch:
-        return _failed(wanted, FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH)
+        return _failed(requested, FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH)
     try:
-        timestamp, offset, leader_epoch = yield from _position(wanted.timestamp, partition, committed=committed)
+        timestamp, offset, leader_epoch = yield from _position(requested.timestamp, partition, committed=committed)
     except StorageError:
-        return _failed(wanted, KAFKA_STORAGE_ERROR)
+        return _failed(requested, KAFKA_STORAGE_ERROR)
     return ListOffsetsPartitionResponse(
-        partition_index=wanted.partition_index,
+        partition_index=requested.partition_index,
         timestamp=timestamp,
         offset=offset,
         leader_epoch=leader_epoch if version >= 4 else -1,
@@ -129,19 +129,19 @@ def _position(
         return -1, log.start_offset, log.epochs.epoch_at(log.start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    found = yield from (log.find_newest() if timestamp == MAX_TIMESTAMP else log.find_offset(timestamp))
-    if found is None or found[1] >= end:
+    position = yield from (log.find_newest() if timestamp == MAX_TIMESTAMP else log.find_offset(timestamp))
+    if position is None or position[1] >= end:
         return -1, -1, -1
-    return found
+    return position
 
 
-def _old_style(wanted: ListOffsetsPartition, partition: "Partition") -> ListOffsetsPartitionResponse:
+def _old_style(requested: ListOffsetsPartition, partition: "Partition") -> ListOffsetsPartitionResponse:
     """Version 0: beginnings of segments that were last written to before the timestamp, newest first."""
-    offsets = partition.log.offsets_before(wanted.timestamp)
+    offsets = partition.log.offsets_before(requested.timestamp)
     return ListOffsetsPartitionResponse(
-        partition_index=wanted.partition_index, old_style_offsets=offsets[: wanted.max_num_offsets]
+        partition_index=requested.partition_index, old_style_offsets=offsets[: requested.max_num_offsets]
     )
 
 
-def _failed(wanted: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)
+def _failed(requested: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=code)

@@ -48,7 +48,7 @@ def list_transactions(request: ListTransactionsRequest, broker: Broker) -> Answe
             return False
         return not pattern or bool(matching(pattern, (transaction.transactional_id,)))
 
-    found = [
+    transactions = [
         TransactionState(
             transactional_id=transaction.transactional_id,
             producer_id=transaction.producer_id,
@@ -58,4 +58,4 @@ def list_transactions(request: ListTransactionsRequest, broker: Broker) -> Answe
         for transaction in state.transactions.values()
         if is_wanted(transaction)
     ]
-    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=transactions)

@@ -67,14 +67,16 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
     missing: list[str] = []
     asked = request.topics or []
     if asked:
-        by_id = any(wanted.topic_id != ZERO_UUID for wanted in asked)
-        if not by_id and any(wanted.name is None for wanted in asked):
+        by_id = any(requested.topic_id != ZERO_UUID for requested in asked)
+        if not by_id and any(requested.name is None for requested in asked):
             return _senseless(asked)
         if by_id:  # then names do not count, and neither does an id that is zero or comes twice
-            asked = list({wanted.topic_id: wanted for wanted in asked if wanted.topic_id != ZERO_UUID}.values())
+            asked = list(
+                {requested.topic_id: requested for requested in asked if requested.topic_id != ZERO_UUID}.values()
+            )
         else:
-            asked = list({wanted.name: wanted for wanted in asked}.values())
-        topics = [_asked_for(wanted, request, broker, missing, by_id=by_id) for wanted in asked]
+            asked = list({requested.name: requested for requested in asked}.values())
+        topics = [_asked_for(requested, request, broker, missing, by_id=by_id) for requested in asked]
     return _response(request, broker, topics, missing)
 
 
@@ -124,33 +126,37 @@ def _response(
 def _senseless(asked: list[MetadataRequestTopic]) -> MetadataResponse:
     """Return the response to a request for a topic without a name or an id."""
     code = UNKNOWN_SERVER_ERROR
-    topics = [MetadataResponseTopic(error_code=code, name=wanted.name or "", topic_id=ZERO_UUID) for wanted in asked]
+    topics = [
+        MetadataResponseTopic(error_code=code, name=requested.name or "", topic_id=ZERO_UUID) for requested in asked
+    ]
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics, error_code=code)
 
 
 def _asked_for(
-    wanted: MetadataRequestTopic, request: MetadataRequest, broker: Broker, missing: list[str], *, by_id: bool
+    requested: MetadataRequestTopic, request: MetadataRequest, broker: Broker, missing: list[str], *, by_id: bool
 ) -> MetadataResponseTopic:
     """The row for a topic; its name is added to `missing` when it is to be created."""
     image = broker.image
-    if wanted.name is None or by_id:
-        topic = image.topics_by_id.get(wanted.topic_id)
+    if requested.name is None or by_id:
+        topic = image.topics_by_id.get(requested.topic_id)
         if topic is None:
-            return MetadataResponseTopic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+            return MetadataResponseTopic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=requested.topic_id)
         return _described(topic, broker)
-    topic = image.topics.get(wanted.name)
+    topic = image.topics.get(requested.name)
     if topic is not None:
         return _described(topic, broker)
     error_code = UNKNOWN_TOPIC_OR_PARTITION
     try:
-        check_name(wanted.name)
+        check_name(requested.name)
     except Refused:
         error_code = INVALID_TOPIC_EXCEPTION
     else:
         if request.allow_auto_topic_creation and broker.config.flag("auto.create.topics.enable"):
-            missing.append(wanted.name)
-    is_internal = wanted.name in INTERNAL_TOPICS
-    return MetadataResponseTopic(error_code=error_code, name=wanted.name, topic_id=ZERO_UUID, is_internal=is_internal)
+            missing.append(requested.name)
+    is_internal = requested.name in INTERNAL_TOPICS
+    return MetadataResponseTopic(
+        error_code=error_code, name=requested.name, topic_id=ZERO_UUID, is_internal=is_internal
+    )
 
 
 def _created(name: str, broker: Broker, requester: str) -> Answer[ChangeResult]:

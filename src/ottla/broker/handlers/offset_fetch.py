@@ -84,7 +84,7 @@ def _as_topics(request: OffsetFetchRequest) -> list[OffsetFetchRequestTopics] | 
     if request.topics is None:
         return None
     return [
-        OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics
+        OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
     ]
 
 
@@ -112,13 +112,13 @@ def _single(request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> Off
             name=topic.name,
             partitions=[
                 OffsetFetchResponsePartition(
-                    partition_index=each.partition_index,
-                    committed_offset=each.committed_offset,
-                    committed_leader_epoch=each.committed_leader_epoch,
-                    metadata=each.metadata,
-                    error_code=each.error_code,
+                    partition_index=partition.partition_index,
+                    committed_offset=partition.committed_offset,
+                    committed_leader_epoch=partition.committed_leader_epoch,
+                    metadata=partition.metadata,
+                    error_code=partition.error_code,
                 )
-                for each in topic.partitions
+                for partition in topic.partitions
             ],
         )
         for topic in group.topics
@@ -130,13 +130,13 @@ def _named(topics: list[OffsetFetchRequestTopics] | None, image: "Image") -> lis
     """The topics that exist, by name."""
     if topics is None:
         return None
-    found = []
+    named_topics = []
     for topic in topics:
         known = image.topics_by_id.get(topic.topic_id)
         if known is not None:
             topic.name = known.name
-            found.append(topic)
-    return found
+            named_topics.append(topic)
+    return named_topics
 
 
 def _with_ids(

@@ -33,20 +33,20 @@ def offset_for_leader_epoch(
     topics = [
         OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=[_end_of(topic.topic, wanted, broker) for wanted in topic.partitions],
+            partitions=[_end_of(topic.topic, partition, broker) for partition in topic.partitions],
         )
         for topic in request.topics
     ]
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end_of(topic: str, wanted: OffsetForLeaderPartition, broker: Broker) -> EpochEndOffset:
-    partition = broker.replicas.leader(topic, wanted.partition)
+def _end_of(topic: str, requested: OffsetForLeaderPartition, broker: Broker) -> EpochEndOffset:
+    partition = broker.replicas.leader(topic, requested.partition)
     if isinstance(partition, int):
-        return EpochEndOffset(partition=wanted.partition, error_code=partition)
-    known, current = wanted.current_leader_epoch, partition.leader_epoch
+        return EpochEndOffset(partition=requested.partition, error_code=partition)
+    known, current = requested.current_leader_epoch, partition.leader_epoch
     if known >= 0 and known != current:
         code = FENCED_LEADER_EPOCH if known < current else UNKNOWN_LEADER_EPOCH
-        return EpochEndOffset(partition=wanted.partition, error_code=code)
-    epoch, end = partition.log.epochs.end_of(wanted.leader_epoch, partition.log.end_offset)
-    return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end)
+        return EpochEndOffset(partition=requested.partition, error_code=code)
+    epoch, end = partition.log.epochs.end_of(requested.leader_epoch, partition.log.end_offset)
+    return EpochEndOffset(partition=requested.partition, leader_epoch=epoch, end_offset=end)

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.verification import Client, verified
 from ottla.broker.delayed import DelayedCommit, Uncommitted
-from ottla.broker.dispatch import Positions, handles
+from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.log.log import Appended, StorageError, Unfinished
 from ottla.protocol.answer import Answer, Pending, after
@@ -85,23 +85,23 @@ _TEMPORARY: Final = frozenset((NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORD
 
 
 @handles(ProduceRequest, positions=True)
-def produce(request: Positions, broker: Broker) -> Answer[ProduceResponse] | None:
+def produce(request: PositionalRequest, broker: Broker) -> Answer[ProduceResponse] | None:
     acks = request.fields.acks
     if request.fields.transactional_id is None or acks not in (-1, 0, 1):
         return _append_all(request, broker, _NO_CODES)
-    wanted, codes = _unverified(request, broker)
-    if wanted is None:
+    unverified, codes = _unverified(request, broker)
+    if unverified is None:
         return _append_all(request, broker, codes, _SEVERAL_PRODUCERS)
     version = request.context.version
     client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     is_enabled = broker.config.flag("transaction.partition.verification.enable")
-    answer = verified(broker.coordination.transactions, wanted, client, is_enabled=is_enabled)
+    answer = verified(broker.coordination.transactions, unverified, client, is_enabled=is_enabled)
     if not isinstance(answer, Pending):
         return _append_all(request, broker, {**codes, **answer})
 
-    def append(found: Codes) -> Answer[Any]:
+    def append(verified_codes: Codes) -> Answer[Any]:
         try:
-            return _append_all(request, broker, {**codes, **found})
+            return _append_all(request, broker, {**codes, **verified_codes})
         except PeerError as error:  # acks=0: by now the connection serves another request
             _logger.info("%s: %s", request.context.client_id, error)
             return None
@@ -110,7 +110,7 @@ def produce(request: Positions, broker: Broker) -> Answer[ProduceResponse] | Non
     return appended if acks != 0 else None
 
 
-def _unverified(request: Positions, broker: Broker) -> tuple[PartitionsOf | None, Codes]:
+def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsOf | None, Codes]:
     """The partitions whose transactional batches are the first of their transaction there, or None without any to verify;
     and the codes of those that need no verification.
     """
@@ -146,7 +146,7 @@ def _unverified(request: Positions, broker: Broker) -> tuple[PartitionsOf | None
 
 
 def _append_all(
-    request: Positions, broker: Broker, codes: Codes, mismatch: str | None = None
+    request: PositionalRequest, broker: Broker, codes: Codes, mismatch: str | None = None
 ) -> Answer[ProduceResponse] | None:
     """Append all permitted batches; `codes` are the errors of transactional batches of (topic, partition), `mismatch` the
     message for INVALID_PRODUCER_ID_MAPPING.
@@ -247,10 +247,10 @@ class _Appends:
         for partition, leader_epoch, unfinished, answer in self._unfinished:
             try:
                 yield from unfinished.steps
-                found = self._broker.replicas.leader(partition.topic, partition.index)
-                if isinstance(found, int):
-                    answer.error_code, answer.base_offset = found, -1
-                elif found is not partition or partition.leader_epoch != leader_epoch:  # the batch bears the old epoch
+                leader = self._broker.replicas.leader(partition.topic, partition.index)
+                if isinstance(leader, int):
+                    answer.error_code, answer.base_offset = leader, -1
+                elif leader is not partition or partition.leader_epoch != leader_epoch:  # the batch bears the old epoch
                     answer.error_code, answer.base_offset = NOT_LEADER_OR_FOLLOWER, -1
                 else:
                     self._fill_in(answer, partition, unfinished.append())
@@ -274,7 +274,7 @@ def _decided(answer: PartitionProduceResponse, error_code: int) -> None:
 
 
 def _append(
-    request: Positions,
+    request: PositionalRequest,
     partition: "Partition",
     records: tuple[int, int] | None,
     broker: Broker,

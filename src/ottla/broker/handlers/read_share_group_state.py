@@ -28,13 +28,13 @@ from ottla.protocol.messages.read_share_group_state import (
 def read_share_group_state(request: ReadShareGroupStateRequest, broker: Broker) -> Answer[ReadShareGroupStateResponse]:
     group_id = request.group_id
 
-    def question(topic_id: bytes, each: PartitionData) -> state.ReadState:
-        return state.ReadState(group_id, topic_id, each.partition, each.leader_epoch)
+    def question(topic_id: bytes, partition: PartitionData) -> state.ReadState:
+        return state.ReadState(group_id, topic_id, partition.partition, partition.leader_epoch)
 
     def response(answers: dict[bytes, list[tuple[int, state.StateRead]]]) -> ReadShareGroupStateResponse:
         results = [
-            ReadStateResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
-            for topic_id, found in answers.items()
+            ReadStateResult(topic_id=topic_id, partitions=[_result(*partition) for partition in partitions])
+            for topic_id, partitions in answers.items()
         ]
         return ReadShareGroupStateResponse(results=results)
 

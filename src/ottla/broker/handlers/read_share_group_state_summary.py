@@ -32,13 +32,13 @@ def read_share_group_state_summary(
 ) -> Answer[ReadShareGroupStateSummaryResponse]:
     group_id = request.group_id
 
-    def question(topic_id: bytes, each: PartitionData) -> state.SummarizeState:
-        return state.SummarizeState(group_id, topic_id, each.partition)
+    def question(topic_id: bytes, partition: PartitionData) -> state.SummarizeState:
+        return state.SummarizeState(group_id, topic_id, partition.partition)
 
     def response(answers: dict[bytes, list[tuple[int, state.StateSummary]]]) -> ReadShareGroupStateSummaryResponse:
         results = [
-            ReadStateSummaryResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
-            for topic_id, found in answers.items()
+            ReadStateSummaryResult(topic_id=topic_id, partitions=[_result(*partition) for partition in partitions])
+            for topic_id, partitions in answers.items()
         ]
         return ReadShareGroupStateSummaryResponse(results=results)
 

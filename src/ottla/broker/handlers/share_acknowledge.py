@@ -22,8 +22,8 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.broker.share_partitions.led_partition import Told
-from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place
+from ottla.broker.share_partitions.led_partition import AcknowledgementResult
+from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import INVALID_SHARE_SESSION_EPOCH, NONE, SHARE_SESSION_NOT_FOUND
 from ottla.protocol.messages.share_acknowledge import (
@@ -51,21 +51,21 @@ def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> Answe
     if code != NONE:
         return ShareAcknowledgeResponse(error_code=code)
     acks = {
-        (topic.topic_id, each.partition_index): each.acknowledgement_batches
+        (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
         for topic in request.topics
-        for each in topic.partitions
-        if each.acknowledgement_batches
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
     }
-    told = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
+    outcomes = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
     if epoch == FINAL_EPOCH:
         sharing.leave(member)
     lock_ms = sharing.rules(request.group_id).rules.lock_ms
-    return after(told, lambda told: _response(told, lock_ms))
+    return after(outcomes, lambda outcomes: _response(outcomes, lock_ms))
 
 
-def _response(told: dict[Place, Told], lock_ms: int) -> ShareAcknowledgeResponse:
+def _response(outcomes: dict[TopicIdPartition, AcknowledgementResult], lock_ms: int) -> ShareAcknowledgeResponse:
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
-    for (topic_id, index), (code, message) in told.items():
+    for (topic_id, index), (code, message) in outcomes.items():
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id)

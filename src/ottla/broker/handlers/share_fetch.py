@@ -30,9 +30,9 @@ from typing import Final
 from ottla.broker.broker import Broker
 from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.dispatch import handles
-from ottla.broker.share_partitions.led_partition import Given, LedSharePartition, Told
-from ottla.coordinators.share.acquisition import Wish
-from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
+from ottla.broker.share_partitions.led_partition import AcknowledgementResult, AcquiredRegion, LedSharePartition
+from ottla.coordinators.share.acquisition import AcquireRequest
+from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from ottla.log.log import StorageError
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
@@ -54,7 +54,7 @@ from ottla.protocol.messages.share_fetch import (
 _logger = logging.getLogger("ottla.broker")
 _BATCH_OPTIMIZED: Final = 0
 _RECORD_LIMIT: Final = 1
-_Read = list[tuple[Place, PartitionData]]
+_Read = list[tuple[TopicIdPartition, PartitionData]]
 
 
 @handles(ShareFetchRequest)
@@ -69,19 +69,19 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
         return ShareFetchResponse(error_code=code)
     member = request.group_id, request.member_id
     acks = {
-        (topic.topic_id, each.partition_index): each.acknowledgement_batches
+        (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
         for topic in request.topics
-        for each in topic.partitions
-        if each.acknowledgement_batches
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
     }
     epoch = request.share_session_epoch
     answer = partial(_answer, broker, request.group_id)
     if epoch == FINAL_EPOCH:
         if sharing.sessions.find(member) is None:
             return ShareFetchResponse(error_code=SHARE_SESSION_NOT_FOUND)
-        told = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
+        outcomes = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
         sharing.leave(member)
-        return after(told, lambda told: answer(told, []))
+        return after(outcomes, lambda outcomes: answer(outcomes, []))
     if epoch == INITIAL_EPOCH:
         if acks:
             return ShareFetchResponse(error_code=INVALID_REQUEST)
@@ -94,16 +94,16 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
             return ShareFetchResponse(error_code=code)
         session = resumed
     session.update(
-        [(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions],
+        [(topic.topic_id, partition.partition_index) for topic in request.topics for partition in topic.partitions],
         [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
     )
-    told = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
+    outcomes = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
     if request.is_renew_ack or request.max_bytes <= 0:
-        return after(told, lambda told: answer(told, []))
+        return after(outcomes, lambda outcomes: answer(outcomes, []))
     if broker.throttling is not None:
         request.max_bytes = broker.throttling.most_fetched(request.context, request.max_bytes)
-    found = _Reading(broker, request, session).begin(request.max_wait_ms)
-    whole = after(told, lambda told: after(found, lambda found: answer(told, found)))
+    reads = _ShareFetchAttempt(broker, request, session).begin(request.max_wait_ms)
+    whole = after(outcomes, lambda outcomes: after(reads, lambda reads: answer(outcomes, reads)))
     return after(whole, partial(_throttled, broker, request))
 
 
@@ -112,7 +112,7 @@ def _throttled(broker: Broker, request: ShareFetchRequest, response: ShareFetchR
     locked until their locks end.
     """
     if broker.throttling is not None:
-        size = sum(len(each.records or b"") for topic in response.responses for each in topic.partitions)
+        size = sum(len(partition.records or b"") for topic in response.responses for partition in topic.partitions)
         response.throttle_time_ms = broker.throttling.delivered(request.context, size)
     return response
 
@@ -129,7 +129,7 @@ def _full(broker: Broker, wait_ms: int) -> Answer[ShareFetchResponse]:
     return answer
 
 
-class _Reading:
+class _ShareFetchAttempt:
     """The fetch of one request, attempted until it is complete."""
 
     __slots__ = (
@@ -151,9 +151,9 @@ class _Reading:
         self._group_id, self._member_id = session.member
         self._is_first = request.share_session_epoch == INITIAL_EPOCH
         is_exact = request.share_acquire_mode == _RECORD_LIMIT
-        self._wish = Wish(request.max_records, request.batch_size, is_exact)
+        self._wish = AcquireRequest(request.max_records, request.batch_size, is_exact)
         self._failed: _Read = []
-        self._shared: list[tuple[Place, LedSharePartition]] = []
+        self._shared: list[tuple[TopicIdPartition, LedSharePartition]] = []
         for place in session.in_turn():
             partition = broker.replicas.leader_by_id(*place)
             if isinstance(partition, int):
@@ -163,23 +163,23 @@ class _Reading:
 
     def begin(self, wait_ms: int) -> Answer[_Read]:
         """The available records, at once or when there are enough of them."""
-        found = self.attempt(wait_ms <= 0 or not self._shared)
-        if found is not None:
-            return found
+        reads = self.attempt(wait_ms <= 0 or not self._shared)
+        if reads is not None:
+            return reads
         delayed = DelayedAnswer(self.attempt, [shared for _, shared in self._shared])
         session = self._session
         session.interrupt = partial(delayed.give_up, [])
         answer = delayed.begin(self._broker.timers, wait_ms)
         return after(answer, self._arrived)
 
-    def _arrived(self, found: _Read) -> _Read:
+    def _arrived(self, reads: _Read) -> _Read:
         self._session.interrupt = None
-        return found
+        return reads
 
     def attempt(self, last: bool) -> _Read | None:
         """Acquire the available records for the member; None while they are too few, unless it is the `last` attempt."""
         failed = list(self._failed)
-        ready: list[tuple[Place, LedSharePartition]] = []
+        ready: list[tuple[TopicIdPartition, LedSharePartition]] = []
         for place, shared in self._shared:
             partition = self._broker.replicas.leader_by_id(*place)
             if isinstance(partition, int):
@@ -191,74 +191,76 @@ class _Reading:
         done = last or len(failed) > len(self._failed) or (self._request.min_bytes <= 0 and bool(ready))
         if not done and not self._is_enough(ready):
             return None
-        found = self._take(ready)
-        if not done and not any(data.records or data.error_code for _, data in found):
+        reads = self._take(ready)
+        if not done and not any(data.records or data.error_code for _, data in reads):
             return None
-        return failed + [each for each in found if self._is_first or each[1].records or each[1].error_code]
+        return failed + [read for read in reads if self._is_first or read[1].records or read[1].error_code]
 
-    def _share(self, ready: list[tuple[Place, LedSharePartition]]) -> int:
+    def _share(self, ready: list[tuple[TopicIdPartition, LedSharePartition]]) -> int:
         return max(1, self._request.max_bytes // max(1, len(ready)))
 
-    def _is_enough(self, ready: list[tuple[Place, LedSharePartition]]) -> bool:
+    def _is_enough(self, ready: list[tuple[TopicIdPartition, LedSharePartition]]) -> bool:
         """Return whether min_bytes are available, or an error to be returned."""
         group = self._broker.share_partitions.rules(self._group_id)
         most = self._share(ready)
         total = 0
         for _, shared in ready:
             try:
-                found = shared.readable(group, most, whole_first=total == 0)
+                readable = shared.readable(group, most, whole_first=total == 0)
             except (StorageError, OSError):
                 return True
-            if found is not None:
-                total += len(found[1])
+            if readable is not None:
+                total += len(readable[1])
                 if total >= self._request.min_bytes:
                     return True
         return False
 
-    def _take(self, ready: list[tuple[Place, LedSharePartition]]) -> _Read:
+    def _take(self, ready: list[tuple[TopicIdPartition, LedSharePartition]]) -> _Read:
         group = self._broker.share_partitions.rules(self._group_id)
         most = self._share(ready)
         wish = self._wish
-        found: _Read = []
+        reads: _Read = []
         has_some = False
         for place, shared in ready:
-            given: Given | None = None
+            acquisition: AcquiredRegion | None = None
             try:
                 while wish.max_records > 0:
                     region = shared.readable(group, most, whole_first=not has_some)
                     if region is None:
                         break
-                    given = shared.give(self._member_id, *region, wish, group)
-                    if given is not None or not shared.went_on(region[0]):
+                    acquisition = shared.give(self._member_id, *region, wish, group)
+                    if acquisition is not None or not shared.went_on(region[0]):
                         break
             except (StorageError, OSError) as cause:
                 _logger.error("%s", cause)
-                found.append((place, _failure(place, KAFKA_STORAGE_ERROR)))
+                reads.append((place, _failure(place, KAFKA_STORAGE_ERROR)))
                 continue
             data = PartitionData(partition_index=place[1], records=b"")
-            if given is not None:
+            if acquisition is not None:
                 has_some = True
-                acquired = given.acquired
+                acquired = acquisition.acquired
                 wish = wish._replace(
                     max_records=wish.max_records - sum(last - first + 1 for first, last, _ in acquired)
                 )
-                data.records = given.records  # type: ignore[assignment]
+                data.records = acquisition.records  # type: ignore[assignment]
                 data.acquired_records = [
                     AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
                     for first, last, count in acquired
                 ]
-            found.append((place, data))
-        return found
+            reads.append((place, data))
+        return reads
 
 
-def _failure(place: Place, code: int) -> PartitionData:
+def _failure(place: TopicIdPartition, code: int) -> PartitionData:
     return PartitionData(partition_index=place[1], error_code=code, records=b"")
 
 
-def _answer(broker: Broker, group_id: str, told: dict[Place, Told], found: _Read) -> ShareFetchResponse:
+def _answer(
+    broker: Broker, group_id: str, outcomes: dict[TopicIdPartition, AcknowledgementResult], reads: _Read
+) -> ShareFetchResponse:
     """The response, from the outcome of acknowledgements and the records read."""
-    by_place = dict(found)
-    for place, outcome in told.items():
+    by_place = dict(reads)
+    for place, outcome in outcomes.items():
         data = by_place.get(place)
         if data is None:
             data = by_place[place] = PartitionData(partition_index=place[1], records=b"")

@@ -24,7 +24,7 @@ from ottla.security.operations import ResourceType, authorized_operations
 @handles(ShareGroupDescribeRequest)
 def share_group_describe(request: ShareGroupDescribeRequest, broker: Broker) -> Answer[ShareGroupDescribeResponse]:
     if not serves_share_groups(broker.image.features):
-        refused = [DescribedGroup(group_id=each, error_code=UNSUPPORTED_VERSION) for each in request.group_ids]
+        refused = [DescribedGroup(group_id=group_id, error_code=UNSUPPORTED_VERSION) for group_id in request.group_ids]
         return ShareGroupDescribeResponse(groups=refused)
 
     def described(group_id: str) -> Answer[DescribedGroup]:

@@ -65,7 +65,7 @@ def _answer(
     if not commit.topics:
         return _told(OffsetCommitResponse(topics=list(refused.values())))
     answer = _committed(commit, request, broker)
-    return gather([answer], lambda found: _told(merge_rows(refused, found[0]) if refused else found[0]))
+    return gather([answer], lambda responses: _told(merge_rows(refused, responses[0]) if refused else responses[0]))
 
 
 def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
@@ -81,13 +81,13 @@ def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
                 topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitRequestPartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        committed_metadata=each.committed_metadata,
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        committed_metadata=partition.committed_metadata,
                         commit_timestamp=-1,
                     )
-                    for each in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -120,9 +120,9 @@ def _committed(
             return go_on({place: NONE})
     version = request.context.version
     client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
-    wanted = PartitionsOf(request.transactional_id, *producer, frozenset((place,)))
+    partitions = PartitionsOf(request.transactional_id, *producer, frozenset((place,)))
     is_enabled = broker.config.flag("transaction.partition.verification.enable")
-    return after(verified(broker.coordination.transactions, wanted, client, is_enabled=is_enabled), go_on)
+    return after(verified(broker.coordination.transactions, partitions, client, is_enabled=is_enabled), go_on)
 
 
 def _told(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
@@ -132,8 +132,10 @@ def _told(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=each.error_code)
-                    for each in topic.partitions
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=partition.error_code
+                    )
+                    for partition in topic.partitions
                 ],
             )
             for topic in response.topics

@@ -28,19 +28,21 @@ from ottla.protocol.messages.update_features import (
 @handles(UpdateFeaturesRequest, in_turn=True)
 def update_features(request: UpdateFeaturesRequest, broker: Broker) -> Answer[UpdateFeaturesResponse]:
     kinds = request.context.version >= 1
-    wanted = [
-        Update(each.feature, each.max_version_level, each.upgrade_type if kinds else UPGRADE)
-        for each in request.feature_updates
+    updates = [
+        Update(
+            feature_update.feature, feature_update.max_version_level, feature_update.upgrade_type if kinds else UPGRADE
+        )
+        for feature_update in request.feature_updates
     ]
     try:
-        levels = updated(broker.image.features, wanted, broker.node_id)
+        levels = updated(broker.image.features, updates, broker.node_id)
     except Refused as refused:
         return UpdateFeaturesResponse(error_code=refused.code, error_message=refused.message)
 
     def response(change: ChangeResult) -> UpdateFeaturesResponse:
         if change.error_code != NONE:
             return UpdateFeaturesResponse(error_code=change.error_code, error_message=change.error_message)
-        results = [UpdatableFeatureResult(feature=each.name, error_message="NONE") for each in wanted]
+        results = [UpdatableFeatureResult(feature=update.name, error_message="NONE") for update in updates]
         return UpdateFeaturesResponse(error_message=None, results=results)
 
     return response(CHANGED) if request.validate_only else after(broker.controller.set_features(levels), response)

@@ -36,25 +36,25 @@ def write_share_group_state(
 ) -> Answer[WriteShareGroupStateResponse]:
     group_id = request.group_id
 
-    def question(topic_id: bytes, each: PartitionData) -> state.WriteState:
+    def question(topic_id: bytes, partition: PartitionData) -> state.WriteState:
         return state.WriteState(
             group_id,
             topic_id,
-            each.partition,
-            each.state_epoch,
-            each.leader_epoch,
-            each.start_offset,
-            each.delivery_complete_count,
+            partition.partition,
+            partition.state_epoch,
+            partition.leader_epoch,
+            partition.start_offset,
+            partition.delivery_complete_count,
             [
                 StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-                for batch in each.state_batches
+                for batch in partition.state_batches
             ],
         )
 
     def response(answers: dict[bytes, list[tuple[int, state.StateOutcome]]]) -> WriteShareGroupStateResponse:
         results = [
-            WriteStateResult(topic_id=topic_id, partitions=[_result(*each) for each in found])
-            for topic_id, found in answers.items()
+            WriteStateResult(topic_id=topic_id, partitions=[_result(*partition) for partition in partitions])
+            for topic_id, partitions in answers.items()
         ]
         return WriteShareGroupStateResponse(results=results)
 

@@ -34,7 +34,7 @@ from ottla.protocol.messages.write_txn_markers import (
 def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer[WriteTxnMarkersResponse]:
     writer = broker.coordination.markers
     results = []
-    wanted = []
+    to_write = []
     for marker in request.markers:
         ending = Ending(
             marker.producer_id,
@@ -49,9 +49,9 @@ def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer
             for index in topic.partition_indexes:
                 row = WritableTxnMarkerPartitionResult(partition_index=index)
                 partitions.append(row)
-                wanted.append(((topic.name, index), ending, partial(setattr, row, "error_code")))
+                to_write.append(((topic.name, index), ending, partial(setattr, row, "error_code")))
             topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
         results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
     whole = Pending[WriteTxnMarkersResponse]()
-    writer.append(wanted, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
+    writer.append(to_write, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
     return whole

@@ -211,7 +211,7 @@ def _headers(group_id: str, source: "Partition", letters: DeadLetters, offset: i
 
 def _records(log: "Log", first: int, last: int) -> dict[int, tuple[bytes | None, bytes | None]]:
     """Keys and values by offset, of those that the log still has. Raises StorageError."""
-    found: dict[int, tuple[bytes | None, bytes | None]] = {}
+    originals: dict[int, tuple[bytes | None, bytes | None]] = {}
     offset = max(first, log.start_offset)
     while offset <= last:
         try:
@@ -224,11 +224,11 @@ def _records(log: "Log", first: int, last: int) -> dict[int, tuple[bytes | None,
         try:
             for record in records_of(region.read()):
                 if first <= record.offset <= last:
-                    found[record.offset] = record.key, record.value
+                    originals[record.offset] = record.key, record.value
         except CorruptRecords as cause:
             raise StorageError(f"{log.directory}: {cause}") from cause
         offset = newest.next_offset
-    return found
+    return originals
 
 
 def _batches(records: list[Record], max_bytes: int) -> Iterator[bytes]:

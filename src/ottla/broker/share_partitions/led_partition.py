@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.broker.retrying import COORDINATOR_UNAVAILABLE, repeat_while
-from ottla.coordinators.share.acknowledgement import Acknowledgement, Refused, Rules
-from ottla.coordinators.share.acquisition import Acquired, LogBatch, Wish
+from ottla.coordinators.share.acknowledgement import Acknowledgement, DeliveryLimits, InvalidAcknowledgement
+from ottla.coordinators.share.acquisition import Acquired, AcquireRequest, LogBatch
 from ottla.coordinators.share.partition import NEVER, UNINITIALIZED, SharePartition
 from ottla.coordinators.share.state import ReadState, StateOutcome, StateRead, WriteState
-from ottla.coordinators.share.window import Change, DeadLetters
+from ottla.coordinators.share.window import DeadLetters, StateChange
 from ottla.environment.files import Region
 from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
 from ottla.protocol.answer import Answer, Pending
@@ -56,7 +56,7 @@ _CLIENT_ERRORS: Final = {
 """Errors of the share coordinator, as returned to members; the others are UNKNOWN_SERVER_ERROR."""
 
 
-class Told(NamedTuple):
+class AcknowledgementResult(NamedTuple):
     """Outcome of an acknowledgement, as returned to its member."""
 
     error_code: int = NONE
@@ -66,12 +66,12 @@ class Told(NamedTuple):
 class GroupRules(NamedTuple):
     """Configs of a group: for its share partitions, and for reading the log."""
 
-    rules: Rules
+    rules: DeliveryLimits
     isolation: int
     reset: str
 
 
-class Given(NamedTuple):
+class AcquiredRegion(NamedTuple):
     """Records that a member acquired, and their region in the log."""
 
     records: Region
@@ -145,7 +145,7 @@ class LedSharePartition:
         """Incremented when the state is loaded again: work begun before is void."""
         self.watchers = _Watchers(partition, self._grown)
         self._state_epoch = 0
-        self._queue: list[tuple[Change, Callable[[Told], None] | None]] = []
+        self._queue: list[tuple[StateChange, Callable[[AcknowledgementResult], None] | None]] = []
         self._writing = False
 
     # Loading.
@@ -170,14 +170,14 @@ class LedSharePartition:
         else:
             self._read(turn, answer)
 
-    def _read(self, turn: int, found: StateRead) -> None:
+    def _read(self, turn: int, response: StateRead) -> None:
         if turn != self.turn:
             return
-        if found.error_code != NONE:
-            self.failure = _CLIENT_ERRORS.get(found.error_code, UNKNOWN_SERVER_ERROR)
+        if response.error_code != NONE:
+            self.failure = _CLIENT_ERRORS.get(response.error_code, UNKNOWN_SERVER_ERROR)
             self.wake()
             return
-        start = found.start_offset
+        start = response.start_offset
         if start == UNINITIALIZED:
             try:
                 start = self._services.initial_offset(self.group_id, self.partition.log)
@@ -186,8 +186,8 @@ class LedSharePartition:
                 self.failure = KAFKA_STORAGE_ERROR
                 self.wake()
                 return
-        self._state_epoch = found.state_epoch
-        self.state = SharePartition(start, found.batches)
+        self._state_epoch = response.state_epoch
+        self.state = SharePartition(start, response.batches)
         if dead := self.state.pending_dead_letters():
             self._services.write_dead_letters(self, dead)
         self.wake()
@@ -244,7 +244,9 @@ class LedSharePartition:
                 return None
         return None
 
-    def give(self, member: str, offset: int, region: Region, wish: Wish, group: GroupRules) -> Given | None:
+    def give(
+        self, member: str, offset: int, region: Region, wish: AcquireRequest, group: GroupRules
+    ) -> AcquiredRegion | None:
         """Acquire records of `region`, which was read from `offset`, for a member. Raises StorageError."""
         state = self.state
         assert state is not None
@@ -266,7 +268,7 @@ class LedSharePartition:
         first, last = acquired[0].first, acquired[-1].last
         begin = next(header.start for header in headers if header.last_offset >= first)
         end = next(header.end for header in reversed(headers) if header.base_offset <= last)
-        return Given(Region(region.file, begin, end - begin), acquired)
+        return AcquiredRegion(Region(region.file, begin, end - begin), acquired)
 
     def went_on(self, offset: int) -> bool:
         """Return whether the next offset to acquire is beyond `offset`, where nothing could be acquired."""
@@ -274,16 +276,16 @@ class LedSharePartition:
 
     # Acknowledging.
 
-    def acknowledge(self, member: str, batches: list[Acknowledgement]) -> Answer[Told]:
+    def acknowledge(self, member: str, batches: list[Acknowledgement]) -> Answer[AcknowledgementResult]:
         """Apply a member's acknowledgements; the answer comes when they are written."""
         state = self.state
         if state is None:
-            return Told(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
+            return AcknowledgementResult(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
         rules = self._services.rules(self.group_id).rules
         change = state.acknowledge(member, batches, rules, self._services.now())
-        if isinstance(change, Refused):
-            return Told(change.error_code, change.message)
-        answer = Pending[Told]()
+        if isinstance(change, InvalidAcknowledgement):
+            return AcknowledgementResult(change.error_code, change.message)
+        answer = Pending[AcknowledgementResult]()
         self._write(change, answer.complete)
         return answer
 
@@ -310,13 +312,13 @@ class LedSharePartition:
 
     # Writing.
 
-    def _write(self, change: Change, answer: Callable[[Told], None] | None = None) -> None:
+    def _write(self, change: StateChange, answer: Callable[[AcknowledgementResult], None] | None = None) -> None:
         state = self.state
         assert state is not None
         if not change.written:
             state.settle(change, written=True)
             if answer is not None:
-                answer(Told())
+                answer(AcknowledgementResult())
             return
         self._queue.append((change, answer))
         if not self._writing:
@@ -354,28 +356,33 @@ class LedSharePartition:
         self._write_on()
 
     def _written(
-        self, changes: list[tuple[Change, Callable[[Told], None] | None]], turn: int, outcome: StateOutcome
+        self,
+        changes: list[tuple[StateChange, Callable[[AcknowledgementResult], None] | None]],
+        turn: int,
+        outcome: StateOutcome,
     ) -> None:
         self._writing = False
         code = outcome.error_code
-        told = Told()
+        acknowledged = AcknowledgementResult()
         if code != NONE:
-            told = Told(_CLIENT_ERRORS.get(code, UNKNOWN_SERVER_ERROR), outcome.error_message)
+            acknowledged = AcknowledgementResult(_CLIENT_ERRORS.get(code, UNKNOWN_SERVER_ERROR), outcome.error_message)
         state = self.state if turn == self.turn else None
         dead: list[DeadLetters] = []
         for change, _ in changes:
             if state is not None:
                 dead += state.settle(change, written=code == NONE)
         if state is not None and code != NONE:
-            _logger.warning("cannot write the state of %s in %s: %s", self.group_id, self.partition.log.name, told)
+            _logger.warning(
+                "cannot write the state of %s in %s: %s", self.group_id, self.partition.log.name, acknowledged
+            )
             self._services.ring_at(self, state.next_deadline())
         if dead:
             self._services.write_dead_letters(self, dead)
-        if told.error_code in (NOT_LEADER_OR_FOLLOWER, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION):
+        if acknowledged.error_code in (NOT_LEADER_OR_FOLLOWER, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION):
             self.reset()
         for _, answer in changes:
             if answer is not None:
-                answer(told)
+                answer(acknowledged)
         self.wake()
 
     def reset(self) -> None:
@@ -395,7 +402,7 @@ class LedSharePartition:
         self.rings_at = NEVER
         for _, answer in waiting:
             if answer is not None:
-                answer(Told(code, error(code).message))
+                answer(AcknowledgementResult(code, error(code).message))
 
 
 def _marked(
@@ -410,8 +417,9 @@ def _marked(
             is_aborted=header.is_transactional
             and not header.is_control
             and any(
-                each.producer_id == header.producer_id and each.first_offset <= batch.first <= each.last_offset
-                for each in aborted
+                transaction.producer_id == header.producer_id
+                and transaction.first_offset <= batch.first <= transaction.last_offset
+                for transaction in aborted
             )
         )
         for header, batch in zip(headers, batches, strict=True)

@@ -18,10 +18,10 @@ from ottla.broker.alarm import Alarm
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
-from ottla.broker.share_partitions.led_partition import GroupRules, LedSharePartition, Told
-from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, Rules
+from ottla.broker.share_partitions.led_partition import AcknowledgementResult, GroupRules, LedSharePartition
+from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, DeliveryLimits
 from ottla.coordinators.share.partition import NEVER
-from ottla.coordinators.share.session import Member, Place, ShareSession, ShareSessions
+from ottla.coordinators.share.session import Member, ShareSession, ShareSessions, TopicIdPartition
 from ottla.coordinators.share.state import (
     ReadState,
     StateOutcome,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ottla.log.log import Log
     from ottla.replication.partition import Partition
 
-_NOTHING: Final[Mapping[Place, "LedSharePartition"]] = MappingProxyType({})
+_NOTHING: Final[Mapping[TopicIdPartition, "LedSharePartition"]] = MappingProxyType({})
 _SHARE_VERSION: Final = "share.version"
 _FIRST_WITH_DEAD_LETTERS: Final = 2
 _LONGEST_MEMBER_ID: Final = 36
@@ -108,7 +108,7 @@ class SharePartitions:
         self._replicas = replicas
         self._coordinator = coordination.shares
         self.sessions = ShareSessions(config().integer("group.share.max.share.sessions"))
-        self._shared: dict[str, dict[Place, LedSharePartition]] = {}
+        self._shared: dict[str, dict[TopicIdPartition, LedSharePartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
         """By group, with the inputs they were built from: the configs of resources, those of the broker, the features."""
         self._dead_letters = DeadLetterWriter(config, clock, timers, controller, replicas, create_topic)
@@ -150,7 +150,7 @@ class SharePartitions:
             bool(values.text("errors.deadletterqueue.topic.name"))
             and feature_level(image.features, _SHARE_VERSION) >= _FIRST_WITH_DEAD_LETTERS
         )
-        rules = Rules(
+        rules = DeliveryLimits(
             values.integer("share.record.lock.duration.ms"),
             values.integer("share.delivery.count.limit"),
             values.integer("share.partition.max.record.locks"),
@@ -158,9 +158,9 @@ class SharePartitions:
             has_dead_letters,
         )
         isolation = READ_COMMITTED if values.text("share.isolation.level") == "read_committed" else READ_UNCOMMITTED
-        found = GroupRules(rules, isolation, values.text("share.auto.offset.reset") or "latest")
-        self._rules[group_id] = image.configs, config, image.features, found
-        return found
+        group_rules = GroupRules(rules, isolation, values.text("share.auto.offset.reset") or "latest")
+        self._rules[group_id] = image.configs, config, image.features, group_rules
+        return group_rules
 
     def initial_offset(self, group_id: str, log: "Log") -> int:
         """First offset of a group without a start offset (share.auto.offset.reset). Raises StorageError."""
@@ -169,8 +169,8 @@ class SharePartitions:
             return log.start_offset
         if reset == "latest":
             return log.high_watermark
-        found = log.offset_at(self._clock.wall_ms() - duration_ms(reset.partition(":")[2]))
-        return log.high_watermark if found is None else found[1]
+        position = log.offset_at(self._clock.wall_ms() - duration_ms(reset.partition(":")[2]))
+        return log.high_watermark if position is None else position[1]
 
     def write_dead_letters(self, shared: LedSharePartition, dead: list[DeadLetters]) -> None:
         """Write records to the dead-letter topic of their group."""
@@ -180,7 +180,7 @@ class SharePartitions:
 
     # Share partitions.
 
-    def find(self, group_id: str, place: Place) -> LedSharePartition | None:
+    def find(self, group_id: str, place: TopicIdPartition) -> LedSharePartition | None:
         """The share partition, if it is open here."""
         return self._shared.get(group_id, _NOTHING).get(place)
 
@@ -238,30 +238,32 @@ class SharePartitions:
             self._release(session)
 
     def acknowledge(
-        self, member: Member, acks: Mapping[Place, Sequence[Acks]], *, is_renewal: bool
-    ) -> Answer[dict[Place, Told]]:
+        self, member: Member, acks: Mapping[TopicIdPartition, Sequence[Acks]], *, is_renewal: bool
+    ) -> Answer[dict[TopicIdPartition, AcknowledgementResult]]:
         """Apply a member's acknowledgements in several partitions; the answer comes when all of them are written."""
         group_id, member_id = member
-        answers: list[Answer[Told]] = []
+        answers: list[Answer[AcknowledgementResult]] = []
         for place, batches in acks.items():
             shared = self.find(group_id, place)
             if not _makes_sense(batches, is_renewal=is_renewal):
-                answers.append(Told(INVALID_REQUEST))
+                answers.append(AcknowledgementResult(INVALID_REQUEST))
             elif shared is not None:
                 answers.append(
                     shared.acknowledge(
                         member_id,
                         [
-                            Acknowledgement(each.first_offset, each.last_offset, each.acknowledge_types)
-                            for each in batches
+                            Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                            for batch in batches
                         ],
                     )
                 )
             elif isinstance(code := self._replicas.leader_by_id(*place), int):
-                answers.append(Told(code))
+                answers.append(AcknowledgementResult(code))
             else:
-                answers.append(Told(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message))
-        return gather(answers, lambda found: dict(zip(acks, found, strict=True)))
+                answers.append(
+                    AcknowledgementResult(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
+                )
+        return gather(answers, lambda outcomes: dict(zip(acks, outcomes, strict=True)))
 
     def _disconnected(self, peer: Peer) -> None:
         """End the sessions of a closed connection."""

@@ -114,16 +114,16 @@ def describe_consumer(groups: Groups, request: GroupName, now: Millis) -> Result
 
 
 def _described_member(groups: Groups, group: ConsumerGroup, member: ConsumerMember) -> Member:
-    said = member.description
+    description = member.description
     return Member(
         member_id=member.member_id,
-        instance_id=said.instance_id,
-        rack_id=said.rack_id,
+        instance_id=description.instance_id,
+        rack_id=description.rack_id,
         member_epoch=member.current.epoch,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=sorted(said.topics),
-        subscribed_topic_regex=said.regex,
+        client_id=description.client_id,
+        client_host=description.client_host,
+        subscribed_topic_names=sorted(description.topics),
+        subscribed_topic_regex=description.regex,
         assignment=_named(groups, member.current.assigned),
         target_assignment=_named(groups, group.targets.get(member.member_id, {})),
         member_type=0 if member.is_classic else 1,
@@ -170,14 +170,14 @@ def describe_share(groups: Groups, request: GroupName, now: Millis) -> Result:
 
 
 def _described_share_member(groups: Groups, member: ShareMember) -> share_group_describe.Member:
-    said, topics = member.description, groups.topology.image.topics_by_id
+    description, topics = member.description, groups.topology.image.topics_by_id
     return share_group_describe.Member(
         member_id=member.member_id,
-        rack_id=said.rack_id,
+        rack_id=description.rack_id,
         member_epoch=member.epoch,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=sorted(said.topics),
+        client_id=description.client_id,
+        client_host=description.client_host,
+        subscribed_topic_names=sorted(description.topics),
         assignment=share_group_describe.Assignment(
             topic_partitions=[
                 share_group_describe.TopicPartitions(

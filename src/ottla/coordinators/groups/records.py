@@ -6,7 +6,7 @@ from typing import Any, Final
 from ottla.coordinators.groups.classic.group import ClassicGroup
 from ottla.coordinators.groups.consumer import records as consumer_records
 from ottla.coordinators.groups.share import records as share_records
-from ottla.coordinators.runtime import Record
+from ottla.coordinators.runtime import CoordinatorRecord
 from ottla.protocol.codec import reader
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.protocol.messages.offset_commit_record import (
@@ -38,7 +38,7 @@ _READERS: Final[dict[bytes, tuple[_Reader, _Reader, int]]] = {}
 """The first two bytes of a key and of its value -> how to read the two, and the value's version."""
 
 
-def decode_record(key: bytes, value: bytes | None) -> Record | None:
+def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """The record of (key, value); None for a type or version that a newer release wrote, which is left alone. Raises
     PeerError.
 
@@ -46,12 +46,12 @@ def decode_record(key: bytes, value: bytes | None) -> Record | None:
     """
     if value is None:
         read = _KEYS.get(key[:2]) or _key_reader(key[:2])
-        return None if read is None else Record(read(key, 2), None)
-    found = _READERS.get(key[:2] + value[:2]) or _readers(key[:2], value[:2])
-    if found is None:
+        return None if read is None else CoordinatorRecord(read(key, 2), None)
+    readers = _READERS.get(key[:2] + value[:2]) or _readers(key[:2], value[:2])
+    if readers is None:
         return None
-    read_key, read_value, version = found
-    return Record(read_key(key, 2), read_value(value, 2), version)
+    read_key, read_value, version = readers
+    return CoordinatorRecord(read_key(key, 2), read_value(value, 2), version)
 
 
 def _key_reader(kind: bytes) -> _Reader | None:
@@ -75,7 +75,7 @@ def _readers(kind: bytes, written: bytes) -> tuple[_Reader, _Reader, int] | None
     return made
 
 
-def empty_group(group: ClassicGroup, generation: int, now: int) -> Record:
+def empty_group(group: ClassicGroup, generation: int, now: int) -> CoordinatorRecord:
     """The snapshot of `group` without members."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -84,10 +84,10 @@ def empty_group(group: ClassicGroup, generation: int, now: int) -> Record:
         leader=None,
         current_state_timestamp=now,
     )
-    return Record(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
+    return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
 
 
-def stable_group(group: ClassicGroup, assignments: dict[str, bytes], now: int) -> Record:
+def stable_group(group: ClassicGroup, assignments: dict[str, bytes], now: int) -> CoordinatorRecord:
     """The snapshot of `group` with its members and `assignments` by member id."""
     members = [
         MemberMetadata(
@@ -110,17 +110,17 @@ def stable_group(group: ClassicGroup, assignments: dict[str, bytes], now: int) -
         current_state_timestamp=now,
         members=members,
     )
-    return Record(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
+    return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
 
 
-def group_tombstone(group_id: str) -> Record:
+def group_tombstone(group_id: str) -> CoordinatorRecord:
     """The end of a group."""
-    return Record(GroupMetadataKey(group=group_id), None)
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)
 
 
-def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
+def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     """The end of a committed offset."""
-    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 __all__ = [

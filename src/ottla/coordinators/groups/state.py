@@ -7,7 +7,7 @@ from ottla.coordinators.groups.consumer.group import KEYS, ConsumerGroup
 from ottla.coordinators.groups.records import OffsetCommitValue
 from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.records import KEYS as SHARE_KEYS
-from ottla.coordinators.runtime import Millis, Record
+from ottla.coordinators.runtime import CoordinatorRecord, Millis
 from ottla.coordinators.topology import Topology
 from ottla.environment import Random
 from ottla.metadata.configs import BrokerValues
@@ -31,7 +31,7 @@ class Bounded(NamedTuple):
 
 def _bounded(values: BrokerValues, name: str) -> Bounded:
     """Read a config and its bounds, which have names of one pattern."""
-    return Bounded(*(values.integer(name.format(each)) for each in ("", "min.", "max.")))
+    return Bounded(*(values.integer(name.format(prefix)) for prefix in ("", "min.", "max.")))
 
 
 def _short_name(assignor: str) -> str:
@@ -139,7 +139,7 @@ class Groups:
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.share_groups: dict[str, ShareGroup] = {}
         self.offsets: dict[str, Offsets] = {}
-        self.pending: dict[int, dict[tuple[str, str, int], tuple[int, Record]]] = {}
+        self.pending: dict[int, dict[tuple[str, str, int], tuple[int, CoordinatorRecord]]] = {}
         """Producer id -> what its open transaction commits: (group, topic, partition) -> (order in the log, record)."""
         self._committed_at: dict[tuple[str, str, int], int] = {}
         """Order in the log of a committed offset that an open transaction commits too."""
@@ -195,7 +195,7 @@ class Groups:
 
     # Replay.
 
-    def replay_pending(self, record: Record, producer_id: int) -> None:
+    def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:
         """Take in an offset that an open transaction commits: it counts once the transaction is committed."""
         key = record.key
         if not isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
@@ -233,7 +233,7 @@ class Groups:
         """Return whether an open transaction commits an offset of the group."""
         return any(at[0] == group_id for offsets in self.pending.values() for at in offsets)
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: CoordinatorRecord) -> None:
         """Take in one record."""
         key, value = record.key, record.value
         if isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
@@ -254,7 +254,7 @@ class Groups:
         elif isinstance(key, SHARE_KEYS):
             self._replay_share(key.group_id, record)
 
-    def _replay_consumer(self, group_id: str, record: Record) -> None:
+    def _replay_consumer(self, group_id: str, record: CoordinatorRecord) -> None:
         group = self.consumer_groups.get(group_id)
         if group is None:
             if record.value is None:
@@ -268,7 +268,7 @@ class Groups:
             if group_id in self.offsets:
                 self._group(group_id)
 
-    def _replay_share(self, group_id: str, record: Record) -> None:
+    def _replay_share(self, group_id: str, record: CoordinatorRecord) -> None:
         group = self.share_groups.get(group_id)
         if group is None:
             if record.value is None:

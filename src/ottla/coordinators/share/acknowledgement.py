@@ -21,10 +21,10 @@ from ottla.coordinators.share.window import (
     ARCHIVED,
     ARCHIVING,
     AVAILABLE,
-    Change,
     DeadLetters,
+    InFlightWindow,
     Span,
-    Window,
+    StateChange,
 )
 from ottla.protocol.errors import INVALID_RECORD_STATE, INVALID_REQUEST
 
@@ -56,14 +56,14 @@ class Acknowledgement(NamedTuple):
             first = last + 1
 
 
-class Refused(NamedTuple):
+class InvalidAcknowledgement(NamedTuple):
     """Error of a request that is not applied."""
 
     error_code: int
     message: str
 
 
-class Rules(NamedTuple):
+class DeliveryLimits(NamedTuple):
     """The group's current configs.
 
     lock_ms         duration of an acquisition lock
@@ -81,8 +81,13 @@ class Rules(NamedTuple):
 
 
 def acknowledge(
-    window: Window, member: str, batches: Sequence[Acknowledgement], rules: Rules, now: int, change: Change
-) -> Refused | None:
+    window: InFlightWindow,
+    member: str,
+    batches: Sequence[Acknowledgement],
+    rules: DeliveryLimits,
+    now: int,
+    change: StateChange,
+) -> InvalidAcknowledgement | None:
     """Begin `change` with all of `batches`, or return the error; the caller then reverts what was begun."""
     for batch in batches:
         if batch.last < window.start_offset:
@@ -99,7 +104,7 @@ def acknowledge(
     return None
 
 
-def release(span: Span, rules: Rules, change: Change) -> int:
+def release(span: Span, rules: DeliveryLimits, change: StateChange) -> int:
     """Return the next state of a span that its member no longer has; adds the state to write, and dead letters, to `change`."""
     if span.delivery_count < rules.delivery_limit:
         state = AVAILABLE
@@ -111,7 +116,7 @@ def release(span: Span, rules: Rules, change: Change) -> int:
     return state
 
 
-def _begin(window: Window, span: Span, kind: int, rules: Rules, now: int, change: Change) -> None:
+def _begin(window: InFlightWindow, span: Span, kind: int, rules: DeliveryLimits, now: int, change: StateChange) -> None:
     if kind == RENEW:
         window.begin(span, change, ACQUIRED, span.member, now + rules.lock_ms)
         return
@@ -126,41 +131,43 @@ def _begin(window: Window, span: Span, kind: int, rules: Rules, now: int, change
     window.begin(span, change, state)
 
 
-def _missing(window: Window, batch: Acknowledgement) -> Refused | None:
+def _missing(window: InFlightWindow, batch: Acknowledgement) -> InvalidAcknowledgement | None:
     """Return an error if an acknowledged offset was never delivered."""
     spans = window.spans
     begun_below = batch.first < window.start_offset <= batch.last
     if not begun_below and (not spans or batch.first < spans[0].first):
-        return Refused(
+        return InvalidAcknowledgement(
             INVALID_RECORD_STATE, "Batch record not found. The request batch offsets are not found in the cache."
         )
     at = bisect_right(spans, batch.last, key=lambda span: span.first)
     last = spans[at - 1].last if at else -1
     for offset, name in ((batch.first, "first"), (batch.last, "last")):
         if last < offset:
-            return Refused(
+            return InvalidAcknowledgement(
                 INVALID_REQUEST, f"Batch record not found. The {name} offset in request is past acquired records."
             )
     return None
 
 
-def _not_acknowledgeable(span: Span, member: str, kind: int, rules: Rules) -> Refused | None:
+def _not_acknowledgeable(span: Span, member: str, kind: int, rules: DeliveryLimits) -> InvalidAcknowledgement | None:
     is_whole = len(span) == span.batch.size
     what = "batch" if is_whole else "offset"
     if span.state != ACQUIRED or not span.member:
-        return Refused(
+        return InvalidAcknowledgement(
             INVALID_RECORD_STATE,
             f"The {what} cannot be acknowledged. The {what} is not in the acquired state."
             if is_whole
             else "The offset cannot be acknowledged. The offset is not acquired.",
         )
     if span.member != member:
-        return Refused(INVALID_RECORD_STATE, f"Member is not the owner of {'batch record' if is_whole else 'offset'}")
+        return InvalidAcknowledgement(
+            INVALID_RECORD_STATE, f"Member is not the owner of {'batch record' if is_whole else 'offset'}"
+        )
     if span.change is not None:
-        return Refused(
+        return InvalidAcknowledgement(
             INVALID_RECORD_STATE,
             "The record state is invalid. The acknowledgement of delivery could not be completed.",
         )
     if kind == RENEW and not rules.renews:
-        return Refused(INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group.")
+        return InvalidAcknowledgement(INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group.")
     return None

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from ottla.coordinators.share.window import ACQUIRED, ARCHIVED, Batch, Span, Window
+from ottla.coordinators.share.window import ACQUIRED, ARCHIVED, InFlightBatch, InFlightWindow, Span
 
 _FEWEST_ATTEMPTS_ALONE: Final = 2
 """A limit of at most this many attempts leaves no room for an attempt alone."""
@@ -37,7 +37,7 @@ class Acquired(NamedTuple):
     delivery_count: int
 
 
-class Wish(NamedTuple):
+class AcquireRequest(NamedTuple):
     """Limits of a member's request.
 
     max_records  number of records
@@ -54,7 +54,13 @@ class Acquisition:
     """One acquisition of a member. `deadline` is the end of its locks, in ms."""
 
     def __init__(
-        self, window: Window, member: str, wish: Wish, deadline: int, max_locks: int, delivery_limit: int
+        self,
+        window: InFlightWindow,
+        member: str,
+        wish: AcquireRequest,
+        deadline: int,
+        max_locks: int,
+        delivery_limit: int,
     ) -> None:
         self._window = window
         self._member = member
@@ -154,7 +160,7 @@ class Acquisition:
         for start, end in self._split(first, last, batches):
             (span,) = window.overlapping(start, start)
             span = window.cut(span, start, end)
-            span.batch = Batch(end - start + 1)
+            span.batch = InFlightBatch(end - start + 1)
             self._take(span, end)
 
     def _take_new(self, first: int, last: int, batches: Sequence[LogBatch]) -> None:
@@ -162,28 +168,30 @@ class Acquisition:
         if not window.spans:
             window.start_offset = first
         for start, end in self._split(first, last, batches):
-            window.add(Span(start, end, ACQUIRED, 1, self._member, self._deadline, Batch(end - start + 1)))
+            window.add(Span(start, end, ACQUIRED, 1, self._member, self._deadline, InFlightBatch(end - start + 1)))
             self._took(start, end, 1)
 
     def _split(self, first: int, last: int, batches: Sequence[LogBatch]) -> list[tuple[int, int]]:
         """Ranges of the requested size, which end at batch boundaries."""
         room = self._most - self._count
         if room < last - first + 1:
-            wanted = first + room - 1
+            last_offset = first + room - 1
             if not self._wish.is_exact:
-                wanted = next((batch.last for batch in batches if batch.first <= wanted <= batch.last), wanted)
-            last = min(last, wanted)
+                last_offset = next(
+                    (batch.last for batch in batches if batch.first <= last_offset <= batch.last), last_offset
+                )
+            last = min(last, last_offset)
         size = max(1, self._wish.batch_size)
-        found = []
+        acquired = []
         if not self._wish.is_exact and last - first + 1 > size:
             for batch in batches:
                 if batch.first > last:
                     break
                 if batch.first - first >= size:
-                    found.append((first, batch.first - 1))
+                    acquired.append((first, batch.first - 1))
                     first = batch.first
-        found.append((first, last))
-        return found
+        acquired.append((first, last))
+        return acquired
 
     def _archive(self, first: int, last: int) -> None:
         """Archive the free offsets of a range that holds no records."""

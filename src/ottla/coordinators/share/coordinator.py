@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
 from ottla.coordinators.share.records import decode_record, tombstone
-from ottla.coordinators.share.state import ShareSettings, ShareStates, prune, snapshot_cold
+from ottla.coordinators.share.state import ShareCoordinatorSettings, ShareStates, prune, snapshot_cold
 from ottla.coordinators.topology import Topology
 from ottla.environment import Clock
 from ottla.metadata.configs import BrokerValues
@@ -28,7 +28,7 @@ def share_coordinator(
     send  called with (partition, message): Prune for the part of the log that is no longer needed, StateReset for a share
           partition whose state was replaced
     """
-    settings = ShareSettings.of(values)
+    settings = ShareCoordinatorSettings.of(values)
     return Runtime(
         partitions=values.integer("share.coordinator.state.topic.num.partitions"),
         new_state=lambda partition: ShareStates(settings, topology),  # noqa: ARG005

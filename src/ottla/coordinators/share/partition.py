@@ -17,19 +17,25 @@ Time is an argument, in ms of one clock. This module uses no log, socket or coor
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.coordinators.share.acknowledgement import Acknowledgement, Refused, Rules, acknowledge, release
-from ottla.coordinators.share.acquisition import Acquired, Acquisition, LogBatch, Wish
+from ottla.coordinators.share.acknowledgement import (
+    Acknowledgement,
+    DeliveryLimits,
+    InvalidAcknowledgement,
+    acknowledge,
+    release,
+)
+from ottla.coordinators.share.acquisition import Acquired, AcquireRequest, Acquisition, LogBatch
 from ottla.coordinators.share.state_batches import StateBatch
 from ottla.coordinators.share.window import (
     ACQUIRED,
     ARCHIVED,
     ARCHIVING,
     AVAILABLE,
-    Batch,
-    Change,
     DeadLetters,
+    InFlightBatch,
+    InFlightWindow,
     Span,
-    Window,
+    StateChange,
 )
 
 NEVER: Final = (1 << 63) - 1
@@ -47,7 +53,7 @@ class SharePartition:
     __slots__ = ("window",)
 
     def __init__(self, start_offset: int, batches: Sequence[StateBatch] = ()) -> None:
-        self.window = window = Window(start_offset)
+        self.window = window = InFlightWindow(start_offset)
         for first, last, state, delivery_count in batches:
             first = max(first, window.end_offset)
             if last < first:
@@ -58,7 +64,7 @@ class SharePartition:
         window.advance()
 
     def _add(self, first: int, last: int, state: int, delivery_count: int) -> None:
-        self.window.add(Span(first, last, state, delivery_count, "", 0, Batch(last - first + 1)))
+        self.window.add(Span(first, last, state, delivery_count, "", 0, InFlightBatch(last - first + 1)))
 
     @property
     def start_offset(self) -> int:
@@ -75,7 +81,7 @@ class SharePartition:
         """Number of offsets from the start offset on that are done (KIP-1226)."""
         return self.window.done
 
-    def next_offset(self, rules: Rules) -> int | None:
+    def next_offset(self, rules: DeliveryLimits) -> int | None:
         """First offset to read for the next member; None when the window is full."""
         offset = self.window.next_free()
         if offset == self.window.end_offset and len(self.window) >= rules.max_locks:
@@ -94,7 +100,13 @@ class SharePartition:
         return window.end_offset + left - 1
 
     def acquire(
-        self, member: str, offset: int, batches: Sequence[LogBatch], wish: Wish, rules: Rules, now: int
+        self,
+        member: str,
+        offset: int,
+        batches: Sequence[LogBatch],
+        wish: AcquireRequest,
+        rules: DeliveryLimits,
+        now: int,
     ) -> list[Acquired]:
         """Give a member what `batches`, read from `offset` on, hold for it."""
         if not batches or wish.max_records <= 0:
@@ -116,28 +128,30 @@ class SharePartition:
                 window.turn(window.cut(span, offset, end - 1), ARCHIVED)
         window.advance()
 
-    def acknowledge(self, member: str, batches: Sequence[Acknowledgement], rules: Rules, now: int) -> Change | Refused:
+    def acknowledge(
+        self, member: str, batches: Sequence[Acknowledgement], rules: DeliveryLimits, now: int
+    ) -> StateChange | InvalidAcknowledgement:
         """Apply a member's acknowledgements: returns a change to be written, or the error when none is applied."""
-        change = Change()
+        change = StateChange()
         refused = acknowledge(self.window, member, batches, rules, now, change)
         if refused is None:
             return change
         self.window.settle(change, written=False)
         return refused
 
-    def release(self, member: str, rules: Rules) -> Change:
+    def release(self, member: str, rules: DeliveryLimits) -> StateChange:
         """Release the records of a member that is gone: returns a change to be written."""
         window = self.window
-        change = Change()
+        change = StateChange()
         for span in window.spans:
             if span.state == ACQUIRED and span.member == member and span.change is None:
                 window.begin(span, change, release(span, rules, change))
         return change
 
-    def expire(self, rules: Rules, now: int) -> Change:
+    def expire(self, rules: DeliveryLimits, now: int) -> StateChange:
         """Free the records of locks that ended by `now`, at once, whatever becomes of the write; returns the change."""
         window = self.window
-        change = Change()
+        change = StateChange()
         for span in window.spans:
             if span.state == ACQUIRED and span.deadline <= now and span.change is None:
                 window.turn(span, release(span, rules, change))
@@ -147,10 +161,10 @@ class SharePartition:
         """End of the next lock; NEVER without locks."""
         return min((span.deadline for span in self.window.spans if span.state == ACQUIRED), default=NEVER)
 
-    def archived(self, first: int, last: int) -> Change:
+    def archived(self, first: int, last: int) -> StateChange:
         """Archive records that are in the dead-letter topic, or cannot be written there; returns the change."""
         window = self.window
-        change = Change()
+        change = StateChange()
         for span in list(window.overlapping(first, last)):
             if span.state == ARCHIVING and span.change is None:
                 span = window.cut(span, first, last)
@@ -166,7 +180,7 @@ class SharePartition:
             if span.state == ARCHIVING
         ]
 
-    def settle(self, change: Change, *, written: bool) -> list[DeadLetters]:
+    def settle(self, change: StateChange, *, written: bool) -> list[DeadLetters]:
         """Complete a change that was written, or revert it, except for locks that have ended. Returns the records that go to
         the dead-letter topic now.
         """

@@ -9,7 +9,7 @@ Both have the same key but for its type.
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.coordinators.runtime import Millis, Record
+from ottla.coordinators.runtime import CoordinatorRecord, Millis
 from ottla.coordinators.share.state_batches import StateBatch
 from ottla.protocol.codec import decode
 from ottla.protocol.messages import share_snapshot_record, share_update_record
@@ -17,7 +17,7 @@ from ottla.protocol.messages.share_snapshot_record import ShareSnapshotKey, Shar
 from ottla.protocol.messages.share_update_record import ShareUpdateKey, ShareUpdateValue
 from ottla.protocol.schema import Message
 
-SharePartition = tuple[str, bytes, int]
+SharePartitionKey = tuple[str, bytes, int]
 """Group id, topic id, partition."""
 _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     ShareSnapshotKey.API: (ShareSnapshotKey, ShareSnapshotValue),
@@ -25,23 +25,23 @@ _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
 }
 
 
-def decode_record(key: bytes, value: bytes | None) -> Record | None:
+def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """The record of (key, value); None for a type or version that a newer release wrote, which is left alone."""
     messages = _MESSAGES.get(int.from_bytes(key[:2], "big", signed=True))
     if messages is None:
         return None
     decoded_key, _ = decode(messages[0], 0, key, 2)
     if value is None:
-        return Record(decoded_key, None)
+        return CoordinatorRecord(decoded_key, None)
     version = int.from_bytes(value[:2], "big", signed=True)
     if version not in messages[1].VERSIONS:
         return None
     decoded_value, _ = decode(messages[1], version, value, 2)
-    return Record(decoded_key, decoded_value, version)
+    return CoordinatorRecord(decoded_key, decoded_value, version)
 
 
 def snapshot(
-    where: SharePartition,
+    where: SharePartitionKey,
     *,
     snapshot_epoch: int,
     state_epoch: int,
@@ -51,7 +51,7 @@ def snapshot(
     batches: Sequence[StateBatch],
     created: Millis,
     now: Millis,
-) -> Record:
+) -> CoordinatorRecord:
     """All of a share partition's state. `created` is the time since which it has not changed, `now` the time of writing: they
     differ for a partition that was quiet in between.
     """
@@ -71,18 +71,18 @@ def snapshot(
             for first, last, state, count in batches
         ],
     )
-    return Record(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), value)
+    return CoordinatorRecord(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), value)
 
 
 def update(
-    where: SharePartition,
+    where: SharePartitionKey,
     *,
     snapshot_epoch: int,
     leader_epoch: int,
     start_offset: int,
     delivery_complete_count: int,
     batches: Sequence[StateBatch],
-) -> Record:
+) -> CoordinatorRecord:
     """The changes of one write; offset, count and epoch are those that hold after it."""
     group_id, topic_id, partition = where
     value = ShareUpdateValue(
@@ -97,10 +97,10 @@ def update(
             for first, last, state, count in batches
         ],
     )
-    return Record(ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition), value)
+    return CoordinatorRecord(ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition), value)
 
 
-def tombstone(where: SharePartition) -> Record:
+def tombstone(where: SharePartitionKey) -> CoordinatorRecord:
     """The state of a share partition is gone."""
     group_id, topic_id, partition = where
-    return Record(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), None)
+    return CoordinatorRecord(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), None)

@@ -18,7 +18,7 @@ FINAL_EPOCH: Final = -1
 _MAX_EPOCH: Final = 0x7FFFFFFF
 Member = tuple[str, str]
 """Group id and member id."""
-Place = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
 
 
@@ -33,16 +33,16 @@ class ShareSession:
         self.member = member
         self.connection = connection
         self.epoch = 1
-        self.partitions: dict[Place, None] = {}
+        self.partitions: dict[TopicIdPartition, None] = {}
         self.interrupt: Callable[[], None] | None = None
 
-    def update(self, wanted: Iterable[Place], forgotten: Iterable[Place] = ()) -> None:
+    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition] = ()) -> None:
         """Take in what a fetch adds and gives up."""
-        self.partitions.update(dict.fromkeys(wanted))
+        self.partitions.update(dict.fromkeys(added))
         for place in forgotten:
             self.partitions.pop(place, None)
 
-    def in_turn(self) -> list[Place]:
+    def in_turn(self) -> list[TopicIdPartition]:
         """The partitions, beginning with another one in each epoch, so that none is always last."""
         places = list(self.partitions)
         if not places:

@@ -19,9 +19,9 @@ import base64
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ottla.coordinators.runtime import Millis, Record, Result, Timer, operation
+from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, Timer, operation
 from ottla.coordinators.share import records
-from ottla.coordinators.share.records import SharePartition
+from ottla.coordinators.share.records import SharePartitionKey
 from ottla.coordinators.share.state_batches import StateBatch, merge, merged
 from ottla.coordinators.topology import Topology
 from ottla.metadata.configs import BrokerValues
@@ -39,7 +39,7 @@ def share_key(group_id: str, topic_id: bytes, partition: int) -> str:
     return f"{group_id}:{base64.urlsafe_b64encode(topic_id).rstrip(b'=').decode()}:{partition}"
 
 
-class ShareSettings(NamedTuple):
+class ShareCoordinatorSettings(NamedTuple):
     """The broker configs that the share coordinator obeys; times in ms."""
 
     updates_per_snapshot: int = 500
@@ -47,7 +47,7 @@ class ShareSettings(NamedTuple):
     prune_ms: Millis = 300_000
 
     @classmethod
-    def of(cls, values: BrokerValues) -> "ShareSettings":
+    def of(cls, values: BrokerValues) -> "ShareCoordinatorSettings":
         """From the configs under Kafka's names."""
         return cls(
             updates_per_snapshot=values.integer("share.coordinator.snapshot.update.records.per.snapshot"),
@@ -202,8 +202,13 @@ class SharePartitionState:
         self.start_offset = value.start_offset
         self.delivery_complete_count = value.delivery_complete_count
         self.batches = [
-            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in value.state_batches
+            StateBatch(
+                state_batch.first_offset,
+                state_batch.last_offset,
+                state_batch.delivery_state,
+                state_batch.delivery_count,
+            )
+            for state_batch in value.state_batches
         ]
         self.updates = 0
         self.snapshot_at = offset
@@ -215,8 +220,13 @@ class SharePartitionState:
         self.fencing_epoch = max(self.fencing_epoch, value.leader_epoch)
         self.start_offset, self.delivery_complete_count = self.moved(value.start_offset, value.delivery_complete_count)
         coming = [
-            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in value.state_batches
+            StateBatch(
+                state_batch.first_offset,
+                state_batch.last_offset,
+                state_batch.delivery_state,
+                state_batch.delivery_count,
+            )
+            for state_batch in value.state_batches
         ]
         merge(self.batches, coming, self.start_offset)
         self.updates += 1
@@ -239,13 +249,13 @@ class ShareStates:
 
     __slots__ = ("offset", "settings", "states", "topology")
 
-    def __init__(self, settings: ShareSettings, topology: Topology) -> None:
+    def __init__(self, settings: ShareCoordinatorSettings, topology: Topology) -> None:
         self.settings = settings
         self.topology = topology
         self.offset = 0
-        self.states: dict[SharePartition, SharePartitionState] = {}
+        self.states: dict[SharePartitionKey, SharePartitionState] = {}
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: CoordinatorRecord) -> None:
         """Take in a record."""
         key, value = record.key, record.value
         assert isinstance(key, (ShareSnapshotKey, ShareUpdateKey))
@@ -263,7 +273,7 @@ class ShareStates:
             assert isinstance(value, ShareUpdateValue)
             state.update(value)
 
-    def replay_pending(self, record: Record, producer_id: int) -> None:  # noqa: ARG002
+    def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:  # noqa: ARG002
         """Apply the record at once: no transaction of the broker writes into this topic, but another client may."""
         self.replay(record)
 
@@ -367,7 +377,7 @@ def write_state(states: ShareStates, request: WriteState, now: Millis) -> Result
             refused = _refusal(errors.FENCED_STATE_EPOCH)
     if refused is None and not states.hosts(request.topic_id, request.partition):
         refused = _refusal(errors.UNKNOWN_TOPIC_OR_PARTITION)
-    if refused is None and any(each.first_offset > each.last_offset for each in request.batches):
+    if refused is None and any(batch.first_offset > batch.last_offset for batch in request.batches):
         refused = _refusal(errors.INVALID_REQUEST, "A state batch cannot end before it begins.")
     if refused is not None or state is None:
         return Result(answers=[(request, StateOutcome(*(refused or _refusal(errors.INVALID_REQUEST))))])
@@ -376,7 +386,7 @@ def write_state(states: ShareStates, request: WriteState, now: Millis) -> Result
 
 def _record_of(
     states: ShareStates, state: SharePartitionState, written: WriteState, leader_epoch: int, now: Millis
-) -> Record:
+) -> CoordinatorRecord:
     """The record of a write: an update, or a snapshot when there were many updates."""
     where = written.group_id, written.topic_id, written.partition
     start_offset, complete = state.moved(written.start_offset, written.delivery_complete_count)

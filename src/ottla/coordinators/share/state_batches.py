@@ -50,8 +50,8 @@ def merged(coming: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
 
 def _take(batches: list[StateBatch], batch: StateBatch) -> None:
     """Put one batch in. Only its neighbours are looked at: a window of thousands of batches costs two searches."""
-    first = bisect_left(batches, batch.first_offset - 1, key=lambda each: each.last_offset)
-    end = bisect_left(batches, batch.last_offset + 2, lo=first, key=lambda each: each.first_offset)
+    first = bisect_left(batches, batch.first_offset - 1, key=lambda state_batch: state_batch.last_offset)
+    end = bisect_left(batches, batch.last_offset + 2, lo=first, key=lambda state_batch: state_batch.first_offset)
     pieces: list[StateBatch] = []
     reached = batch.first_offset
     for kept in batches[first:end]:
@@ -84,7 +84,7 @@ def _join(pieces: list[StateBatch], batch: StateBatch) -> None:
 
 def _cut(batches: list[StateBatch], start_offset: int) -> None:
     """Drop everything below `start_offset`."""
-    gone = bisect_left(batches, start_offset, key=lambda each: each.last_offset)
+    gone = bisect_left(batches, start_offset, key=lambda state_batch: state_batch.last_offset)
     if gone:
         del batches[:gone]
     if batches and batches[0].first_offset < start_offset:

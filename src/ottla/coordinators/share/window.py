@@ -42,7 +42,7 @@ class Fate(NamedTuple):
     deadline: int
 
 
-class Change:
+class StateChange:
     """A change on its way to the share coordinator, which is settled once, for all of its spans.
 
     first, last  range of their offsets, inclusive
@@ -83,7 +83,7 @@ class DeadLetters(NamedTuple):
     message: str | None
 
 
-class Batch:
+class InFlightBatch:
     """Offsets acquired together: `size` is their number."""
 
     __slots__ = ("size",)
@@ -104,7 +104,7 @@ class Span:
     __slots__ = ("batch", "before", "change", "deadline", "delivery_count", "first", "last", "member", "state")
 
     def __init__(
-        self, first: int, last: int, state: int, delivery_count: int, member: str, deadline: int, batch: Batch
+        self, first: int, last: int, state: int, delivery_count: int, member: str, deadline: int, batch: InFlightBatch
     ) -> None:
         self.first = first
         self.last = last
@@ -113,7 +113,7 @@ class Span:
         self.member = member
         self.deadline = deadline
         self.batch = batch
-        self.change: Change | None = None
+        self.change: StateChange | None = None
         self.before: Fate | None = None
 
     @property
@@ -140,7 +140,7 @@ class Span:
         return other
 
 
-class Window:
+class InFlightWindow:
     """The spans of a share partition. `start_offset` is the first offset that is not done, `end_offset` (exclusive) the first
     that was never delivered; both are equal when nothing is in flight.
     """
@@ -203,14 +203,14 @@ class Window:
         if state == AVAILABLE:
             self._free_from = min(self._free_from, span.first)
 
-    def begin(self, span: Span, change: Change, state: int, member: str = "", deadline: int = 0) -> None:
+    def begin(self, span: Span, change: StateChange, state: int, member: str = "", deadline: int = 0) -> None:
         """Same as `turn`, but pending until `change` is written."""
         span.change = change
         change.first, change.last = min(change.first, span.first), max(change.last, span.last)
         span.before = Fate(span.state, span.delivery_count, span.member, span.deadline)
         self.turn(span, state, member, deadline)
 
-    def settle(self, change: Change, *, written: bool) -> None:
+    def settle(self, change: StateChange, *, written: bool) -> None:
         """Complete a change that was written; otherwise restore the previous state."""
         for span in self.overlapping(change.first, change.last):
             before = span.before

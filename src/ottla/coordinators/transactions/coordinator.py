@@ -45,7 +45,7 @@ def transaction_coordinator(
 
 def loaded(state: Transactions, now: Millis) -> Result:  # noqa: ARG001
     """Continue the work of the previous coordinator: markers of decided transactions, timeouts of open ones."""
-    outgoing = [markers_of(each) for each in state.transactions.values() if each.state in PREPARED]
+    outgoing = [markers_of(transaction) for transaction in state.transactions.values() if transaction.state in PREPARED]
     timers = [
         Timer(abort_timed_out, (), state.settings.abort_interval_ms),
         Timer(remove_expired, (), state.settings.removal_interval_ms),

@@ -206,8 +206,8 @@ def abort_timed_out(state: Transactions, now: Millis) -> Result:
     results = [decided(state, transaction, now, commit=False, fences=True) for transaction in late[:_MOST_AT_ONCE]]
 
     def tell(state: Transactions, now: Millis) -> Result:
-        told = [result.then(state, now) for result in results if result.then is not None]
-        return Result(outgoing=[message for each in told for message in each.outgoing])
+        outcomes = [result.then(state, now) for result in results if result.then is not None]
+        return Result(outgoing=[message for outcome in outcomes for message in outcome.outgoing])
 
     records = [record for result in results for record in result.records]
     again = [Timer(abort_timed_out, (), 1 if len(late) > len(results) else state.settings.abort_interval_ms)]

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ottla.coordinators.runtime import Millis, Result, operation
 from ottla.coordinators.transactions.state import Transactions
-from ottla.coordinators.transactions.transaction import ONGOING, PREPARED, Partition, Transaction, record_of
+from ottla.coordinators.transactions.transaction import ONGOING, PREPARED, TopicPartition, Transaction, record_of
 from ottla.protocol import errors
 
-Codes = Mapping[Partition, int]
+Codes = Mapping[TopicPartition, int]
 
 
 class PartitionsOf(NamedTuple):
@@ -24,60 +24,60 @@ class PartitionsOf(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    partitions: frozenset[Partition]
+    partitions: frozenset[TopicPartition]
     version: int = 0
 
 
-def _refuse(wanted: PartitionsOf, code: int) -> Codes:
-    return dict.fromkeys(wanted.partitions, code)
+def _refuse(request: PartitionsOf, code: int) -> Codes:
+    return dict.fromkeys(request.partitions, code)
 
 
-def _check_id(wanted: PartitionsOf) -> int:
-    return errors.NONE if wanted.transactional_id else errors.INVALID_REQUEST
+def _check_id(request: PartitionsOf) -> int:
+    return errors.NONE if request.transactional_id else errors.INVALID_REQUEST
 
 
 @operation(_refuse, check=_check_id)
-def add_partitions(state: Transactions, wanted: PartitionsOf, now: Millis) -> Result:
+def add_partitions(state: Transactions, request: PartitionsOf, now: Millis) -> Result:
     """Add partitions to the transaction, which begins if it has not. The answer is a code for each of them.
     Source: TransactionCoordinator.handleAddPartitionsToTransaction.
     """
-    transaction = state.transactions.get(wanted.transactional_id)
-    code = _judge(transaction, wanted)
+    transaction = state.transactions.get(request.transactional_id)
+    code = _judge(transaction, request)
     if code != errors.NONE or transaction is None:
-        return Result(answers=[(wanted, _refuse(wanted, code))])
+        return Result(answers=[(request, _refuse(request, code))])
     begins = transaction.state != ONGOING
-    if not begins and wanted.partitions <= transaction.partitions:
-        return Result(answers=[(wanted, _refuse(wanted, errors.NONE))])
+    if not begins and request.partitions <= transaction.partitions:
+        return Result(answers=[(request, _refuse(request, errors.NONE))])
     record = record_of(
         transaction,
         state.record_version,
         now,
-        partitions=wanted.partitions if begins else wanted.partitions | transaction.partitions,
+        partitions=request.partitions if begins else request.partitions | transaction.partitions,
         transaction_status=ONGOING,
         transaction_start_timestamp_ms=now if begins else transaction.started_ms,
-        client_transaction_version=wanted.version,
+        client_transaction_version=request.version,
     )
-    answers = [(wanted, _refuse(wanted, errors.NONE))]
+    answers = [(request, _refuse(request, errors.NONE))]
     return Result(records=[record], answers=answers)
 
 
 @operation(_refuse, check=_check_id)
-def verify_partitions(state: Transactions, wanted: PartitionsOf, now: Millis) -> Result:  # noqa: ARG001
+def verify_partitions(state: Transactions, request: PartitionsOf, now: Millis) -> Result:  # noqa: ARG001
     """Verify that the partitions belong to the transaction: TRANSACTION_ABORTABLE for one that does not."""
-    transaction = state.transactions.get(wanted.transactional_id)
-    code = _judge(transaction, wanted)
+    transaction = state.transactions.get(request.transactional_id)
+    code = _judge(transaction, request)
     if code != errors.NONE or transaction is None:
-        return Result(answers=[(wanted, _refuse(wanted, code))])
+        return Result(answers=[(request, _refuse(request, code))])
     codes = {
         partition: errors.NONE if partition in transaction.partitions else errors.TRANSACTION_ABORTABLE
-        for partition in wanted.partitions
+        for partition in request.partitions
     }
-    return Result(answers=[(wanted, codes)])
+    return Result(answers=[(request, codes)])
 
 
-def _judge(transaction: Transaction | None, wanted: PartitionsOf) -> int:
-    if transaction is None or transaction.producer_id != wanted.producer_id:
+def _judge(transaction: Transaction | None, request: PartitionsOf) -> int:
+    if transaction is None or transaction.producer_id != request.producer_id:
         return errors.INVALID_PRODUCER_ID_MAPPING
-    if transaction.epoch != wanted.producer_epoch:
+    if transaction.epoch != request.producer_epoch:
         return errors.PRODUCER_FENCED
     return errors.CONCURRENT_TRANSACTIONS if transaction.state in PREPARED else errors.NONE

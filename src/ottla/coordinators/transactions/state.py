@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ottla.coordinators.runtime import Millis, Record
-from ottla.coordinators.transactions.transaction import ONGOING, Partition, Transaction
+from ottla.coordinators.runtime import CoordinatorRecord, Millis
+from ottla.coordinators.transactions.transaction import ONGOING, TopicPartition, Transaction
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol.codec import decode
 from ottla.protocol.messages.transaction_log_record import TransactionLogKey, TransactionLogValue
@@ -44,7 +44,7 @@ class Markers(NamedTuple):
     producer_id: int
     epoch: int
     commit: bool
-    partitions: frozenset[Partition]
+    partitions: frozenset[TopicPartition]
     new_epoch: bool
     started_ms: Millis
 
@@ -73,7 +73,7 @@ class Transactions:
         """Version of the records written now."""
         return min(1, self.version())
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: CoordinatorRecord) -> None:
         """Take in a record."""
         key, value = record.key, record.value
         assert isinstance(key, TransactionLogKey)
@@ -92,7 +92,7 @@ class Transactions:
         else:
             transaction.take(value)
 
-    def replay_pending(self, record: Record, producer_id: int) -> None:  # noqa: ARG002
+    def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:  # noqa: ARG002
         """Apply the record at once: no transaction of the broker writes into this topic, but another client may."""
         self.replay(record)
 
@@ -103,15 +103,15 @@ class Transactions:
 _TYPE: Final = TransactionLogKey.API
 
 
-def decode_record(key: bytes, value: bytes | None) -> Record | None:
+def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """The record of (key, value); None for a type or version that a newer release wrote, which is left alone."""
     if int.from_bytes(key[:2], "big", signed=True) != _TYPE:
         return None
     decoded_key, _ = decode(TransactionLogKey, 0, key, 2)
     if value is None:
-        return Record(decoded_key, None)
+        return CoordinatorRecord(decoded_key, None)
     version = int.from_bytes(value[:2], "big", signed=True)
     if version not in TransactionLogValue.VERSIONS:
         return None
     decoded_value, _ = decode(TransactionLogValue, version, value, 2)
-    return Record(decoded_key, decoded_value, version)
+    return CoordinatorRecord(decoded_key, decoded_value, version)

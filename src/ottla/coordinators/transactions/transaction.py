@@ -13,7 +13,7 @@ partition has its marker. What is not in the record is soft: the epoch before th
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.coordinators.runtime import Millis, Record
+from ottla.coordinators.runtime import CoordinatorRecord, Millis
 from ottla.protocol.messages.transaction_log_record import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 EMPTY: Final = 0
@@ -41,7 +41,7 @@ LAST_EPOCH: Final = 32766
 VERSION_WITH_EPOCH_BUMP: Final = 2
 """From this transaction.version on each transaction has an epoch of its own (KIP-890)."""
 
-Partition = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 class Transaction:
@@ -82,7 +82,7 @@ class Transaction:
         self.epoch = value.producer_epoch
         self.timeout_ms = value.transaction_timeout_ms
         self.state = value.transaction_status
-        self.partitions: set[Partition] = {
+        self.partitions: set[TopicPartition] = {
             (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
         }
         self.updated_ms = value.transaction_last_update_timestamp_ms
@@ -100,9 +100,9 @@ def record_of(
     version: int,
     now: Millis,
     *,
-    partitions: Iterable[Partition] | None = None,
+    partitions: Iterable[TopicPartition] | None = None,
     **changes: int,
-) -> Record:
+) -> CoordinatorRecord:
     """Return the record of the next state of `transaction`.
 
     version     of the value: 1 when transaction.version is at least 1
@@ -132,9 +132,9 @@ def record_of(
         transaction_partitions=None if fields["transaction_status"] == EMPTY else listed,
         **fields,
     )
-    return Record(TransactionLogKey(transactional_id=transaction.transactional_id), value, version)
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transaction.transactional_id), value, version)
 
 
-def tombstone_of(transactional_id: str) -> Record:
+def tombstone_of(transactional_id: str) -> CoordinatorRecord:
     """The end of a transactional id."""
-    return Record(TransactionLogKey(transactional_id=transactional_id), None)
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)

@@ -26,7 +26,7 @@ from ottla.coordinators.groups.classic.group import ClassicGroup, State
 from ottla.coordinators.groups.classic.member import Member, protocols_of
 from ottla.coordinators.groups.records import empty_group, stable_group
 from ottla.coordinators.groups.state import Groups, GroupSettings
-from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer, operation
+from ottla.coordinators.runtime import NOTHING, CoordinatorRecord, Millis, Result, Timer, operation
 from ottla.protocol import errors
 from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -140,7 +140,9 @@ def join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
     return join_in_place(groups, request, (), now)
 
 
-def join_in_place(groups: Groups, request: JoinGroupRequest, instead_of: Sequence[Record], now: Millis) -> Result:
+def join_in_place(
+    groups: Groups, request: JoinGroupRequest, instead_of: Sequence[CoordinatorRecord], now: Millis
+) -> Result:
     """Same as `join`; when it creates a group, `instead_of` (the tombstones of an empty consumer group) is appended first."""
     settings = groups.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
@@ -342,9 +344,11 @@ def _joined(group: ClassicGroup, member: Member, *, with_members: bool) -> JoinG
     protocol = group.protocol or ""
     members = [
         JoinGroupResponseMember(
-            member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata(protocol)
+            member_id=group_member.member_id,
+            group_instance_id=group_member.instance_id,
+            metadata=group_member.metadata(protocol),
         )
-        for each in (group.members.values() if with_members else ())
+        for group_member in (group.members.values() if with_members else ())
     ]
     return JoinGroupResponse(
         generation_id=group.generation,
@@ -460,9 +464,9 @@ def sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
         return Result(answers=((request, _refuse_sync(request, code)),))
     member = group.members[request.member_id]
     if group.state is State.COMPLETING_REBALANCE and group.leader == member.member_id:
-        given = {each.member_id: each.assignment for each in request.assignments}
+        assignments = {assignment.member_id: assignment.assignment for assignment in request.assignments}
         return Result(
-            records=(stable_group(group, given, now),),
+            records=(stable_group(group, assignments, now),),
             then=partial(_assigned, request),
             refused=partial(_not_assigned, request),
         )

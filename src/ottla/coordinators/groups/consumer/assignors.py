@@ -49,10 +49,10 @@ def assign_ranges(members: Subscribers, partitions: Mapping[bytes, int]) -> dict
         for topic_id in members[member_id].topics:
             subscribers.setdefault(topic_id, []).append(member_id)
     for topic_id, readers in subscribers.items():
-        each, more = divmod(partitions[topic_id], len(readers))
+        quotient, more = divmod(partitions[topic_id], len(readers))
         begin = 0
         for number, member_id in enumerate(readers):
-            end = begin + each + (number < more)
+            end = begin + quotient + (number < more)
             if end > begin:
                 shares[member_id][topic_id] = set(range(begin, end))
             begin = end
@@ -94,7 +94,7 @@ def _size(share: Mapping[bytes, set[int]]) -> int:
 def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapping[bytes, int]) -> dict[str, Target]:
     """Assign when all members read the same topics: an even quota each; the remainder goes to the members with most."""
     shares, taken = _kept(members, partitions)
-    each, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
+    quotient, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
     free = [
         (topic_id, number)
         for topic_id in sorted(topics)
@@ -105,7 +105,7 @@ def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapp
     # Sorted is stable: among equals the one that joined first gets the extra partition.
     for place, member_id in enumerate(sorted(shares, key=lambda member_id: -_size(shares[member_id]))):
         share = shares[member_id]
-        room = each + (place < more) - _size(share)
+        room = quotient + (place < more) - _size(share)
         if room > 0:
             wanting.append((member_id, room))
         while room < 0:

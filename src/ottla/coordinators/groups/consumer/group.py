@@ -23,7 +23,7 @@ from ottla.coordinators.groups.consumer.member import (
     Target,
 )
 from ottla.coordinators.groups.consumer.records import group_tombstones
-from ottla.coordinators.runtime import Record
+from ottla.coordinators.runtime import CoordinatorRecord
 from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -119,7 +119,7 @@ class ConsumerGroup:
 
     # Replay.
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: CoordinatorRecord) -> None:
         """Take in one record of this group."""
         key, value = record.key, record.value
         if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
@@ -242,8 +242,8 @@ class ConsumerGroup:
     def regexes(self) -> Mapping[str, int]:
         """The regular expressions that members subscribe to, and how many do."""
         if self._regexes is None:
-            said = (member.description.regex for member in self.members.values())
-            self._regexes = Counter(regex for regex in said if regex)
+            regexes = (member.description.regex for member in self.members.values())
+            self._regexes = Counter(regex for regex in regexes if regex)
         return self._regexes
 
     @property
@@ -273,10 +273,12 @@ class ConsumerGroup:
 
     def preferred_assignor(self, default: str, descriptions: Mapping[str, Description]) -> str:
         """The assignor that most members name, of those that name one."""
-        votes = Counter(each.assignor for each in descriptions.values() if each.assignor is not None)
+        votes = Counter(
+            description.assignor for description in descriptions.values() if description.assignor is not None
+        )
         return votes.most_common(1)[0][0] or default if votes else default
 
-    def tombstones(self) -> list[Record]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         """The records that end the group."""
         return group_tombstones(self.group_id, list(self.members), list(self.resolved))
 

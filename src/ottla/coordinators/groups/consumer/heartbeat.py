@@ -98,20 +98,20 @@ def _is_quiet(
     groups: Groups, group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, now: Millis
 ) -> bool:
     """Return whether the heartbeat changes nothing: nothing new, target reached, and no pending work that it would start."""
-    current, said, context = member.current, member.description, request.context
+    current, description, context = member.current, member.description, request.context
     return (
         request.member_epoch == current.epoch == group.target_epoch == group.epoch
         and current.state == 0
         and not group.is_stale
-        and said.classic is None
+        and description.classic is None
         and request.rebalance_timeout_ms == -1
         and request.subscribed_topic_names is None
         and request.subscribed_topic_regex is None
         and request.server_assignor is None
         and request.rack_id is None
-        and request.instance_id == said.instance_id
-        and context.client_id == said.client_id
-        and context.client_host == said.client_host
+        and request.instance_id == description.instance_id
+        and context.client_id == description.client_id
+        and context.client_host == description.client_host
         and not (group.regexes and refresh_is_due(group, group.regexes, groups, now))
     )
 

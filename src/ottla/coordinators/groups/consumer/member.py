@@ -75,7 +75,11 @@ class Description(NamedTuple):
             None
             if classic is None
             else ClassicMember(
-                classic.session_timeout_ms, tuple((each.name, each.metadata) for each in classic.supported_protocols)
+                classic.session_timeout_ms,
+                tuple(
+                    (supported_protocol.name, supported_protocol.metadata)
+                    for supported_protocol in classic.supported_protocols
+                ),
             ),
         )
 

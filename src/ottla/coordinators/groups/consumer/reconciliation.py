@@ -22,10 +22,10 @@ Reported = Mapping[bytes, frozenset[int]]
 
 def reported(topics: Iterable[tuple[bytes, Iterable[int]]]) -> Reported:
     """Return the partitions that a member reports to own, as a mapping; a topic may be named twice."""
-    found: dict[bytes, frozenset[int]] = {}
+    partitions_by_id: dict[bytes, frozenset[int]] = {}
     for topic_id, partitions in topics:
-        found[topic_id] = found.get(topic_id, frozenset()) | frozenset(partitions)
-    return found
+        partitions_by_id[topic_id] = partitions_by_id.get(topic_id, frozenset()) | frozenset(partitions)
+    return partitions_by_id
 
 
 def is_within(owned: Reported | None, assigned: Owned) -> bool:

@@ -7,7 +7,7 @@ written, when a group ends, so that nothing is left of a group that an older Kaf
 from typing import Final
 
 from ottla.coordinators.groups.consumer.member import Current, Description, Owned, Target
-from ottla.coordinators.runtime import Record
+from ottla.coordinators.runtime import CoordinatorRecord
 from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -54,24 +54,24 @@ MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
 """Type of record -> key and value."""
 
 
-def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """The new epoch of a group, whose target must be computed again."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return Record(ConsumerGroupMetadataKey(group_id=group_id), value)
+    return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
-def member_description(group_id: str, member_id: str, said: Description) -> Record:
+def member_description(group_id: str, member_id: str, description: Description) -> CoordinatorRecord:
     """The description of a member."""
-    classic = said.classic
+    classic = description.classic
     value = ConsumerGroupMemberMetadataValue(
-        instance_id=said.instance_id,
-        rack_id=said.rack_id,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=sorted(said.topics),
-        subscribed_topic_regex=said.regex,
-        rebalance_timeout_ms=said.rebalance_timeout_ms,
-        server_assignor=said.assignor,
+        instance_id=description.instance_id,
+        rack_id=description.rack_id,
+        client_id=description.client_id,
+        client_host=description.client_host,
+        subscribed_topic_names=sorted(description.topics),
+        subscribed_topic_regex=description.regex,
+        rebalance_timeout_ms=description.rebalance_timeout_ms,
+        server_assignor=description.assignor,
         classic_member_metadata=None
         if classic is None
         else ClassicMemberMetadata(
@@ -79,25 +79,25 @@ def member_description(group_id: str, member_id: str, said: Description) -> Reco
             supported_protocols=[ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols],
         ),
     )
-    return Record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
+    return CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
 
 
-def target_epoch(group_id: str, epoch: int, now: int) -> Record:
+def target_epoch(group_id: str, epoch: int, now: int) -> CoordinatorRecord:
     """The epoch of the targets; computed at `now`, in ms since the epoch (0: not computed)."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now)
-    return Record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+    return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def member_target(group_id: str, member_id: str, target: Target) -> Record:
+def member_target(group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
     """The target of a member."""
     topics = [
         TopicPartition(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in target.items()
     ]
     value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
-    return Record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+    return CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
-def member_current(group_id: str, member_id: str, current: Current) -> Record:
+def member_current(group_id: str, member_id: str, current: Current) -> CoordinatorRecord:
     """The current assignment of a member."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=current.epoch,
@@ -106,7 +106,7 @@ def member_current(group_id: str, member_id: str, current: Current) -> Record:
         assigned_partitions=_topics(current.assigned),
         partitions_pending_revocation=_topics(current.revoking),
     )
-    return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
+    return CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
 
 
 def _topics(owned: Owned) -> list[TopicPartitions]:
@@ -116,32 +116,32 @@ def _topics(owned: Owned) -> list[TopicPartitions]:
     ]
 
 
-def resolved_regex(group_id: str, regex: str, topics: frozenset[str], revision: int, now: int) -> Record:
+def resolved_regex(group_id: str, regex: str, topics: frozenset[str], revision: int, now: int) -> CoordinatorRecord:
     """The topics that a regular expression stands for, at a revision of the metadata."""
     value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=revision, timestamp=now)
-    return Record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
 
 
-def regex_tombstone(group_id: str, regex: str) -> Record:
+def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
     """Remove a regular expression that no member subscribes to any more."""
-    return Record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """The end of a member. What it owned goes first, so that a reader never sees partitions of an unknown member."""
     return [
-        Record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        Record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        Record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     ]
 
 
-def group_tombstones(group_id: str, members: list[str], regexes: list[str]) -> list[Record]:
+def group_tombstones(group_id: str, members: list[str], regexes: list[str]) -> list[CoordinatorRecord]:
     """The end of a consumer group."""
     return [
         *(record for member_id in members for record in member_tombstones(group_id, member_id)),
-        Record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         *(regex_tombstone(group_id, regex) for regex in regexes),
-        Record(ConsumerGroupPartitionMetadataKey(group_id=group_id), None),
-        Record(ConsumerGroupMetadataKey(group_id=group_id), None),
+        CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None),
+        CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), None),
     ]

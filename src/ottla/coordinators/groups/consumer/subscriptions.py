@@ -18,7 +18,7 @@ def subscribed_ids(
 ) -> dict[str, frozenset[bytes]]:
     """Member id -> the ids of the topics it reads, as far as they exist. Members with one subscription share the set."""
     known: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
-    found = {}
+    ids_by_member = {}
     for member_id, description in descriptions.items():
         subscription = description.topics, description.regex
         ids = known.get(subscription)
@@ -27,8 +27,8 @@ def subscribed_ids(
             if description.regex in resolved:
                 names |= resolved[description.regex].topics
             ids = known[subscription] = topology.topic_ids(names)
-        found[member_id] = ids
-    return found
+        ids_by_member[member_id] = ids
+    return ids_by_member
 
 
 def refresh_is_due(group: ConsumerGroup, regexes: Collection[str], groups: Groups, now: Millis) -> bool:
@@ -36,12 +36,12 @@ def refresh_is_due(group: ConsumerGroup, regexes: Collection[str], groups: Group
     if not regexes:
         return False
     resolved = group.resolved
-    last = max((each.timestamp for each in resolved.values()), default=0)
+    last = max((regex.timestamp for regex in resolved.values()), default=0)
     if resolved and now <= last + _REGEX_REFRESH_MIN_MS:
         return False
     if len(regexes) != len(resolved):
         return True
-    revision = max((each.revision for each in resolved.values()), default=0)
+    revision = max((regex.revision for regex in resolved.values()), default=0)
     if revision < groups.topology.newest_topic:
         return True
     return now > last + groups.settings.consumer.regex_refresh_ms

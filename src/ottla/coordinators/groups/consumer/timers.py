@@ -24,7 +24,7 @@ from ottla.coordinators.groups.consumer.records import (
 from ottla.coordinators.groups.consumer.regexes import matching
 from ottla.coordinators.groups.migration.downgrade import downgrade, may_downgrade
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer
+from ottla.coordinators.runtime import NOTHING, CoordinatorRecord, Millis, Result, Timer
 
 _RETRY_MS: Final = 1_000
 """Delay before a timer runs again after its records could not be appended."""
@@ -91,13 +91,13 @@ def fence(
         ]
         return downgrade(groups, group, leaving, now, answers, timers)
     stays = {member_id: member.description for member_id, member in group.members.items() if member_id not in leaving}
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     for member_id in leaving:
         records += member_tombstones(group.group_id, member_id)
     regexes = {description.regex for description in stays.values()}
     forgotten = [regex for regex in group.resolved if regex not in regexes]
     records += [regex_tombstone(group.group_id, regex) for regex in forgotten]
-    resolved = {regex: found for regex, found in group.resolved.items() if regex in regexes}
+    resolved = {regex: resolution for regex, resolution in group.resolved.items() if regex in regexes}
     metadata_hash = groups.topology.metadata_hash(set(subscriptions(stays, resolved)))
     records.append(group_epoch(group.group_id, group.epoch + 1, metadata_hash))
     if not stays:  # an empty group waits for no targets, nor does its next member
@@ -113,7 +113,7 @@ def refresh_regexes(groups: Groups, group_id: str, now: Millis) -> Result:
     descriptions = {member_id: member.description for member_id, member in group.members.items()}
     cluster = groups.topology
     resolved = dict(group.resolved)
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     changed = False
     for regex in sorted({description.regex for description in descriptions.values() if description.regex}):
         topics = matching(regex, cluster.image.topics)

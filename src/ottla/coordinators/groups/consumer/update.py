@@ -34,7 +34,7 @@ from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex
 from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due, subscribed_ids
 from ottla.coordinators.groups.consumer.timers import end_revocation, refresh_regexes
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import Millis, Record, Timer
+from ottla.coordinators.runtime import CoordinatorRecord, Millis, Timer
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 
@@ -79,7 +79,7 @@ class Update:
         self.target: Target = {}
         self.target_epoch = group.target_epoch
         self.resubscribed = False
-        self.records: list[Record] = []
+        self.records: list[CoordinatorRecord] = []
         self.timers: list[Timer] = []
 
     # 1
@@ -100,13 +100,13 @@ class Update:
 
     def _members(self) -> dict[str, Description]:
         """The descriptions of all members, with the member's new one."""
-        found = {
+        subscribers = {
             member_id: member.description
             for member_id, member in self.group.members.items()
             if member_id != self.replaced
         }
-        found[self.member_id] = self.description
-        return found
+        subscribers[self.member_id] = self.description
+        return subscribers
 
     # 2
 
@@ -154,7 +154,7 @@ class Update:
                         errors.INVALID_REGULAR_EXPRESSION,
                         f"SubscribedTopicRegex `{new}` is not a valid regular expression: {cause}.",
                     ) from None
-        self._refresh({each.regex for each in self._members().values() if each.regex})
+        self._refresh({member.regex for member in self._members().values() if member.regex})
         if old == new:
             return False, False
         return True, new in group.resolved or not new

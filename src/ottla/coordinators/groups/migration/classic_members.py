@@ -72,12 +72,12 @@ def _join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: 
             check_instance(group, member_id, instance_id)
         elif old is not None:
             update.take_over(old)
-    said = _subscription(request)
-    update.describe(_description(update.description, request, said))
+    subscription = _subscription(request)
+    update.describe(_description(update.description, request, subscription))
     if old is not None and is_new and may_replace_and_downgrade(groups, group, old):
-        return _join_and_downgrade(update, request, said, now)
+        return _join_and_downgrade(update, request, subscription, now)
     update.retarget()
-    _reconcile(update, said)
+    _reconcile(update, subscription)
     answer = _joined(update, request)
     patience = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
     timers = [
@@ -90,11 +90,13 @@ def _join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: 
     return Result(update.records, ((request, answer),), timers)
 
 
-def _reconcile(update: Update, said: ConsumerProtocolSubscription) -> None:
+def _reconcile(update: Update, subscription: ConsumerProtocolSubscription) -> None:
     topics = update.groups.topology.image.topics
     update.reconcile(
         reported(
-            (topics[each.topic].id, each.partitions) for each in said.owned_partitions or () if each.topic in topics
+            (topics[owned_partition.topic].id, owned_partition.partitions)
+            for owned_partition in subscription.owned_partitions or ()
+            if owned_partition.topic in topics
         )
     )
 
@@ -107,13 +109,15 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
         raise Refused(errors.INCONSISTENT_GROUP_PROTOCOL, None) from None
 
 
-def _description(before: Description, request: JoinGroupRequest, said: ConsumerProtocolSubscription) -> Description:
+def _description(
+    before: Description, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription
+) -> Description:
     return Description(
         instance_id=before.instance_id if request.group_instance_id is None else request.group_instance_id,
-        rack_id=said.rack_id or before.rack_id,
+        rack_id=subscription.rack_id or before.rack_id,
         client_id=request.context.client_id or "",
         client_host=request.context.client_host,
-        topics=frozenset(said.topics),
+        topics=frozenset(subscription.topics),
         regex="",  # the classic protocol resolves regular expressions in the client
         rebalance_timeout_ms=rebalance_timeout(request),
         assignor=before.assignor,
@@ -131,14 +135,14 @@ def _joined(update: Update, request: JoinGroupRequest) -> JoinGroupResponse:
 
 
 def _join_and_downgrade(
-    update: Update, request: JoinGroupRequest, said: ConsumerProtocolSubscription, now: Millis
+    update: Update, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, now: Millis
 ) -> Result:
     """A static member rejoins with the classic protocol, and was the last one with the consumer protocol."""
     group, groups = update.group, update.groups
     resubscribed = update.epoch != group.epoch
     if not resubscribed:
         update.target = group.target_of(update.member_id, update.description.instance_id)
-        _reconcile(update, said)
+        _reconcile(update, subscription)
     members: dict[str, tuple[Description, Current]] = {}
     for member_id, member in group.members.items():
         if member_id == update.replaced:
@@ -176,9 +180,9 @@ def sync(groups: Groups, group: ConsumerGroup, request: SyncGroupRequest, now: M
     """Handle SyncGroup: return a classic member's assignment."""
     try:
         member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
-        said = member.description.classic
-        assert said is not None
-        name, metadata = said.protocols[0]
+        classic_member = member.description.classic
+        assert classic_member is not None
+        name, metadata = classic_member.protocols[0]
         if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
             raise Refused(errors.INCONSISTENT_GROUP_PROTOCOL, None)
     except Refused as refused:
@@ -197,7 +201,7 @@ def sync(groups: Groups, group: ConsumerGroup, request: SyncGroupRequest, now: M
         assignment=encode_assignment(assigned, metadata),
     )
     key = (group.group_id, member.member_id)
-    timers = (Timer(end_sync, key, None), Timer(end_session, key, said.session_timeout_ms))
+    timers = (Timer(end_sync, key, None), Timer(end_session, key, classic_member.session_timeout_ms))
     return Result(answers=((request, response),), timers=timers)
 
 
@@ -207,9 +211,9 @@ def heartbeat(groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, n
         member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     except Refused as refused:
         return Result(answers=((request, HeartbeatResponse(error_code=refused.code)),))
-    said, current = member.description.classic, member.current
-    assert said is not None
-    session = Timer(end_session, (group.group_id, member.member_id), said.session_timeout_ms)
+    classic_member, current = member.description.classic, member.current
+    assert classic_member is not None
+    session = Timer(end_session, (group.group_id, member.member_id), classic_member.session_timeout_ms)
     must_rejoin = (
         current.epoch < group.target_epoch
         or current.state is MemberState.UNREVOKED_PARTITIONS

@@ -15,7 +15,7 @@ from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.consumer.member import ConsumerMember, Current, Description, Owned
 from ottla.coordinators.groups.records import stable_group
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import Millis, Record, Result, Timer
+from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, Timer
 
 
 def may_downgrade(groups: Groups, group: ConsumerGroup, leaving: Collection[str]) -> bool:
@@ -41,24 +41,26 @@ def may_replace_and_downgrade(groups: Groups, group: ConsumerGroup, replaced: Co
 
 def classic_records(
     groups: Groups, group_id: str, epoch: int, members: dict[str, tuple[Description, Current]], now: Millis
-) -> tuple[Record, dict[str, list[tuple[str, bytes]]]]:
+) -> tuple[CoordinatorRecord, dict[str, list[tuple[str, bytes]]]]:
     """The snapshot of the classic group of these members, in generation `epoch`; and all protocols of each, of which the
     log keeps only the one that was chosen."""
     group = ClassicGroup(group_id)
     assignments = {}
-    for member_id, (said, current) in members.items():
-        assert said.classic is not None
+    for member_id, (description, current) in members.items():
+        assert description.classic is not None
         member = Member(
             member_id,
-            said.instance_id,
-            said.client_id,
-            said.client_host,
-            said.classic.session_timeout_ms,
-            said.rebalance_timeout_ms,
-            list(said.classic.protocols),
+            description.instance_id,
+            description.client_id,
+            description.client_host,
+            description.classic.session_timeout_ms,
+            description.rebalance_timeout_ms,
+            list(description.classic.protocols),
         )
         group.add(member, CONSUMER)
-        assignments[member_id] = encode_assignment(_by_name(groups, current.assigned), said.classic.protocols[0][1])
+        assignments[member_id] = encode_assignment(
+            _by_name(groups, current.assigned), description.classic.protocols[0][1]
+        )
     group.generation = epoch
     group.protocol = group.choose_protocol()
     group.state = State.STABLE

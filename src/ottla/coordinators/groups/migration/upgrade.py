@@ -19,7 +19,7 @@ from ottla.coordinators.groups.consumer.records import (
 )
 from ottla.coordinators.groups.records import group_tombstone
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import Record, Result
+from ottla.coordinators.runtime import CoordinatorRecord, Result
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 from ottla.protocol.wire import PeerError
@@ -66,7 +66,7 @@ def _refused(group: ClassicGroup, why: str) -> Refused:
     )
 
 
-def _records(groups: Groups, group: ClassicGroup) -> list[Record]:
+def _records(groups: Groups, group: ClassicGroup) -> list[CoordinatorRecord]:
     try:
         members = {
             member.member_id: _converted(groups, group, member, group.protocol) for member in group.members.values()
@@ -74,9 +74,9 @@ def _records(groups: Groups, group: ClassicGroup) -> list[Record]:
     except PeerError:
         raise _refused(group, "the embedded consumer protocol is malformed") from None
     group_id, epoch = group.group_id, group.generation
-    names = set(subscriptions({member_id: said for member_id, (said, _) in members.items()}, {}))
+    names = set(subscriptions({member_id: description for member_id, (description, _) in members.items()}, {}))
     return [
-        *(member_description(group_id, member_id, said) for member_id, (said, _) in members.items()),
+        *(member_description(group_id, member_id, description) for member_id, (description, _) in members.items()),
         group_epoch(group_id, epoch, groups.topology.metadata_hash(names)),
         *(
             member_target(group_id, member_id, {topic: frozenset(parts) for topic, parts in current.assigned.items()})
@@ -92,27 +92,27 @@ def _converted(
 ) -> tuple[Description, Current]:
     """A member of the consumer group, in the classic group's generation. Raises PeerError, Refused."""
     metadata = member.metadata(protocol) if protocol is not None else member.protocols[0][1]
-    said = decode_subscription(metadata)
+    subscription = decode_subscription(metadata)
     assigned: dict[bytes, dict[int, int]] = {}
     if member.assignment:
-        given = decode_assignment(member.assignment)
-        if given.user_data:
+        assignment = decode_assignment(member.assignment)
+        if assignment.user_data:
             raise _refused(
                 group,
                 "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
                 "assignor before re-attempting the upgrade",
             )
         topics = groups.topology.image.topics
-        for topic in given.assigned_partitions:
+        for topic in assignment.assigned_partitions:
             if topic.topic in topics and topic.partitions:
                 assigned[topics[topic.topic].id] = dict.fromkeys(topic.partitions, group.generation)
     owned: Owned = assigned
     description = Description(
         member.instance_id,
-        said.rack_id or None,
+        subscription.rack_id or None,
         member.client_id,
         member.client_host,
-        frozenset(said.topics),
+        frozenset(subscription.topics),
         "",
         member.rebalance_timeout_ms,
         None,

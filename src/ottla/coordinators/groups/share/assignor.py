@@ -81,7 +81,7 @@ def _balance(shares: _Shares, places: Sequence[_Place]) -> None:
 
 def _deal(place: _Place, pieces: int, shares: _Shares, quotas: Mapping[str, int], unfilled: list[str]) -> None:
     """Give `place` to as many as `pieces` of the unfilled members that do not have it; members that got one go to the end."""
-    for member_id in [each for each in unfilled if place not in shares[each]][:pieces]:
+    for member_id in [candidate for candidate in unfilled if place not in shares[candidate]][:pieces]:
         shares[member_id].add(place)
         unfilled.remove(member_id)
         if len(shares[member_id]) < quotas[member_id]:

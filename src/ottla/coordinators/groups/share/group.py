@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.consumer.member import Target
-from ottla.coordinators.groups.share.records import Named
-from ottla.coordinators.runtime import Millis, Record
+from ottla.coordinators.groups.share.records import NamedPartitions
+from ottla.coordinators.runtime import CoordinatorRecord, Millis
 from ottla.protocol.messages.share_group_current_member_assignment_record import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -76,8 +76,8 @@ class StatePartitions(NamedTuple):
     (initializing), or has one that must be deleted (deleting: whole topics).
     """
 
-    initializing: Named = {}  # noqa: RUF012 - never modified
-    initialized: Named = {}  # noqa: RUF012
+    initializing: NamedPartitions = {}  # noqa: RUF012 - never modified
+    initialized: NamedPartitions = {}  # noqa: RUF012
     deleting: Mapping[bytes, str] = {}
 
     @classmethod
@@ -86,7 +86,7 @@ class StatePartitions(NamedTuple):
         return cls(
             _named(value.initializing_topics),
             _named(value.initialized_topics),
-            {each.topic_id: each.topic_name for each in value.deleting_topics},
+            {deleting_topic.topic_id: deleting_topic.topic_name for deleting_topic in value.deleting_topics},
         )
 
     def partitions(self, topic_id: bytes) -> frozenset[int]:
@@ -94,11 +94,11 @@ class StatePartitions(NamedTuple):
         return self.initialized[topic_id][1] if topic_id in self.initialized else frozenset()
 
 
-def _named(topics: list[TopicPartitionsInfo]) -> Named:
-    return {each.topic_id: (each.topic_name, frozenset(each.partitions)) for each in topics}
+def _named(topics: list[TopicPartitionsInfo]) -> NamedPartitions:
+    return {topic.topic_id: (topic.topic_name, frozenset(topic.partitions)) for topic in topics}
 
 
-def joined(one: Named, other: Named) -> Named:
+def joined(one: NamedPartitions, other: NamedPartitions) -> NamedPartitions:
     """All partitions of both."""
     result = dict(one)
     for topic_id, (name, partitions) in other.items():
@@ -106,7 +106,7 @@ def joined(one: Named, other: Named) -> Named:
     return result
 
 
-def without(one: Named, other: Named) -> Named:
+def without(one: NamedPartitions, other: NamedPartitions) -> NamedPartitions:
     """The partitions of `one` that are not in `other`; topics left without partitions go."""
     result = {}
     for topic_id, (name, partitions) in one.items():
@@ -153,7 +153,7 @@ class ShareGroup:
 
     # Replay.
 
-    def replay(self, record: Record) -> None:
+    def replay(self, record: CoordinatorRecord) -> None:
         """Take in one record of this group."""
         key, value = record.key, record.value
         self.is_stale = True
@@ -179,7 +179,7 @@ class ShareGroup:
                 if isinstance(value, ShareGroupStatePartitionMetadataValue)
                 else StatePartitions()
             )
-            self.asked_at = {each: self.asked_at.get(each, 0) for each in self.partitions.initializing}
+            self.asked_at = {topic_id: self.asked_at.get(topic_id, 0) for topic_id in self.partitions.initializing}
         elif isinstance(value, ShareGroupMetadataValue):
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
         elif isinstance(value, ShareGroupTargetAssignmentMetadataValue):
@@ -196,7 +196,10 @@ class ShareGroup:
             # Compaction keeps the newest of each record: the assignment may come before the description.
             member = self._member(member_id)
             member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
-            member.assigned = {each.topic_id: frozenset(each.partitions) for each in value.assigned_partitions}
+            member.assigned = {
+                assigned_partition.topic_id: frozenset(assigned_partition.partitions)
+                for assigned_partition in value.assigned_partitions
+            }
         elif member_id in self.members:
             member = self.members[member_id]
             member.epoch, member.previous_epoch, member.assigned = 0, 0, {}

@@ -19,9 +19,9 @@ from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, Target
 from ottla.coordinators.groups.share import records as share_records
 from ottla.coordinators.groups.share.assignor import assign_simply
 from ottla.coordinators.groups.share.group import ShareDescription, ShareGroup, ShareMember, joined, without
-from ottla.coordinators.groups.share.records import Named
+from ottla.coordinators.groups.share.records import NamedPartitions
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer, operation
+from ottla.coordinators.runtime import NOTHING, CoordinatorRecord, Millis, Result, Timer, operation
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 from ottla.protocol.messages.share_group_heartbeat import (
@@ -88,14 +88,14 @@ def heartbeat(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) 
 
 def _is_quiet(group: ShareGroup, member: ShareMember, request: ShareGroupHeartbeatRequest) -> bool:
     """Return whether the heartbeat changes nothing: nothing new, target reached, and no pending work that it would start."""
-    said, context = member.description, request.context
+    description, context = member.description, request.context
     return (
         request.member_epoch == member.epoch == group.target_epoch == group.epoch
         and not group.is_stale
         and request.subscribed_topic_names is None
         and request.rack_id is None
-        and context.client_id == said.client_id
-        and context.client_host == said.client_host
+        and context.client_id == description.client_id
+        and context.client_host == description.client_host
     )
 
 
@@ -228,7 +228,7 @@ class _Step:
         self.assigned: Target = member.assigned
         self.member_epoch = member.epoch
         self.resubscribed = False
-        self.records: list[Record] = []
+        self.records: list[CoordinatorRecord] = []
 
     # 1
 
@@ -241,7 +241,7 @@ class _Step:
             request.context.client_host,
             old.topics if names is None else frozenset(names),
         )
-        self.descriptions = {each.member_id: each.description for each in group.members.values()}
+        self.descriptions = {member.member_id: member.description for member in group.members.values()}
         self.descriptions[self.member.member_id] = new
         if new != old:
             self.records.append(share_records.member_description(group.group_id, self.member.member_id, new))
@@ -253,7 +253,7 @@ class _Step:
             self.records.append(share_records.group_epoch(group.group_id, self.epoch, hash_now))
 
     def _names(self) -> set[str]:
-        return set().union(*(each.topics for each in self.descriptions.values()))
+        return set().union(*(description.topics for description in self.descriptions.values()))
 
     def _topic_ids(self) -> frozenset[bytes]:
         return self.groups.topology.topic_ids(self._names())
@@ -265,7 +265,7 @@ class _Step:
             for topic_id, parts in target.items():
                 assigned.setdefault(topic_id, set()).update(parts)
         partitions = self.group.partitions
-        return any(partitions.partitions(each) - assigned.get(each, set()) for each in self._topic_ids())
+        return any(partitions.partitions(topic_id) - assigned.get(topic_id, set()) for topic_id in self._topic_ids())
 
     # 2
 
@@ -277,8 +277,8 @@ class _Step:
             return
         cluster = groups.topology
         subscribers = {
-            member_id: Subscriber(cluster.topic_ids(said.topics), group.targets.get(member_id, {}))
-            for member_id, said in self.descriptions.items()
+            member_id: Subscriber(cluster.topic_ids(description.topics), group.targets.get(member_id, {}))
+            for member_id, description in self.descriptions.items()
         }
         ready = {topic_id: group.partitions.partitions(topic_id) for topic_id in self._topic_ids()}
         targets = assign_simply(subscribers, ready)
@@ -316,7 +316,7 @@ class _Step:
         group, retry_ms = self.group, self.groups.settings.share.initialize_retry_ms
         topics = self.groups.topology.image.topics_by_id
         offsets: dict[bytes, dict[int, int]] = {}
-        wanted: dict[bytes, tuple[str, frozenset[int]]] = {}
+        uninitialized: dict[bytes, tuple[str, frozenset[int]]] = {}
         for topic_id in sorted(self._topic_ids()):
             ready = group.partitions.partitions(topic_id)
             missing = frozenset(range(len(topics[topic_id].partitions))) - ready
@@ -324,11 +324,11 @@ class _Step:
                 continue
             # New partitions of a topic that the group has read begin at their start, so that nothing is lost (KAFKA-20742).
             offsets[topic_id] = dict.fromkeys(sorted(missing), _FROM_THE_START if ready else _BY_RESET)
-            wanted[topic_id] = topics[topic_id].name, missing
-        if not wanted:
+            uninitialized[topic_id] = topics[topic_id].name, missing
+        if not uninitialized:
             return ()
         before = group.partitions
-        initializing = joined(before.initializing, wanted)
+        initializing = joined(before.initializing, uninitialized)
         if initializing != before.initializing:
             self.records.append(
                 share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)
@@ -352,13 +352,13 @@ def _fence(
     groups: Groups, group: ShareGroup, leaving: Collection[str], answers: Sequence[tuple[Any, Any]] = ()
 ) -> Result:
     """Remove members, voluntarily or not; `answers` are sent when they are gone."""
-    stays = [each.description for each in group.members.values() if each.member_id not in leaving]
-    records = [record for each in leaving for record in share_records.member_tombstones(group.group_id, each)]
-    names: set[str] = set().union(*(said.topics for said in stays))
+    stays = [member.description for member in group.members.values() if member.member_id not in leaving]
+    records = [record for member_id in leaving for record in share_records.member_tombstones(group.group_id, member_id)]
+    names: set[str] = set().union(*(stay.topics for stay in stays))
     records.append(share_records.group_epoch(group.group_id, group.epoch + 1, groups.topology.metadata_hash(names)))
     if not stays:  # an empty group waits for no targets, nor does its next member
         records.append(share_records.target_epoch(group.group_id, group.epoch + 1, 0))
-    return Result(records, answers, [Timer(end_session, (group.group_id, each), None) for each in leaving])
+    return Result(records, answers, [Timer(end_session, (group.group_id, member_id), None) for member_id in leaving])
 
 
 def end_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:  # noqa: ARG001
@@ -383,8 +383,8 @@ class Initialized(NamedTuple):
     """Outcome of `InitializeShares`: partitions that have a state now, and those that failed."""
 
     group_id: str
-    done: Named
-    failed: Named
+    done: NamedPartitions
+    failed: NamedPartitions
 
 
 @operation(lambda request, code: code)  # noqa: ARG005

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ottla.coordinators.groups.share import records as share_records
 from ottla.coordinators.groups.share.group import joined
 from ottla.coordinators.groups.share.heartbeat import asked, share_group_of, share_group_or_new
-from ottla.coordinators.groups.share.records import Named
+from ottla.coordinators.groups.share.records import NamedPartitions
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Result, operation
 from ottla.metadata.refusal import Refused
@@ -30,30 +30,34 @@ class ShareGroupName(NamedTuple):
     group_id: str
 
 
-class Known(NamedTuple):
+class KnownPartitions(NamedTuple):
     """The partitions that have a state, by topic id; empty if the group does not exist."""
 
     error_code: int
     is_share_group: bool = False
-    initialized: Named = {}  # noqa: RUF012 - never modified
+    initialized: NamedPartitions = {}  # noqa: RUF012 - never modified
 
 
-@operation(lambda request, code: Known(code))
+@operation(lambda request, code: KnownPartitions(code))
 def known_partitions(groups: Groups, request: ShareGroupName, now: Millis) -> Result:
     """Return the partitions in which a group may have an offset."""
     group = groups.share_groups.get(request.group_id)
-    known = Known(errors.NONE) if group is None else Known(errors.NONE, True, group.partitions.initialized)
+    known = (
+        KnownPartitions(errors.NONE)
+        if group is None
+        else KnownPartitions(errors.NONE, True, group.partitions.initialized)
+    )
     return Result(answers=((request, known),))
 
 
 # AlterShareGroupOffsets
 
 
-class Alteration(NamedTuple):
+class OffsetAlteration(NamedTuple):
     """New start offsets of the group in these partitions, which exist."""
 
     group_id: str
-    partitions: Named
+    partitions: NamedPartitions
 
 
 class Begun(NamedTuple):
@@ -69,7 +73,7 @@ def _refused(code: int) -> Begun:
 
 
 @operation(lambda request, code: _refused(code))
-def begin_alteration(groups: Groups, request: Alteration, now: Millis) -> Result:
+def begin_alteration(groups: Groups, request: OffsetAlteration, now: Millis) -> Result:
     """Begin to alter offsets of a group without members; a group that does not exist is created if there are partitions."""
     try:
         group = share_group_or_new(groups, request.group_id)
@@ -118,22 +122,22 @@ def begin_deletion(groups: Groups, request: Deletion, now: Millis) -> Result:
     before = group.partitions
     topics = groups.topology.image.topics_by_id
     stated = joined(before.initialized, before.initializing)
-    wanted = {**before.deleting, **{each: name for each, (name, _) in stated.items()}}
+    deleting = {**before.deleting, **{stated_id: name for stated_id, (name, _) in stated.items()}}
     if request.topics is not None:
-        wanted = {topic_id: name for topic_id, name in request.topics.items() if topic_id in wanted}
+        deleting = {topic_id: name for topic_id, name in request.topics.items() if topic_id in deleting}
     partitions: dict[bytes, frozenset[int]] = {}
-    for topic_id in wanted:
+    for topic_id in deleting:
         if topic_id in topics:
             # The partitions of an unfinished deletion are not known any more.
             everything = frozenset(range(len(topics[topic_id].partitions)))
             partitions[topic_id] = everything if topic_id in before.deleting else stated[topic_id][1]
-    if not wanted:
+    if not deleting:
         return Result(answers=((request, Deleting(errors.NONE)),))
     record = share_records.state_partitions(
         group.group_id,
-        {topic_id: named for topic_id, named in before.initializing.items() if topic_id not in wanted},
-        {topic_id: named for topic_id, named in before.initialized.items() if topic_id not in wanted},
-        {**before.deleting, **wanted},
+        {topic_id: named for topic_id, named in before.initializing.items() if topic_id not in deleting},
+        {topic_id: named for topic_id, named in before.initialized.items() if topic_id not in deleting},
+        {**before.deleting, **deleting},
     )
     return Result([record], ((request, Deleting(errors.NONE, None, partitions)),))
 

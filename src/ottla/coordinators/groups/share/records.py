@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinators.groups.consumer.member import Target
-from ottla.coordinators.runtime import Record
+from ottla.coordinators.runtime import CoordinatorRecord
 from ottla.protocol.messages.share_group_current_member_assignment_record import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -58,41 +58,43 @@ MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
 }
 """Type of record -> key and value."""
 
-Named = Mapping[bytes, tuple[str, frozenset[int]]]
+NamedPartitions = Mapping[bytes, tuple[str, frozenset[int]]]
 """Topic id -> its name and partitions."""
 
 
-def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """The new epoch of a group, whose target must be computed again."""
     value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return Record(ShareGroupMetadataKey(group_id=group_id), value)
+    return CoordinatorRecord(ShareGroupMetadataKey(group_id=group_id), value)
 
 
-def member_description(group_id: str, member_id: str, said: "ShareDescription") -> Record:
+def member_description(group_id: str, member_id: str, description: "ShareDescription") -> CoordinatorRecord:
     """The description of a member."""
     value = ShareGroupMemberMetadataValue(
-        rack_id=said.rack_id,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=sorted(said.topics),
+        rack_id=description.rack_id,
+        client_id=description.client_id,
+        client_host=description.client_host,
+        subscribed_topic_names=sorted(description.topics),
     )
-    return Record(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
+    return CoordinatorRecord(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
 
 
-def target_epoch(group_id: str, epoch: int, timestamp: int) -> Record:
+def target_epoch(group_id: str, epoch: int, timestamp: int) -> CoordinatorRecord:
     """The targets of all members are those of `epoch`, computed at `timestamp` (ms since the epoch)."""
     value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp)
-    return Record(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+    return CoordinatorRecord(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def member_target(group_id: str, member_id: str, target: Target) -> Record:
+def member_target(group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
     """The target of a member."""
     partitions = [TopicPartition(topic_id=topic_id, partitions=sorted(parts)) for topic_id, parts in target.items()]
     value = ShareGroupTargetAssignmentMemberValue(topic_partitions=partitions)
-    return Record(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+    return CoordinatorRecord(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
-def member_current(group_id: str, member_id: str, epoch: int, previous_epoch: int, assigned: Target) -> Record:
+def member_current(
+    group_id: str, member_id: str, epoch: int, previous_epoch: int, assigned: Target
+) -> CoordinatorRecord:
     """The current assignment of a member, and its epochs."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=epoch,
@@ -102,39 +104,41 @@ def member_current(group_id: str, member_id: str, epoch: int, previous_epoch: in
             TopicPartitions(topic_id=topic_id, partitions=sorted(parts)) for topic_id, parts in assigned.items()
         ],
     )
-    return Record(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
+    return CoordinatorRecord(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
 
 
-def state_partitions(group_id: str, initializing: Named, initialized: Named, deleting: Mapping[bytes, str]) -> Record:
+def state_partitions(
+    group_id: str, initializing: NamedPartitions, initialized: NamedPartitions, deleting: Mapping[bytes, str]
+) -> CoordinatorRecord:
     """The partitions with a state at the share coordinator, and those about to get or to lose one."""
     value = ShareGroupStatePartitionMetadataValue(
         initializing_topics=_infos(initializing),
         initialized_topics=_infos(initialized),
         deleting_topics=[TopicInfo(topic_id=topic_id, topic_name=name) for topic_id, name in deleting.items()],
     )
-    return Record(ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
+    return CoordinatorRecord(ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
 
 
-def _infos(topics: Named) -> list[TopicPartitionsInfo]:
+def _infos(topics: NamedPartitions) -> list[TopicPartitionsInfo]:
     return [
         TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(partitions))
         for topic_id, (name, partitions) in topics.items()
     ]
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """The end of a member."""
     return [
-        Record(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        Record(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        Record(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     ]
 
 
-def group_tombstones(group_id: str) -> list[Record]:
+def group_tombstones(group_id: str) -> list[CoordinatorRecord]:
     """The end of a share group without members."""
     return [
-        Record(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        Record(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
-        Record(ShareGroupMetadataKey(group_id=group_id), None),
+        CoordinatorRecord(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        CoordinatorRecord(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
+        CoordinatorRecord(ShareGroupMetadataKey(group_id=group_id), None),
     ]
