@@ -17,8 +17,8 @@ from ottla.cli.completion import complete_profiles
 from ottla.cli.profiles import InvalidProfile, Profile, permission_warning, profiles_path, read_profile
 from ottla.client.admin.requests import Requests
 from ottla.client.errors import KafkaError
-from ottla.client.scheduler import Promise
 from ottla.client.waiting import Blocking
+from ottla.net.scheduler import Promise
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Requests)

@@ -35,12 +35,12 @@ from ottla.client.producer.contents import (
 )
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
-from ottla.client.scheduler import Promise
 from ottla.client.serialization import Deserializers, Serializers, deserializers_of, serializers_of
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.client.waiting import limit_ms, milliseconds
+from ottla.net.scheduler import Promise
 from ottla.records.record import Header, Record
 from ottla.schemas.context import Serializer
 

@@ -5,9 +5,10 @@ from typing import Protocol
 
 from ottla.client.config import ClientConfig
 from ottla.client.metadata import Metadata
-from ottla.client.network import Network
-from ottla.client.scheduler import Scheduler
 from ottla.environment import Clock, Random, Timers, Transport
+from ottla.net.connection import ConnectionSettings
+from ottla.net.network import Network
+from ottla.net.scheduler import Scheduler
 
 logger = logging.getLogger("ottla.client")
 
@@ -32,6 +33,19 @@ class Surroundings(Protocol):
         """Opens connections."""
 
 
+def connection_settings(config: ClientConfig) -> ConnectionSettings:
+    """Return the configs of a client that its connections need."""
+    return ConnectionSettings(
+        client_id=config["client.id"],
+        request_timeout_ms=config["request.timeout.ms"],
+        setup_timeout_ms=config["socket.connection.setup.timeout.ms"],
+        setup_timeout_max_ms=config["socket.connection.setup.timeout.max.ms"],
+        reconnect_backoff_ms=config["reconnect.backoff.ms"],
+        reconnect_backoff_max_ms=config["reconnect.backoff.max.ms"],
+        max_idle_ms=config["connections.max.idle.ms"],
+    )
+
+
 class Core:
     """One client without its role. Everything of it runs on one thread."""
 
@@ -40,7 +54,7 @@ class Core:
         self.clock = surroundings.clock
         self.random = surroundings.random
         self.scheduler = Scheduler(surroundings.clock, surroundings.timers, _unheard)
-        self.network = Network(config, self.scheduler, surroundings.transport, surroundings.random)
+        self.network = Network(connection_settings(config), self.scheduler, surroundings.transport, surroundings.random)
         self.metadata = Metadata(config, self.network, self.scheduler, surroundings.random)
 
     def close(self) -> None:

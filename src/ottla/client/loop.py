@@ -17,9 +17,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from ottla.client.errors import IllegalState
-from ottla.client.scheduler import Promise, Scheduler, Task
 from ottla.environment import Address, Cancellable, Receiver
 from ottla.environment.system import SystemClock, SystemRandom
+from ottla.net.scheduler import Promise, Scheduler, Task
 
 T = TypeVar("T")
 _MOST_PIECES: Final = 64

@@ -32,10 +32,11 @@ from ottla.client.errors import (
     UnknownTopic,
     error_for,
 )
-from ottla.client.network import Link, Network
-from ottla.client.scheduler import Promise, Scheduler, Task
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.environment import Address, Random
+from ottla.net.connection import Link
+from ottla.net.network import Network
+from ottla.net.scheduler import Promise, Scheduler, Task
 from ottla.protocol.errors import (
     COORDINATOR_NOT_AVAILABLE,
     NONE,

@@ -11,7 +11,7 @@ from ottla.client.config import ClientConfig, dotted
 from ottla.client.core import Core
 from ottla.client.forking import register
 from ottla.client.loop import Background
-from ottla.client.scheduler import Promise
+from ottla.net.scheduler import Promise
 
 T = TypeVar("T")
 _FOREVER_MS = 2**40

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.scheduler import Cancelled, Promise, Scheduler, Signal, kept
+from ottla.net.scheduler import Cancelled, Promise, Scheduler, Signal, kept
 
 from .world import World
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from ottla.client.errors import IllegalState, KafkaError
-from ottla.client.scheduler import Cancelled
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType, Home, Run
 from ottla.client.share.session import ShareSession
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Cancelled
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest

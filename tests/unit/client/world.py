@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.core import Core
-from ottla.client.scheduler import Promise, Task
 from ottla.environment import Address, Receiver
 from ottla.log.store import Region
+from ottla.net.scheduler import Promise, Task
 from ottla.protocol import codec
 from ottla.protocol.answer import Pending
 from ottla.protocol.api import APIS

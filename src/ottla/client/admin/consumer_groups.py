@@ -8,9 +8,9 @@ from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
 from ottla.client.errors import KafkaError
 from ottla.client.groups import OffsetAndMetadata
-from ottla.client.network import Link
 from ottla.client.topics import TopicPartition
 from ottla.coordinators.groups.embedded import decode_assignment, decode_subscription
+from ottla.net.connection import Link
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.consumer_group_describe import (
     Assignment,

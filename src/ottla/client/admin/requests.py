@@ -12,9 +12,9 @@ from ottla.client.admin.results import Results
 from ottla.client.core import Core
 from ottla.client.errors import ConnectionLost, KafkaError, RequestTimedOut, UnknownTopic, error_for
 from ottla.client.metadata import COORDINATOR_LINK, GROUP
-from ottla.client.network import Link
-from ottla.client.scheduler import Promise
 from ottla.client.topics import TopicPartition
+from ottla.net.connection import Link
+from ottla.net.scheduler import Promise
 from ottla.protocol.errors import NONE, NOT_CONTROLLER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.schema import Request
 

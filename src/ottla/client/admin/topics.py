@@ -6,9 +6,9 @@ from typing import NamedTuple
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
 from ottla.client.errors import KafkaError, RequestTimedOut, error_for
-from ottla.client.network import Link
 from ottla.client.offsets import Lookup
 from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
+from ottla.net.connection import Link
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,

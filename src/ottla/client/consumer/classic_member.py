@@ -18,9 +18,9 @@ from ottla.client.core import Core
 from ottla.client.errors import InvalidClientConfig, KafkaError, error_for
 from ottla.client.groups import GroupMetadata
 from ottla.client.metadata import COORDINATOR_LINK, GROUP
-from ottla.client.network import Link
-from ottla.client.scheduler import Cancelled, Promise, Signal, Task
 from ottla.client.topics import TopicPartition
+from ottla.net.connection import Link
+from ottla.net.scheduler import Cancelled, Promise, Signal, Task
 from ottla.protocol import codec
 from ottla.protocol import errors as table
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription

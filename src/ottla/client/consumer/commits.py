@@ -13,8 +13,8 @@ from ottla.client.core import Core
 from ottla.client.errors import KafkaError, RetriableError, StaleMetadata, UnknownTopic, error_for
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.metadata import COORDINATOR_LINK, GROUP
-from ottla.client.network import Link
 from ottla.client.topics import TopicPartition
+from ottla.net.connection import Link
 from ottla.protocol import errors as table
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,

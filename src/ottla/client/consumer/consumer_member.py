@@ -17,8 +17,8 @@ from ottla.client.core import Core
 from ottla.client.errors import KafkaError, error_for
 from ottla.client.groups import GroupMetadata
 from ottla.client.metadata import GROUP
-from ottla.client.scheduler import Cancelled, Signal, Task
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -31,9 +31,9 @@ from ottla.client.core import Core, logger
 from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffset, OffsetOutOfRange, RequestTimedOut
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
-from ottla.client.scheduler import Promise, Signal, Task
 from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
 from ottla.environment import Cancellable
+from ottla.net.scheduler import Promise, Signal, Task
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
 from ottla.protocol.schema import ZERO_UUID
 from ottla.records.record import Record

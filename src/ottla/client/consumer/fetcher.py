@@ -27,8 +27,8 @@ from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
 from ottla.client.consumer.validation import EpochEnd, Question, epoch_ends
 from ottla.client.core import Core
 from ottla.client.errors import CorruptBatch, KafkaError, OffsetOutOfRange, RequestTimedOut, error_for
-from ottla.client.scheduler import Promise, Signal
 from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.net.scheduler import Promise, Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.fetch import (
     FetchPartition,

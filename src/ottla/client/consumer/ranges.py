@@ -16,9 +16,9 @@ from ottla.client.consumer.chunks import Chunk, chunk_of
 from ottla.client.consumer.positions import PartitionState
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, OffsetOutOfRange, RequestTimedOut, RetriableError, UnknownTopic, error_for
-from ottla.client.network import Link
-from ottla.client.scheduler import Task
 from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.net.connection import Link
+from ottla.net.scheduler import Task
 from ottla.protocol.errors import NONE, OFFSET_OUT_OF_RANGE
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.protocol.schema import ZERO_UUID

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from ottla.client.groups import GroupMetadata
-from ottla.client.scheduler import Promise
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Promise
 
 Listener = Callable[[list[TopicPartition]], object]
 

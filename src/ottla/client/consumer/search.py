@@ -16,8 +16,8 @@ from ottla.client.core import Core
 from ottla.client.errors import KafkaError, NoOffset, OffsetOutOfRange
 from ottla.client.groups import GroupMetadata
 from ottla.client.offsets import list_offsets
-from ottla.client.scheduler import Task
 from ottla.client.topics import EARLIEST, LATEST
+from ottla.net.scheduler import Task
 from ottla.protocol.schema import ZERO_UUID
 
 

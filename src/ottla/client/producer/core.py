@@ -23,8 +23,8 @@ from ottla.client.producer.closed import Counter, Listener
 from ottla.client.producer.partitioners import Partitioner, partitioner
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transactions import Transactions
-from ottla.client.scheduler import Promise
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Promise
 from ottla.records.columns import RowEncoder
 from ottla.records.record import Header
 

@@ -29,13 +29,13 @@ from ottla.client.errors import (
     UnsupportedVersion,
     error_for,
 )
-from ottla.client.network import Link
 from ottla.client.producer.accumulator import Accumulator, TopicBuffers
 from ottla.client.producer.closed import ClosedBatch, Packing
 from ottla.client.producer.sequences import Identity, PartitionQueue, Verdict
-from ottla.client.scheduler import Promise, Signal
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.environment import Cancellable
+from ottla.net.connection import Link
+from ottla.net.scheduler import Promise, Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import (

@@ -24,8 +24,8 @@ from ottla.client.arrow import pa, pc
 from ottla.client.errors import KafkaError
 from ottla.client.producer.accumulator import ANY, APPENDED, NO_ROOM, UNKNOWN_TOPIC
 from ottla.client.producer.core import ProducerCore
-from ottla.client.scheduler import Promise, kept
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Promise, kept
 from ottla.records import arrow
 from ottla.records.columns import RowEncoder
 from ottla.records.errors import CorruptRecords

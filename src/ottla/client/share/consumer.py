@@ -15,11 +15,11 @@ from typing import Final
 
 from ottla.client.core import Core
 from ottla.client.errors import IllegalState, InvalidClientConfig, KafkaError, RequestTimedOut, UnknownTopic
-from ottla.client.scheduler import Signal
 from ottla.client.share.delivery import AcknowledgeType, Acquired, Delivered, Home, Run
 from ottla.client.share.membership import ShareMembership
 from ottla.client.share.session import Brought, Limits, ShareSession
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Signal
 from ottla.records.record import Record
 
 CommitCallback = Callable[[Mapping[TopicPartition, set[int]], KafkaError | None], None]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, error_for
 from ottla.client.metadata import GROUP
-from ottla.client.scheduler import Cancelled, Signal, Task
+from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 

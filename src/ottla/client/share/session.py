@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from ottla.client.core import Core
 from ottla.client.errors import ConnectionLost, CorruptBatch, KafkaError, RequestTimedOut, error_for
-from ottla.client.network import Link
 from ottla.client.share.delivery import AcknowledgeType, Acquired, Home, Run
 from ottla.client.topics import TopicPartition
+from ottla.net.connection import Link
 from ottla.protocol import errors as table
 from ottla.protocol.messages.share_acknowledge import (
     AcknowledgementBatch,
