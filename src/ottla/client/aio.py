@@ -22,7 +22,7 @@ from ottla.client.core import Core
 from ottla.client.errors import KafkaError
 from ottla.client.forking import register
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.loop import LoopSurroundings, wait
+from ottla.client.loop import wait
 from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
 from ottla.client.producer.contents import (
@@ -40,6 +40,7 @@ from ottla.client.share.consumer import CommitCallback, CommitResults, ShareCons
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.client.waiting import limit_ms, milliseconds
+from ottla.environment.asyncio_transport import AsyncioEnvironment
 from ottla.net.scheduler import Promise
 from ottla.records.record import Header, Record
 from ottla.schemas.context import Serializer
@@ -64,7 +65,7 @@ class Asynchronous:
 
     def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
         self.config = ClientConfig({**(config or {}), **dotted(options)})
-        self._core = Core(self.config, LoopSurroundings(asyncio.get_running_loop()))
+        self._core = Core(self.config, AsyncioEnvironment(asyncio.get_running_loop()))
         self._released = False  # True in a forked process, where there is nothing to close
         register(self)
 

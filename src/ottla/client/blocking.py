@@ -6,7 +6,6 @@ decided in this file. Timeouts are seconds, as in confluent-kafka.
 One file, because the four classes are one surface: the same words for the same things, and the same order as in `aio.py`.
 """
 
-import asyncio
 import concurrent.futures
 import contextlib
 import threading
@@ -34,6 +33,7 @@ from ottla.client.share.consumer import CommitCallback, CommitResults, ShareCons
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.client.waiting import Blocking, limit_ms, milliseconds
+from ottla.environment.thread import LoopThread
 from ottla.records.record import Record
 from ottla.schemas.context import Serializer
 
@@ -180,7 +180,7 @@ class Producer(Blocking):
         """Let the sender look, unless it is about to."""
         if not self._woken:
             self._woken = True
-            self._background.loop.call_soon_threadsafe(self._look)
+            self._thread.post(self._look)
 
     def _look(self) -> None:
         self._woken = False
@@ -410,9 +410,9 @@ class Consumer(Blocking):
         except BaseException:
             self._release()
             raise
-        loop = self._background.loop
-        taken = self._consumer.more_room
-        self._consumer.more_room = lambda chunk: _threadsafe(loop, taken, chunk)  # type: ignore[method-assign]
+        thread = self._thread
+        more_room = self._consumer.more_room
+        self._consumer.more_room = lambda chunk: _post(thread, more_room, chunk)  # type: ignore[method-assign]
 
     # What is read.
 
@@ -644,9 +644,9 @@ class Consumer(Blocking):
                 self._release()
 
 
-def _threadsafe(loop: asyncio.AbstractEventLoop, function: Callable[[Chunk], None], chunk: Chunk) -> None:
+def _post(thread: LoopThread, function: Callable[[Chunk], None], chunk: Chunk) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: so is the consumer
-        loop.call_soon_threadsafe(function, chunk)
+        thread.post(function, chunk)
 
 
 def _waits(

@@ -13,8 +13,8 @@ from ottla.net.scheduler import Scheduler
 logger = logging.getLogger("ottla.client")
 
 
-class Surroundings(Protocol):
-    """Environment of a client: clock, random, timers and transport; `loop.py` has the real one."""
+class ClientEnvironment(Protocol):
+    """Clock, random numbers, timers and transport of a client; `environment.asyncio_transport` has the real ones."""
 
     @property
     def clock(self) -> Clock:
@@ -49,13 +49,13 @@ def connection_settings(config: ClientConfig) -> ConnectionSettings:
 class Core:
     """One client without its role. Everything of it runs on one thread."""
 
-    def __init__(self, config: ClientConfig, surroundings: Surroundings) -> None:
+    def __init__(self, config: ClientConfig, environment: ClientEnvironment) -> None:
         self.config = config
-        self.clock = surroundings.clock
-        self.random = surroundings.random
-        self.scheduler = Scheduler(surroundings.clock, surroundings.timers, _unheard)
-        self.network = Network(connection_settings(config), self.scheduler, surroundings.transport, surroundings.random)
-        self.metadata = Metadata(config, self.network, self.scheduler, surroundings.random)
+        self.clock = environment.clock
+        self.random = environment.random
+        self.scheduler = Scheduler(environment.clock, environment.timers, _unheard)
+        self.network = Network(connection_settings(config), self.scheduler, environment.transport, environment.random)
+        self.metadata = Metadata(config, self.network, self.scheduler, environment.random)
 
     def close(self) -> None:
         """Give up every connection."""
