@@ -19,7 +19,7 @@ then says what the last attempt met.
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import (
@@ -44,11 +44,12 @@ from ottla.protocol.errors import (
     REBOOTSTRAP_REQUIRED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from ottla.protocol.schema import ZERO_UUID, Request
+from ottla.protocol.schema import ZERO_UUID, Request, Response
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Response)
 _OLDEST_WITH_EPOCHS: Final = 9
 """Before, brokers tell of leader epochs that they do not know well (KAFKA-9212)."""
 GROUP: Final = 0
@@ -220,11 +221,11 @@ class Metadata:
         self.forget()
 
     async def ask(
-        self, node: int, request: Request, *, newest: int = 32767, timeout_ms: int | None = None, purpose: str = ""
-    ) -> Any:
+        self, node: int, request: Request[R], *, newest: int = 32767, timeout_ms: int | None = None, purpose: str = ""
+    ) -> R:
         """Send to a node, -1 for whichever, in the newest version that both sides know; the response."""
 
-        async def attempt(link: Link) -> Any:
+        async def attempt(link: Link) -> R:
             return await link.request(request, link.version(type(request), newest), timeout_ms=timeout_ms)
 
         if node < 0:
@@ -516,7 +517,7 @@ class Metadata:
         if node is not None and node in self.network.brokers:
             return node
 
-        async def attempt(link: Link) -> tuple[Any, int]:
+        async def attempt(link: Link) -> tuple[FindCoordinatorResponse, int]:
             version = link.version(FindCoordinatorRequest)
             request = FindCoordinatorRequest(key_type=kind)
             if version >= 4:
@@ -531,11 +532,11 @@ class Metadata:
             raise error_for(row.error_code, f"the coordinator of {key}", row.error_message)
         self.network.brokers = {**self.network.brokers, row.node_id: (row.host, row.port)}
         self._coordinators[kind, key] = row.node_id
-        return int(row.node_id)
+        return row.node_id
 
     async def ask_coordinator(
-        self, kind: int, key: str, request: Request, *, newest: int = 32767, timeout_ms: int | None = None
-    ) -> Any:
+        self, kind: int, key: str, request: Request[R], *, newest: int = 32767, timeout_ms: int | None = None
+    ) -> R:
         """Send to the coordinator of a key; the response, whose errors the caller looks at (`elsewhere`)."""
         node = await self.coordinator(kind, key)
         try:

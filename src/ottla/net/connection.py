@@ -11,7 +11,7 @@ A broker that throttles (KIP-219) names a time; the link sends nothing more unti
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.environment import Address, Cancellable, Stream, Transport
 from ottla.net.errors import ConnectionLost, RebootstrapRequired, RequestTimedOut, UnsupportedVersion, error_for
@@ -22,10 +22,11 @@ from ottla.protocol.connection import ClientConnection
 from ottla.protocol.errors import NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
 from ottla.protocol.frames import FrameReader, Rooms
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.schema import Request
+from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 from ottla.version import VERSION
 
+R = TypeVar("R", bound=Response)
 _LARGEST: Final = 0x7FFFFFFF
 _NEWEST: Final = 32767
 
@@ -135,11 +136,11 @@ class Link:
             request.cluster_id, request.node_id = self._owner.cluster_id, self.node
         self._send(request, version, self._settings.request_timeout_ms).listen(self._negotiated)
 
-    def _negotiated(self, promise: Promise[Any]) -> None:
+    def _negotiated(self, promise: Promise[ApiVersionsResponse]) -> None:
         if promise.error is not None:
             self.lost(str(promise.error))
             return
-        answer: ApiVersionsResponse = promise.result()
+        answer = promise.result()
         ranges = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
         if answer.error_code == UNSUPPORTED_VERSION and not self.versions:
             self.versions = {API_VERSIONS: ranges.get(API_VERSIONS, (0, 0))}
@@ -229,30 +230,47 @@ class Link:
             raise UnsupportedVersion(f"{self} has no version of {name} that this client knows", UNSUPPORTED_VERSION)
         return best
 
-    def request(
-        self, request: Request, version: int, *, timeout_ms: int | None = None, expect_answer: bool = True
-    ) -> Promise[Any]:
-        """Send; the promise is the response. Not before the link is ready."""
+    def request(self, request: Request[R], version: int, *, timeout_ms: int | None = None) -> Promise[R]:
+        """Send; return a promise of the response. Only for a link that is ready."""
         limit = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         self.used_ms = self._scheduler.clock.now_ms()
-        return self._send(request, version, limit, expect_answer=expect_answer)
+        return self._send(request, version, limit)
 
-    def _send(self, request: Request, version: int, timeout_ms: int, *, expect_answer: bool = True) -> Promise[Any]:
-        promise: Promise[Any] = Promise()  # not Promise[Any](), which costs as much as half of the rest
-        if self.lost_because is not None:
-            promise.fail(self.lost_because)
-            return promise
-        try:
-            pieces = self._wire.request(request, version, expect_answer=expect_answer)
-        except UnsupportedField as error:
-            promise.fail(UnsupportedVersion(f"{self} is too old for this: {error}", UNSUPPORTED_VERSION))
-            return promise
-        if expect_answer:
+    def send_only(self, request: Request, version: int) -> Promise[None]:
+        """Send a request that has no response: Produce with acks=0. The promise fails if it could not be sent."""
+        promise: Promise[None] = Promise()
+        self.used_ms = self._scheduler.clock.now_ms()
+        pieces = self._encoded(request, version, promise, expect_answer=False)
+        if pieces is not None:
+            promise.keep(None)
+            self._write(pieces)
+        return promise
+
+    def _send(self, request: Request[R], version: int, timeout_ms: int) -> Promise[R]:
+        promise: Promise[R] = Promise()  # not Promise[R](), which costs as much as half of the rest
+        pieces = self._encoded(request, version, promise, expect_answer=True)
+        if pieces is not None:
             deadline = self._scheduler.clock.now_ms() + timeout_ms
             self._open.append(_OpenRequest(APIS[request.API].name, deadline, promise))
             self._watch()
-        else:
-            promise.keep(None)
+            self._write(pieces)
+        return promise
+
+    def _encoded(
+        self, request: Request, version: int, promise: Promise[Any], *, expect_answer: bool
+    ) -> list[Any] | None:
+        """Return a request as buffers; None if it cannot be sent: the promise has failed then."""
+        if self.lost_because is not None:
+            promise.fail(self.lost_because)
+            return None
+        try:
+            return self._wire.request(request, version, expect_answer=expect_answer)
+        except UnsupportedField as error:
+            promise.fail(UnsupportedVersion(f"{self} is too old for this: {error}", UNSUPPORTED_VERSION))
+            return None
+
+    def _write(self, pieces: list[Any]) -> None:
+        """Write a request now, or at the end of the throttle time."""
         left = self.muted_until - self._scheduler.clock.now_ms()
         if left > 0:
             self._held.append(pieces)
@@ -260,7 +278,6 @@ class Link:
                 self._release = self._scheduler.call_later(left, self._unmute)
         elif self._stream is not None:
             self._stream.write(pieces)
-        return promise
 
     def _unmute(self) -> None:
         self._release = None

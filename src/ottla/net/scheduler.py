@@ -158,7 +158,7 @@ class Scheduler:
         self.ready(task, None)
         return task
 
-    def background(self, coroutine: Coroutine[Promise[Any], None, Any], name: str) -> Task[Any]:
+    def background(self, coroutine: Coroutine[Promise[Any], None, T], name: str) -> Task[T]:
         """Start a coroutine without a waiter; its error goes to `unheard`."""
 
         def ended(promise: Promise[Any]) -> None:

@@ -2,13 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
 from ottla.client.errors import KafkaError, UnsupportedVersion, error_for
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
-from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from ottla.protocol.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -19,6 +24,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
+)
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
 from ottla.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -270,7 +278,9 @@ def _told(resource: ConfigResource) -> str:
     return f"configs of {resource.type.name.lower().replace('_', ' ')} {resource.name or '(default)'}"
 
 
-def _altered(rows: Iterable[Any]) -> dict[ConfigResource, KafkaError | None]:
+def _altered(
+    rows: Iterable[AlterConfigsResourceResponse | IncrementalResourceResponse],
+) -> dict[ConfigResource, KafkaError | None]:
     found: dict[ConfigResource, KafkaError | None] = {}
     for row in rows:
         resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)

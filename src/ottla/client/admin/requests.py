@@ -16,10 +16,11 @@ from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
 from ottla.net.scheduler import Promise
 from ottla.protocol.errors import NONE, NOT_CONTROLLER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
-from ottla.protocol.schema import Request
+from ottla.protocol.schema import Request, Response
 
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R", bound=Response)
 
 
 def refusal(code: int, about: str, message: str | None = None) -> KafkaError | None:
@@ -62,7 +63,7 @@ class Requests:
         """Seconds, or default.api.timeout.ms, as milliseconds."""
         return int(self.core.config["default.api.timeout.ms"]) if timeout is None else int(timeout * 1000)
 
-    async def anywhere(self, about: str, request: Request, timeout: float | None) -> Any:
+    async def anywhere(self, about: str, request: Request[R], timeout: float | None) -> R:
         """Ask whichever broker; the response, without a look at its errors."""
         return await self.metadata.retrying(about, lambda: self.metadata.ask(-1, request), self.limit_ms(timeout))
 
@@ -76,7 +77,7 @@ class Requests:
             return await self.metadata.network.ready(node)
         return await self.metadata.any_link()
 
-    async def controller(self, request: Request) -> Any:
+    async def controller(self, request: Request[R]) -> R:
         """Ask the controller; the response."""
         link = await self.controller_link()
         return await link.request(request, link.version(type(request)))
@@ -89,13 +90,13 @@ class Requests:
     async def at_coordinator(
         self,
         key: str,
-        request: Request | Callable[[Link], Request],
+        request: Request[R] | Callable[[Link], Request[R]],
         timeout: float | None,
-        code_of: Callable[[Any], tuple[int, str | None]],
+        code_of: Callable[[R], tuple[int, str | None]],
         *,
         kind: int = GROUP,
         newest: int = _NEWEST,
-    ) -> Any:
+    ) -> R:
         """Ask the coordinator of a group, or of a transactional id. Raises the error that `code_of` finds in the answer.
 
         request  or what makes one for a link, where versions differ in more than their fields
@@ -103,7 +104,7 @@ class Requests:
         """
         about = f"{'group' if kind == GROUP else 'transactional id'} {key}"
 
-        async def attempt() -> Any:
+        async def attempt() -> R:
             if isinstance(request, Request):
                 answer = await self.metadata.ask_coordinator(kind, key, request, newest=newest)
             else:
@@ -138,7 +139,7 @@ class Requests:
             raise UnknownNode(f"there is no broker {node}")
         return await self.metadata.network.ready(node)
 
-    async def on_node(self, node: int, request: Request, newest: int = _NEWEST) -> Any:
+    async def on_node(self, node: int, request: Request[R], newest: int = _NEWEST) -> R:
         """Ask a broker by number; the response."""
         link = await self.node_link(node)
         return await link.request(request, link.version(type(request), newest))

@@ -162,7 +162,7 @@ class Topics(Requests):
             self.metadata.forget()
             found: dict[str | bytes, KafkaError | None] = {}
             for row in answer.responses:
-                key = row.topic_id if row.topic_id in keys else row.name
+                key = row.topic_id if row.topic_id in keys or row.name is None else row.name
                 found[key] = refusal(row.error_code, f"delete topic {row.name or ''}".rstrip(), row.error_message)
             return found
 
@@ -271,7 +271,7 @@ class Topics(Requests):
         answer: MetadataResponse = await link.request(request, version)
         found: dict[str | bytes, TopicDescription | KafkaError] = {}
         for row in answer.topics:
-            key = row.topic_id if row.topic_id in keys else row.name or row.topic_id
+            key = row.topic_id if row.topic_id in keys or row.name is None else row.name or row.topic_id
             found[key] = refusal(row.error_code, f"topic {row.name or ''}".rstrip()) or TopicDescription(
                 row.name or "",
                 row.topic_id,

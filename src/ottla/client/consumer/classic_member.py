@@ -10,7 +10,7 @@ join again when that lets another member have it. A member that does not poll fo
 import contextlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ottla.client.consumer.assignors import ASSIGNORS, Racks, Subscriber, assignor_names
 from ottla.client.consumer.rebalance import Change, Member, Silent
@@ -64,7 +64,7 @@ class ClassicMember:
         self._pattern: re.Pattern[str] | None = None
         self._owned: list[TopicPartition] = []
         self._rejoin = True
-        self._task: Task[Any] | None = None
+        self._task: Task[None] | None = None
         self._joining: Link | None = None
         """The connection on which a join or a sync is waited for."""
         self._polls = 0
@@ -215,7 +215,7 @@ class ClassicMember:
         topics = sorted({*await self._subscribed(), *self._seen})
         return self._noted(await self._partitions_of(topics)) != self._seen
 
-    async def _link(self) -> Any:
+    async def _link(self) -> Link:
         node = await self._core.metadata.coordinator(GROUP, self._group_id)
         return await self._core.network.ready(node, COORDINATOR_LINK)
 

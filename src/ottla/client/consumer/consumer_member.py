@@ -10,7 +10,7 @@ An epoch that the coordinator does not agree with loses everything at once, and 
 
 import base64
 import contextlib
-from typing import Any, Final
+from typing import Final
 
 from ottla.client.consumer.rebalance import Change, Member, Silent
 from ottla.client.core import Core
@@ -52,7 +52,7 @@ class ConsumerMember:
         self._ids: dict[str, bytes] = {}
         self._full = True
         self._owned_told = False
-        self._task: Task[Any] | None = None
+        self._task: Task[None] | None = None
         self._now = Signal()
         self._interval_ms = _DEFAULT_INTERVAL_MS
         self._polls = 0

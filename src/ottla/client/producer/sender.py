@@ -15,7 +15,7 @@ leaves full batches behind and not one for every few milliseconds.
 One file, because every part of it reads and changes the same state: which partitions wait, and what is in flight.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -318,16 +318,21 @@ class Sender:
             )
             if version >= 3:
                 request.transactional_id = self.transactional_id
-            answer = link.request(request, version, expect_answer=acks != 0)
+            outcome: Promise[ProduceResponse] | Promise[None]
+            outcome = link.request(request, version) if acks != 0 else link.send_only(request, version)
         except UnsupportedVersion as error:
-            answer = Promise()
-            answer.fail(error)
-        answer.listen(partial(self._answered, node, batches, ids))
+            outcome = Promise[None]()
+            outcome.fail(error)
+        outcome.listen(partial(self._answered, node, batches, ids))
 
     # -- answers --
 
     def _answered(
-        self, node: int, batches: list[ClosedBatch], ids: dict[str, bytes], promise: Promise[ProduceResponse | None]
+        self,
+        node: int,
+        batches: list[ClosedBatch],
+        ids: dict[str, bytes],
+        promise: Promise[ProduceResponse] | Promise[None],
     ) -> None:
         self._busy[node] -= 1
         self._in_flight -= 1
@@ -574,7 +579,7 @@ class Sender:
 
     # -- what is under way --
 
-    def _once(self, what: str, coroutine: Any) -> None:
+    def _once(self, what: str, coroutine: Coroutine[Promise[Any], None, None]) -> None:
         """Run a coroutine unless the same is under way already; then look again."""
         if what in self._under_way:
             coroutine.close()

@@ -19,7 +19,7 @@ epoch. Under version 1 a partition is added (AddPartitionsToTxn) before the firs
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from ottla.client.core import Core
 from ottla.client.errors import (
@@ -38,15 +38,17 @@ from ottla.client.topics import TopicPartition
 from ottla.protocol import errors as table
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from ottla.protocol.messages.end_txn import EndTxnRequest
-from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.schema import ZERO_UUID, Request, Response
 
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
 _FENCED: Final = frozenset(
     {
         table.PRODUCER_FENCED,
@@ -116,7 +118,7 @@ class Transactions:
             return
         self._sender.refuse(error)
 
-    async def _ask(self, about: str, attempt: Callable[[], Awaitable[Any]], timeout_ms: int | None = None) -> Any:
+    async def _ask(self, about: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
         """Ask until it succeeds; what cannot be mended changes the state."""
         try:
             return await self._core.metadata.retrying(about, attempt, timeout_ms)
@@ -125,7 +127,7 @@ class Transactions:
                 self.failed(error)
             raise
 
-    async def _coordinated(self, request: Any, newest: int = 32767) -> Any:
+    async def _coordinated(self, request: Request[R], newest: int = 32767) -> R:
         return await self._core.metadata.ask_coordinator(TRANSACTION, self._id, request, newest=newest)
 
     def _check(self, code: int, about: str) -> None:
@@ -145,7 +147,7 @@ class Transactions:
     async def _init(self, timeout_ms: int | None, producer_id: int, epoch: int) -> None:
         about = f"init transactions of {self._id}"
 
-        async def attempt() -> Any:
+        async def attempt() -> InitProducerIdResponse:
             node = await self._core.metadata.coordinator(TRANSACTION, self._id)
             link = await self._core.network.ready(node, COORDINATOR_LINK)
             self._sender.transaction_version = link.features.get("transaction.version", 1)
@@ -347,7 +349,7 @@ class Transactions:
                 committed=commit,
             )
 
-            async def attempt() -> Any:
+            async def attempt() -> EndTxnResponse:
                 answer = await self._coordinated(request, newest)
                 self._check(answer.error_code, about)
                 return answer

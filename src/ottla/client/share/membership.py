@@ -6,7 +6,7 @@ agree with makes it join again, with the same id. What cannot be mended ends the
 
 import base64
 import contextlib
-from typing import Any, Final
+from typing import Final
 
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, error_for
@@ -40,7 +40,7 @@ class ShareMembership:
         self.error: KafkaError | None = None
         self._core = core
         self._topics: list[str] = []
-        self._task: Task[Any] | None = None
+        self._task: Task[None] | None = None
         self._now = Signal()
         self._subscribed = False
 
