@@ -13,6 +13,7 @@ from ottla.cli.cluster_access import cluster_options, connected
 from ottla.cli.cluster_figures import SORTS, Figures, Sample, figures
 from ottla.cli.stopping import Stop, told_to_stop
 from ottla.cli.table import Column, echo_table
+from ottla.cli.top_tables import tables
 from ottla.client.admin.cluster import Cluster
 from ottla.client.admin.consumer_groups import ConsumerGroups
 from ottla.client.admin.groups import Groups, ListedGroup
@@ -136,18 +137,6 @@ class _Lines:
     def wait(self, seconds: float) -> None:
         """Until the next report."""
         self._stop.sleep(seconds)
-
-
-def tables(shown: Figures) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
-    """Titles and rows of brokers, topics and groups."""
-    return [
-        (
-            ("BROKER", "ADDRESS", "CONTROLLER", "LEADERS", "REPLICAS", "SIZE", "RECORDS/S", "BYTES/S"),
-            [(*row[:2], "yes" if row.controller else "no", *row[3:]) for row in shown.brokers],
-        ),
-        (("TOPIC", "PARTITIONS", "END", "SIZE", "RECORDS/S", "BYTES/S"), [tuple(row) for row in shown.topics]),
-        (("GROUP", "TYPE", "STATE", "LAG", "RECORDS/S"), [tuple(row) for row in shown.groups]),
-    ]
 
 
 class _Part(Topics, LogDirs, Cluster, ConsumerGroups, ShareGroups, Groups):

@@ -7,7 +7,7 @@ import click
 
 from ottla.cli.cluster_access import Cluster, CommandFailed
 from ottla.cli.table import echo_json
-from ottla.cli.topics import matching
+from ottla.cli.topic_matching import matching
 from ottla.client.admin.configs import ConfigEntry, ConfigResource, Configs, ResourceType
 from ottla.client.admin.replicas import Reassignment, Replicas
 from ottla.client.admin.topics import PartitionDescription, TopicDescription, Topics

@@ -18,8 +18,8 @@ from ottla.coordinators.groups import share_records
 from ottla.coordinators.groups.assignors import Subscriber
 from ottla.coordinators.groups.consumer_member import JOINING, LEAVING, Target
 from ottla.coordinators.groups.share_assignor import assign_simply
-from ottla.coordinators.groups.share_group import ShareDescription, ShareGroup, ShareMember, joined, without
-from ottla.coordinators.groups.share_records import Named
+from ottla.coordinators.groups.share_group import ShareGroup, ShareMember, joined, without
+from ottla.coordinators.groups.share_records import Named, ShareDescription
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import NOTHING, Millis, Record, Result, Timer, operation
 from ottla.metadata.refusal import Refused
