@@ -43,6 +43,8 @@ def connection_settings(config: ClientConfig) -> ConnectionSettings:
         reconnect_backoff_ms=config["reconnect.backoff.ms"],
         reconnect_backoff_max_ms=config["reconnect.backoff.max.ms"],
         max_idle_ms=config["connections.max.idle.ms"],
+        send_buffer=config["send.buffer.bytes"],
+        receive_buffer=config["receive.buffer.bytes"],
     )
 
 

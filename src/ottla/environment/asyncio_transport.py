@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.environment import Address, Cancellable, Receiver
@@ -99,16 +99,19 @@ class AsyncioEnvironment:
             return self.loop.call_soon(callback)
         return self.loop.call_later(delay_ms / 1000, callback)
 
-    def open(self, address: Address, receiver: Receiver) -> Callable[[], None]:
+    def open(
+        self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
+    ) -> Callable[[], None]:
         """As `Transport`."""
-        task = self.loop.create_task(self._connect(address, receiver))
+        buffers = {socket.SO_SNDBUF: send_buffer, socket.SO_RCVBUF: receive_buffer}
+        task = self.loop.create_task(self._connect(address, receiver, buffers))
 
         def give_up() -> None:
             task.cancel()
 
         return give_up
 
-    async def _connect(self, address: Address, receiver: Receiver) -> None:
+    async def _connect(self, address: Address, receiver: Receiver, buffers: Mapping[int, int]) -> None:
         """Try every address that the name stands for, in the resolver's order."""
         reason = "the name stands for no address"
         try:
@@ -120,6 +123,10 @@ class AsyncioEnvironment:
             sock = socket.socket(family, kind, protocol)
             try:
                 sock.setblocking(False)
+                for option, size in buffers.items():
+                    if size != -1:
+                        # Before it connects: TCP agrees on the scale of its windows in the handshake.
+                        sock.setsockopt(socket.SOL_SOCKET, option, size)
                 await self.loop.sock_connect(sock, ip_address)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             except OSError as error:

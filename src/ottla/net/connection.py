@@ -34,7 +34,9 @@ _NEWEST: Final = 32767
 class ConnectionSettings(NamedTuple):
     """Configs of connections, in milliseconds. The defaults are those of Kafka's clients.
 
-    max_idle_ms  -1 keeps unused connections open
+    max_idle_ms     -1 keeps unused connections open
+    send_buffer     SO_SNDBUF of the socket in bytes, -1: the system's
+    receive_buffer  SO_RCVBUF of the socket in bytes, -1: the system's
     """
 
     client_id: str
@@ -44,6 +46,8 @@ class ConnectionSettings(NamedTuple):
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1000
     max_idle_ms: int = 540_000
+    send_buffer: int = -1
+    receive_buffer: int = -1
 
 
 class LinkOwner(Protocol):
@@ -107,7 +111,9 @@ class Link:
         self._release: Cancellable | None = None
         timeout = owner.setup_timeout_ms(address)
         self._setup = self._scheduler.call_later(timeout, self._late)
-        self._give_up: Callable[[], None] | None = owner.transport.open(address, self)
+        self._give_up: Callable[[], None] | None = owner.transport.open(
+            address, self, send_buffer=owner.settings.send_buffer, receive_buffer=owner.settings.receive_buffer
+        )
 
     def __str__(self) -> str:
         return f"{self.address[0]}:{self.address[1]}"

@@ -113,7 +113,9 @@ class World:
         heapq.heappush(self._due, (self.now + max(delay_ms, 0), self._count, alarm))
         return alarm
 
-    def open(self, address: Address, receiver: Receiver) -> Callable[[], None]:
+    def open(
+        self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
+    ) -> Callable[[], None]:
         self.opened.append((self.now, address))
         broker = self.brokers.get(address)
         if broker is None or broker.refuses:

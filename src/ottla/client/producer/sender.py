@@ -97,6 +97,8 @@ class Sender:
         self._failures: dict[TopicPartition, int] = {}
         self._busy: dict[int, int] = {}
         """node -> requests on their way"""
+        self._produced_ms: dict[str, int] = {}
+        """Topic -> time (clock ms) of its last batch, the oldest first."""
         self._under_way: set[str] = set()
         """Names of the background tasks in progress, so that each runs once."""
         self._in_flight = 0
@@ -130,12 +132,26 @@ class Sender:
     def _queue_closed(self) -> None:
         limit = self._config["delivery.timeout.ms"]
         transactional = self.transactional_id is not None
+        now = self._clock.now_ms()
         for topic, batch in self._accumulator.take_closed():
+            self._forget_idle_topics(now)
+            self._produced_ms.pop(topic, None)
+            self._produced_ms[topic] = now
             deadline = batch.opened_ms + limit
             closed = ClosedBatch(
                 TopicPartition(topic, batch.partition), batch, self._packing, deadline, transactional=transactional
             )
             self._queue(closed)
+
+    def _forget_idle_topics(self, now: int) -> None:
+        """Drop the metadata of topics without a batch for metadata.max.idle.ms; their next batch requests it again."""
+        limit = self._config["metadata.max.idle.ms"]
+        while self._produced_ms:
+            topic = next(iter(self._produced_ms))
+            if now - self._produced_ms[topic] < limit:
+                return
+            del self._produced_ms[topic]
+            self._core.metadata.forget(topic)
 
     def _queue(self, batch: ClosedBatch) -> None:
         if self.refused is not None:
