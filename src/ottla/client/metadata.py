@@ -38,9 +38,7 @@ from ottla.net.connection import Link
 from ottla.net.network import Network
 from ottla.net.scheduler import Promise, Scheduler, Task
 from ottla.protocol.errors import (
-    COORDINATOR_NOT_AVAILABLE,
     NONE,
-    NOT_COORDINATOR,
     REBOOTSTRAP_REQUIRED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -52,9 +50,6 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 _OLDEST_WITH_EPOCHS: Final = 9
 """Before, brokers tell of leader epochs that they do not know well (KAFKA-9212)."""
-GROUP: Final = 0
-TRANSACTION: Final = 1
-SHARE: Final = 2
 _ANSWER_WITHIN_MS: Final = 3000
 """Time for one broker to answer before another one is asked as well."""
 _WARN_AFTER_MS: Final = 1500
@@ -62,8 +57,6 @@ _WARN_EVERY_MS: Final = 10_000
 _WATCH_EVERY_MS: Final = 2000
 _RETIRED_MS: Final = 30_000
 """Time for which the id of a deleted topic is not accepted again: brokers may lag behind."""
-COORDINATOR_LINK: Final = "coordinator"
-"""Groups' requests go over links of their own: a JoinGroup waits for minutes."""
 
 
 logger = logging.getLogger("ottla.client")
@@ -534,23 +527,7 @@ class Metadata:
         self._coordinators[kind, key] = row.node_id
         return row.node_id
 
-    async def ask_coordinator(
-        self, kind: int, key: str, request: Request[R], *, newest: int = 32767, timeout_ms: int | None = None
-    ) -> R:
-        """Send to the coordinator of a key; the response, whose errors the caller looks at (`elsewhere`)."""
-        node = await self.coordinator(kind, key)
-        try:
-            return await self.ask(node, request, newest=newest, timeout_ms=timeout_ms, purpose=COORDINATOR_LINK)
-        except ConnectionLost:
-            self.lost_coordinator(kind, key)
-            raise
-
-    def elsewhere(self, kind: int, key: str, code: int) -> None:
-        """An answer had this code: if it says that the coordinator is another one, it is looked for again."""
-        if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
-            self.lost_coordinator(kind, key)
-
-    def lost_coordinator(self, kind: int, key: str) -> None:
+    def forget_coordinator(self, kind: int, key: str) -> None:
         """Forget the coordinator: another node coordinates now, or none."""
         self._coordinators.pop((kind, key), None)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
+from ottla.client.coordinator import GROUP
 from ottla.client.errors import KafkaError
 from ottla.client.groups import OffsetAndMetadata
 from ottla.client.topics import TopicPartition
@@ -29,7 +30,6 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-    OffsetCommitResponse,
 )
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -136,7 +136,7 @@ class ConsumerGroups(Requests):
         return _described_classic(answer.groups[0], await self._coordinator(group_id))
 
     async def _coordinator(self, group_id: str) -> tuple[int, str, int]:
-        node = await self.metadata.coordinator(0, group_id)
+        node = await self.metadata.coordinator(GROUP, group_id)
         return node, *self.metadata.network.brokers[node]
 
     async def list_consumer_group_offsets(
@@ -191,12 +191,13 @@ class ConsumerGroups(Requests):
                     )
                 )
             request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
-            answer: OffsetCommitResponse = await self.metadata.ask_coordinator(0, group_id, request, newest=_BY_NAME)
+            coordinator = self.coordinator(group_id)
+            answer = await coordinator.request(request, newest=_BY_NAME)
             found: dict[TopicPartition, KafkaError | None] = {}
             for topic in answer.topics:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
-                    self.metadata.elsewhere(0, group_id, row.error_code)
+                    coordinator.note(row.error_code)
                     found[partition] = refusal(row.error_code, f"move group {group_id} on {partition}")
             return found
 

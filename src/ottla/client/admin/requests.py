@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from ottla.client.admin.results import Results
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import ConnectionLost, KafkaError, RequestTimedOut, UnknownTopic, error_for
-from ottla.client.metadata import COORDINATOR_LINK, GROUP
+from ottla.client.errors import KafkaError, RequestTimedOut, UnknownTopic, error_for
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
 from ottla.net.scheduler import Promise
@@ -103,30 +103,21 @@ class Requests:
         newest   version of the request that the caller knows how to fill in
         """
         about = f"{'group' if kind == GROUP else 'transactional id'} {key}"
+        coordinator = self.coordinator(key, kind)
 
         async def attempt() -> R:
-            if isinstance(request, Request):
-                answer = await self.metadata.ask_coordinator(kind, key, request, newest=newest)
-            else:
-                link = await self.coordinator_link(key, kind)
-                asked = request(link)
-                answer = await link.request(asked, link.version(type(asked), newest))
+            link = await coordinator.link()
+            sent = request if isinstance(request, Request) else request(link)
+            answer = await coordinator.response(link.request(sent, link.version(type(sent), newest)))
             code, message = code_of(answer)
-            if code != NONE:
-                self.metadata.elsewhere(kind, key, code)
-                raise error_for(code, about, message)
+            coordinator.check(code, about, message)
             return answer
 
         return await self.metadata.retrying(about, attempt, self.limit_ms(timeout))
 
-    async def coordinator_link(self, key: str, kind: int = GROUP) -> Link:
-        """The connection to the coordinator of a key."""
-        node = await self.metadata.coordinator(kind, key)
-        try:
-            return await self.metadata.network.ready(node, COORDINATOR_LINK)
-        except ConnectionLost:
-            self.metadata.lost_coordinator(kind, key)
-            raise
+    def coordinator(self, key: str, kind: int = GROUP) -> CoordinatorClient:
+        """The coordinator of a group or of a transactional id."""
+        return CoordinatorClient(self.metadata, kind, key)
 
     async def nodes(self) -> list[int]:
         """The brokers that there are now, by number."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
+from ottla.client.coordinator import GROUP
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_share_group_offsets import (
@@ -77,7 +78,7 @@ class ShareGroups(Requests):
 
             request = ShareGroupDescribeRequest(group_ids=[group_id])
             answer: ShareGroupDescribeResponse = await self.at_coordinator(group_id, request, timeout, code_of)
-            node = await self.metadata.coordinator(0, group_id)
+            node = await self.metadata.coordinator(GROUP, group_id)
             return _described(answer.groups[0], (node, *self.metadata.network.brokers[node]))
 
         return await self.each(groups, one)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
+from ottla.client.coordinator import TRANSACTION
 from ottla.client.errors import KafkaError, error_for
-from ottla.client.metadata import TRANSACTION
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest

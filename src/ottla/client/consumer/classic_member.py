@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 
 from ottla.client.consumer.assignors import ASSIGNORS, Racks, Subscriber, assignor_names
 from ottla.client.consumer.rebalance import Change, Member, Silent
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import InvalidClientConfig, KafkaError, error_for
+from ottla.client.errors import InvalidClientConfig, KafkaError
 from ottla.client.groups import GroupMetadata
-from ottla.client.metadata import COORDINATOR_LINK, GROUP
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
 from ottla.net.scheduler import Cancelled, Promise, Signal, Task
@@ -31,9 +31,10 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sticky_assignor_user_data import PreviousTopic, StickyAssignorUserData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 
-T = TypeVar("T")
+R = TypeVar("R", bound=Response)
 _NOBODY: Final = -1
 _PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION_VERSION: Final = 3
@@ -57,6 +58,7 @@ class ClassicMember:
         self._core = core
         self._consumer = consumer
         self._group_id: str = config["group.id"]
+        self._coordinator = CoordinatorClient(core.metadata, GROUP, self._group_id)
         self._instance_id: str | None = config["group.instance.id"]
         self._member_id = ""
         self._generation = _NOBODY
@@ -193,11 +195,11 @@ class ClassicMember:
 
     async def _say_alive(self) -> None:
         request = HeartbeatRequest(group_id=self._group_id, generation_id=self._generation, member_id=self._member_id)
-        link = await self._link()
+        link = await self._coordinator.link()
         version = link.version(HeartbeatRequest)
         if version >= 3:
             request.group_instance_id = self._instance_id
-        answer = await link.request(request, version)
+        answer = await self._coordinator.response(link.request(request, version))
         self._check(answer.error_code, "heartbeat")
 
     async def _topics_changed(self) -> bool:
@@ -215,26 +217,20 @@ class ClassicMember:
         topics = sorted({*await self._subscribed(), *self._seen})
         return self._noted(await self._partitions_of(topics)) != self._seen
 
-    async def _link(self) -> Link:
-        node = await self._core.metadata.coordinator(GROUP, self._group_id)
-        return await self._core.network.ready(node, COORDINATOR_LINK)
-
     def _check(self, code: int, about: str) -> None:
-        if code != table.NONE:
-            self._core.metadata.elsewhere(GROUP, self._group_id, code)
-            raise error_for(code, f"{about} in group {self._group_id}")
+        self._coordinator.check(code, f"{about} in group {self._group_id}")
 
     async def _say_goodbye(self) -> None:
         if self._instance_id is not None or not self._member_id:
             return
-        link = await self._link()
+        link = await self._coordinator.link()
         version = link.version(LeaveGroupRequest)
         request = LeaveGroupRequest(group_id=self._group_id)
         if version >= 3:
             request.members = [MemberIdentity(member_id=self._member_id)]
         else:
             request.member_id = self._member_id
-        await link.request(request, version)
+        await self._coordinator.response(link.request(request, version))
 
     # -- a rebalance --
 
@@ -267,7 +263,7 @@ class ClassicMember:
 
     async def _join(self, topics: list[str]) -> JoinGroupResponse:
         config = self._core.config
-        link = await self._link()
+        link = await self._coordinator.link()
         version = link.version(JoinGroupRequest)
         request = JoinGroupRequest(
             group_id=self._group_id,
@@ -284,9 +280,7 @@ class ClassicMember:
         timeout_ms = max(config["max.poll.interval.ms"] + 5000, config["request.timeout.ms"])
         for _ in range(2):
             request.member_id = self._member_id
-            answer: JoinGroupResponse = await self._waited_for(
-                link, link.request(request, version, timeout_ms=timeout_ms)
-            )
+            answer = await self._waited_for(link, link.request(request, version, timeout_ms=timeout_ms))
             if answer.error_code != table.MEMBER_ID_REQUIRED:
                 break
             self._member_id = answer.member_id
@@ -295,11 +289,11 @@ class ClassicMember:
         self._check(answer.error_code, "join")
         return answer
 
-    async def _waited_for(self, link: Link, promise: Promise[T]) -> T:
+    async def _waited_for(self, link: Link, promise: Promise[R]) -> R:
         """Await a join or sync, and note its connection so that `leave` can close it."""
         self._joining = link
         try:
-            answer = await promise
+            answer = await self._coordinator.response(promise)
         except Cancelled:
             raise  # `leave` closes the connection
         except BaseException:
@@ -357,7 +351,7 @@ class ClassicMember:
         return {name: (frozenset(),) * len(racks) for name, racks in partitions.items()}
 
     async def _sync(self, joined: JoinGroupResponse, assignments: Mapping[str, bytes]) -> list[TopicPartition]:
-        link = await self._link()
+        link = await self._coordinator.link()
         version = link.version(SyncGroupRequest)
         request = SyncGroupRequest(
             group_id=self._group_id,

@@ -9,10 +9,10 @@ the request.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, RetriableError, StaleMetadata, UnknownTopic, error_for
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.metadata import COORDINATOR_LINK, GROUP
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
 from ottla.protocol import errors as table
@@ -20,7 +20,6 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-    OffsetCommitResponse,
 )
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -68,6 +67,7 @@ class Commits:
     def __init__(self, core: Core, group_id: str) -> None:
         self._core = core
         self._group_id = group_id
+        self._coordinator = CoordinatorClient(core.metadata, GROUP, group_id)
 
     async def commit(
         self,
@@ -116,8 +116,7 @@ class Commits:
         return f"commit offsets of group {self._group_id}"
 
     async def _attempt(self, commit: _Commit, member: GroupMetadata) -> None:
-        node = await self._core.metadata.coordinator(GROUP, self._group_id)
-        link = await self._core.network.ready(node, COORDINATOR_LINK)
+        link = await self._coordinator.link()
         by_id = link.version(OffsetCommitRequest) > _NEWEST_WITHOUT_IDS
         partitions, refused = await self._partitions(commit, by_id=by_id)
         if partitions:
@@ -176,7 +175,7 @@ class Commits:
         )
         if version >= 7:
             request.group_instance_id = member.group_instance_id
-        answer: OffsetCommitResponse = await link.request(request, version)
+        answer = await self._coordinator.response(link.request(request, version))
         for topic_answer in answer.topics:
             for row in topic_answer.partitions:
                 if row.error_code == table.UNKNOWN_TOPIC_ID:
@@ -217,9 +216,7 @@ class Commits:
     async def _fetch(
         self, partitions: list[TopicPartition], member: GroupMetadata, about: str, *, stable: bool
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        metadata = self._core.metadata
-        node = await metadata.coordinator(GROUP, self._group_id)
-        link = await self._core.network.ready(node, COORDINATOR_LINK)
+        link = await self._coordinator.link()
         ids = await self._ids({part.topic for part in partitions})
         version = link.version(OffsetFetchRequest, 32767 if ZERO_UUID not in ids.values() else _NEWEST_WITHOUT_IDS)
         request = OffsetFetchRequest()
@@ -242,7 +239,7 @@ class Commits:
             if member.generation >= 0 and member.member_id:
                 group.member_id, group.member_epoch = member.member_id, member.generation
             request.groups = [group]
-        answer: OffsetFetchResponse = await link.request(request, version)
+        answer = await self._coordinator.response(link.request(request, version))
         return self._found(answer, version, {found: name for name, found in ids.items()}, about)
 
     def _found(
@@ -262,7 +259,7 @@ class Commits:
 
     def _check(self, code: int, about: str) -> None:
         if code != table.NONE:
-            self._core.metadata.elsewhere(GROUP, self._group_id, code)
+            self._coordinator.note(code)
             error = error_for(code, about)
             # The next heartbeat brings the new epoch (KIP-848), or says that the member was removed.
             raise RetriableError(str(error), code) if code == table.STALE_MEMBER_EPOCH else error

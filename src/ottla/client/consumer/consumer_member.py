@@ -13,10 +13,10 @@ import contextlib
 from typing import Final
 
 from ottla.client.consumer.rebalance import Change, Member, Silent
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, error_for
+from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata
-from ottla.client.metadata import GROUP
 from ottla.client.topics import TopicPartition
 from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
@@ -42,6 +42,7 @@ class ConsumerMember:
         self._core = core
         self._consumer = consumer
         self._group_id: str = config["group.id"]
+        self._coordinator = CoordinatorClient(core.metadata, GROUP, self._group_id)
         self._instance_id: str | None = config["group.instance.id"]
         self._member_id = base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
         self._epoch = _JOIN
@@ -181,12 +182,8 @@ class ConsumerMember:
         elif not self._owned_told and self._epoch > _JOIN:
             request.topic_partitions = self._owned_partitions()
         try:
-            answer: ConsumerGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
-                GROUP, self._group_id, request
-            )
-            if answer.error_code != table.NONE:
-                self._core.metadata.elsewhere(GROUP, self._group_id, answer.error_code)
-                raise error_for(answer.error_code, f"consumer group {self._group_id}", answer.error_message)
+            answer = await self._coordinator.request(request)
+            self._coordinator.check(answer.error_code, f"consumer group {self._group_id}", answer.error_message)
         except KafkaError:
             # The coordinator may have assigned partitions all the same, which it sends once: when the answer is lost, and when
             # its write was not replicated in time. A request with all fields has the assignment sent again.

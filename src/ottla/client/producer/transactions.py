@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
+from ottla.client.coordinator import GROUP, TRANSACTION, CoordinatorClient
 from ottla.client.core import Core
 from ottla.client.errors import (
     FencedError,
@@ -29,10 +30,8 @@ from ottla.client.errors import (
     RequestTimedOut,
     TransactionAborted,
     UnknownTopic,
-    error_for,
 )
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.metadata import COORDINATOR_LINK, GROUP, TRANSACTION
 from ottla.client.producer.sender import Sender
 from ottla.client.topics import TopicPartition
 from ottla.protocol import errors as table
@@ -82,6 +81,7 @@ class Transactions:
         self._core = core
         self._sender = sender
         self._id = transactional_id
+        self._coordinator = CoordinatorClient(core.metadata, TRANSACTION, transactional_id)
         self._state = _State.NEW
         self._error: KafkaError | None = None
         self._added: set[TopicPartition] = set()
@@ -128,12 +128,10 @@ class Transactions:
             raise
 
     async def _coordinated(self, request: Request[R], newest: int = 32767) -> R:
-        return await self._core.metadata.ask_coordinator(TRANSACTION, self._id, request, newest=newest)
+        return await self._coordinator.request(request, newest=newest)
 
     def _check(self, code: int, about: str) -> None:
-        if code != table.NONE:
-            self._core.metadata.elsewhere(TRANSACTION, self._id, code)
-            raise error_for(code, about)
+        self._coordinator.check(code, about)
 
     # -- the calls --
 
@@ -148,8 +146,7 @@ class Transactions:
         about = f"init transactions of {self._id}"
 
         async def attempt() -> InitProducerIdResponse:
-            node = await self._core.metadata.coordinator(TRANSACTION, self._id)
-            link = await self._core.network.ready(node, COORDINATOR_LINK)
+            link = await self._coordinator.link()
             self._sender.transaction_version = link.features.get("transaction.version", 1)
             request = InitProducerIdRequest(
                 transactional_id=self._id, transaction_timeout_ms=self._core.config["transaction.timeout.ms"]
@@ -157,7 +154,7 @@ class Transactions:
             version = link.version(InitProducerIdRequest, 5)
             if version >= 3:
                 request.producer_id, request.producer_epoch = producer_id, epoch
-            answer = await link.request(request, version)
+            answer = await self._coordinator.response(link.request(request, version))
             self._check(answer.error_code, about)
             return answer
 
@@ -278,19 +275,17 @@ class Transactions:
             producer_epoch=self._sender.epoch,
             topics=list(topics.values()),
         )
-        node = await metadata.coordinator(GROUP, group.group_id)
-        link = await self._core.network.ready(node, COORDINATOR_LINK)
+        coordinator = CoordinatorClient(metadata, GROUP, group.group_id)
+        link = await coordinator.link()
         newest = 4 if self._sender.transaction_version < 2 else 5 if ZERO_UUID in ids.values() else 32767
         version = link.version(TxnOffsetCommitRequest, newest)
         if version >= 3:
             request.generation_id_or_member_epoch = group.generation
             request.member_id = group.member_id
             request.group_instance_id = group.group_instance_id
-        answer = await link.request(request, version)
+        answer = await coordinator.response(link.request(request, version))
         for row in (row for topic in answer.topics for row in topic.partitions):
-            if row.error_code != table.NONE:
-                metadata.elsewhere(GROUP, group.group_id, row.error_code)
-                raise error_for(row.error_code, about)
+            coordinator.check(row.error_code, about)
 
     async def commit(self, timeout_ms: int | None) -> None:
         """Wait until everything is acknowledged, then let readers see it.
@@ -384,18 +379,15 @@ async def end_transaction(
     Raises FencedError when another producer has taken over, or when the transaction was aborted for its age.
     """
     about = f"{'commit' if commit else 'abort'} transaction {transactional_id}"
-    metadata = core.metadata
+    coordinator = CoordinatorClient(core.metadata, TRANSACTION, transactional_id)
 
     async def attempt() -> None:
-        node = await metadata.coordinator(TRANSACTION, transactional_id)
-        link = await core.network.ready(node, COORDINATOR_LINK)
+        link = await coordinator.link()
         newest = 32767 if link.features.get("transaction.version", 1) >= 2 else 4
         request = EndTxnRequest(
             transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commit
         )
-        answer = await link.request(request, link.version(EndTxnRequest, newest))
-        if answer.error_code != table.NONE:
-            metadata.elsewhere(TRANSACTION, transactional_id, answer.error_code)
-            raise error_for(answer.error_code, about)
+        answer = await coordinator.response(link.request(request, link.version(EndTxnRequest, newest)))
+        coordinator.check(answer.error_code, about)
 
-    await metadata.retrying(about, attempt, timeout_ms)
+    await core.metadata.retrying(about, attempt, timeout_ms)

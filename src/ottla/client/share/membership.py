@@ -8,9 +8,9 @@ import base64
 import contextlib
 from typing import Final
 
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, error_for
-from ottla.client.metadata import GROUP
+from ottla.client.errors import KafkaError
 from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -33,6 +33,7 @@ class ShareMembership:
 
     def __init__(self, core: Core, member_id: str | None = None) -> None:
         self.group_id: str = core.config["group.id"]
+        self._coordinator = CoordinatorClient(core.metadata, GROUP, self.group_id)
         self.member_id = member_id or base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
         self.assigned: frozenset[TopicIdPartition] = frozenset()
         self.epoch = _JOIN
@@ -99,12 +100,8 @@ class ShareMembership:
             request.subscribed_topic_names = self._topics
             request.rack_id = rack or None
         try:
-            answer: ShareGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
-                GROUP, self.group_id, request
-            )
-            if answer.error_code != table.NONE:
-                self._core.metadata.elsewhere(GROUP, self.group_id, answer.error_code)
-                raise error_for(answer.error_code, f"share group {self.group_id}", answer.error_message)
+            answer = await self._coordinator.request(request)
+            self._coordinator.check(answer.error_code, f"share group {self.group_id}", answer.error_message)
         except KafkaError:
             self._subscribed = True  # an assignment may be lost with the answer: all fields have it sent again
             raise
