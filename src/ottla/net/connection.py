@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.environment import Address, Cancellable, Stream, Transport
 from ottla.net.errors import ConnectionLost, RebootstrapRequired, RequestTimedOut, UnsupportedVersion, error_for
-from ottla.net.scheduler import Promise, Scheduler
+from ottla.net.scheduler import Alarm, Promise, Scheduler
 from ottla.protocol.api import API_VERSIONS, APIS
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import ClientConnection
@@ -107,7 +107,7 @@ class Link:
         self._open: deque[_OpenRequest] = deque()
         self._held: list[Sequence[Any]] = []
         """Requests that wait for the end of a throttle time."""
-        self._alarm: Cancellable | None = None
+        self._alarm = Alarm(self._scheduler, self._overdue)
         self._release: Cancellable | None = None
         timeout = owner.setup_timeout_ms(address)
         self._setup = self._scheduler.call_later(timeout, self._late)
@@ -209,12 +209,10 @@ class Link:
 
     def _watch(self) -> None:
         """Look at the oldest open request when its time is over."""
-        if self._alarm is None and self._open:
-            left = self._open[0].deadline - self._scheduler.clock.now_ms()
-            self._alarm = self._scheduler.call_later(left, self._overdue)
+        if self._open:
+            self._alarm.set(self._open[0].deadline)
 
     def _overdue(self) -> None:
-        self._alarm = None
         if self._open and self._open[0].deadline <= self._scheduler.clock.now_ms():
             self._end(RequestTimedOut(f"{self} did not answer {self._open[0].about} in time"))
         else:
@@ -303,9 +301,9 @@ class Link:
             return
         self.lost_because = error
         self._setup.cancel()
-        for timer in (self._alarm, self._release):
-            if timer is not None:
-                timer.cancel()
+        self._alarm.cancel()
+        if self._release is not None:
+            self._release.cancel()
         if self._give_up is not None:
             self._give_up()
         if self._stream is not None:

@@ -32,8 +32,7 @@ from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffse
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
 from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
-from ottla.environment import Cancellable
-from ottla.net.scheduler import Promise, Signal, Task
+from ottla.net.scheduler import Alarm, Promise, Signal, Task
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
 from ottla.protocol.schema import ZERO_UUID
 from ottla.records.record import Record
@@ -79,7 +78,7 @@ class ConsumerCore:
         self._committing: Task[None] | None = None
         self._closed = False
         self._assigned_by_hand = False
-        self._reminder: Cancellable | None = None
+        self._reminder = Alarm(core.scheduler, self._stir)
         self._inside = False
         """True while the application is in `wait`."""
         self._entered = Signal()
@@ -543,9 +542,8 @@ class ConsumerCore:
         now = self.core.clock.now_ms()
         interval: int = config["auto.commit.interval.ms"]
         left = self._committed_ms + interval - now
-        if self._reminder is None:
-            # The application may be at one chunk for long: it is asked to come by when the time is over.
-            self._reminder = self.core.scheduler.call_later(left if left > 0 else max(interval, 1), self._remind)
+        # The application may process one chunk for long: it is reminded to poll when the interval is over.
+        self._reminder.set(now + (left if left > 0 else max(interval, 1)))
         if left > 0 or (self._committing is not None and not self._committing.done):
             return
         self._committed_ms = now
@@ -573,10 +571,6 @@ class ConsumerCore:
         finally:
             attempt.cancel()
 
-    def _remind(self) -> None:
-        self._reminder = None
-        self._stir()
-
     # -- the end --
 
     async def offsets_at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
@@ -594,8 +588,7 @@ class ConsumerCore:
         finally:
             self._closed = True
             self._fetcher.active = False
-            if self._reminder is not None:
-                self._reminder.cancel()
+            self._reminder.cancel()
             self.core.close()
 
     async def _leave(self) -> None:

@@ -33,9 +33,8 @@ from ottla.client.producer.accumulator import Accumulator, TopicBuffers
 from ottla.client.producer.closed import ClosedBatch, Packing
 from ottla.client.producer.sequences import Identity, PartitionQueue, Verdict
 from ottla.client.topics import TopicInfo, TopicPartition
-from ottla.environment import Cancellable
 from ottla.net.connection import Link
-from ottla.net.scheduler import Promise, Signal
+from ottla.net.scheduler import Alarm, Promise, Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import (
@@ -103,8 +102,7 @@ class Sender:
         """Names of the background tasks in progress, so that each runs once."""
         self._in_flight = 0
         self._pumping = self._pump_again = False
-        self._alarm: Cancellable | None = None
-        self._alarm_at = 0
+        self._alarm = Alarm(core.scheduler, self._woken)
         self.closed = False
 
     # -- in --
@@ -126,7 +124,7 @@ class Sender:
         limit = _ALL if self.flushing else now - linger + 1
         oldest = self._accumulator.close_late(list(self._accumulator.topics.values()), limit, self._waiting)
         if oldest >= 0:
-            self._wake_at(oldest + linger)
+            self._alarm.set(oldest + linger)
         self._queue_closed()
 
     def _queue_closed(self) -> None:
@@ -216,7 +214,7 @@ class Sender:
         if any(held not in self._waiting for held in self._accumulator.held):
             self._pump_again = True
         if self._waiting:
-            self._wake_at(now + 1000)
+            self._alarm.set(now + 1000)
 
     def _send_ready(self, now: int) -> None:
         """Send the batches whose turn it is to the nodes that take more."""
@@ -241,7 +239,7 @@ class Sender:
             return -1
         not_before = self._not_before.get(partition, 0)
         if not_before > now:
-            self._wake_at(not_before)
+            self._alarm.set(not_before)
             return -1
         if self.idempotent and not self._settled(queue):
             return -1
@@ -267,7 +265,7 @@ class Sender:
             node = -1
             self._core.metadata.forget(partition.topic)
             self._not_before[partition] = now + self._core.metadata.backoff_ms(1)
-            self._wake_at(self._not_before[partition])
+            self._alarm.set(self._not_before[partition])
         return node
 
     def _send_to(self, node: int, partitions: list[TopicPartition], infos: dict[str, TopicInfo]) -> None:
@@ -420,7 +418,7 @@ class Sender:
         failures = self._failures[partition] = self._failures.get(partition, 0) + 1
         now = self._clock.now_ms()
         self._not_before[partition] = now + self._core.metadata.backoff_ms(failures)
-        self._wake_at(self._not_before[partition])
+        self._alarm.set(self._not_before[partition])
 
     def _refused(self, batch: ClosedBatch, error: KafkaError) -> None:
         """It will never be appended."""
@@ -639,25 +637,14 @@ class Sender:
             self._core.metadata.forget()
             await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
 
-    def _wake_at(self, moment: int) -> None:
-        """Look again at a moment, of the clock that never goes back."""
-        if self._alarm is not None:
-            if self._alarm_at <= moment:
-                return
-            self._alarm.cancel()
-        self._alarm_at = moment
-        self._alarm = self._core.scheduler.call_later(moment - self._clock.now_ms(), self._woken)
-
     def _woken(self) -> None:
-        self._alarm = None
         if not self.closed:
             self.take_in()
 
     def close(self) -> None:
         """Nothing more is sent."""
         self.closed = True
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._alarm.cancel()
 
 
 def _refusal(batch: ClosedBatch, row: PartitionProduceResponse) -> KafkaError:
