@@ -420,15 +420,15 @@ class Consumer(Asynchronous):
         """Until there may be records; listeners are run on the way. False when the time is over."""
         while True:
             left = None if deadline is None else deadline - time.monotonic()
-            found = await self._run(self._consumer.wait(milliseconds(left)))
-            if isinstance(found, bool):
-                return found
+            event = await self._run(self._consumer.wait(milliseconds(left)))
+            if isinstance(event, bool):
+                return event
             try:
-                outcome = found.listener(found.partitions)
+                outcome = event.listener(event.partitions)
                 if inspect.isawaitable(outcome):
                     await outcome
             finally:
-                found.done.keep(None)
+                event.done.keep(None)
 
     async def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
         """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
@@ -436,10 +436,10 @@ class Consumer(Asynchronous):
         if self._deserializers is not None:
             return await self._consume_objects(self._deserializers, most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
-        found = self._consumer.take_many(most)
-        while not found and await self._wait(deadline):  # no wait once records are taken: it may be cancelled
-            found = self._consumer.take_many(most)
-        return found
+        records = self._consumer.take_many(most)
+        while not records and await self._wait(deadline):  # no wait once records are taken: it may be cancelled
+            records = self._consumer.take_many(most)
+        return records
 
     async def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
         """As `consume`, of one chunk. A record is taken when it is deserialized, so a cancelled call loses none; one that is
@@ -465,11 +465,11 @@ class Consumer(Asynchronous):
         """Records as an Arrow table, all that one fetch brought; see `ottla.Consumer.poll_arrow`."""
         from ottla.client.consumer.tables import table_of
 
-        found = self._consumer.take_batches()
+        batches = self._consumer.take_batches()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while found is None and await self._wait(deadline):
-            found = self._consumer.take_batches()
-        return None if found is None else table_of(*found, columns=columns)
+        while batches is None and await self._wait(deadline):
+            batches = self._consumer.take_batches()
+        return None if batches is None else table_of(*batches, columns=columns)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Records, for ever."""
@@ -516,13 +516,13 @@ class Consumer(Asynchronous):
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        found = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
-        return {partition: each.offset for partition, each in found.items()}
+        offsets = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
+        return {partition: entry.offset for partition, entry in offsets.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end offset (that of the next record) of each partition; the last stable offset with read_committed."""
-        found = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
-        return {partition: each.offset for partition, each in found.items()}
+        offsets = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
+        return {partition: entry.offset for partition, entry in offsets.items()}
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None

@@ -167,22 +167,22 @@ class Metadata:
         clock = self.scheduler.clock
         deadline = clock.now_ms() + limit
         while True:
-            wanted = self._addresses()
-            said: list[str] = []
-            for number, (address, node) in enumerate(wanted):
+            candidates = self._addresses()
+            reasons: list[str] = []
+            for number, (address, node) in enumerate(candidates):
                 # One address that drops packets must leave time for the others.
-                share = max((deadline - clock.now_ms()) // (len(wanted) - number), 1)
+                share = max((deadline - clock.now_ms()) // (len(candidates) - number), 1)
                 try:
                     return await self._reach(address, node, share)
                 except RebootstrapRequired:
                     self.rebootstrap()
-                    said.append(f"{address[0]}:{address[1]}: another broker than it was")
+                    reasons.append(f"{address[0]}:{address[1]}: another broker than it was")
                 except KafkaError as error:
                     if not isinstance(error, ConnectionLost | RequestTimedOut):
                         raise
-                    said.append(str(error))
+                    reasons.append(str(error))
             if clock.now_ms() + self.config["reconnect.backoff.ms"] >= deadline:
-                raise BrokersUnreachable(f"no broker answered within {limit} ms: {'; '.join(said)}")
+                raise BrokersUnreachable(f"no broker answered within {limit} ms: {'; '.join(reasons)}")
             await self.scheduler.sleep(max(min(self.config["reconnect.backoff.ms"], deadline - clock.now_ms()), 1))
 
     async def _reach(self, address: Address, node: int, patience_ms: int) -> Link:
@@ -290,12 +290,12 @@ class Metadata:
 
     async def _one_topic(self, name: str, *, create: bool = False) -> TopicInfo:
         answer = await self.fetch([name], create=create)
-        for found in answer.topics:
-            if found.name == name:
-                if found.error_code == UNKNOWN_TOPIC_OR_PARTITION and not create:
-                    raise UnknownTopic(f"topic {name} does not exist", found.error_code)
-                if found.error_code != NONE:
-                    raise error_for(found.error_code, f"topic {name}")
+        for row in answer.topics:
+            if row.name == name:
+                if row.error_code == UNKNOWN_TOPIC_OR_PARTITION and not create:
+                    raise UnknownTopic(f"topic {name} does not exist", row.error_code)
+                if row.error_code != NONE:
+                    raise error_for(row.error_code, f"topic {name}")
                 known = self._topics.get(name)
                 if known is None:
                     raise StaleMetadata(
@@ -311,11 +311,11 @@ class Metadata:
 
     async def fetch(self, names: Iterable[str] | None, *, create: bool = False) -> MetadataResponse:
         """Ask now, for topics by name or (None) for all."""
-        wanted = None if names is None else tuple(sorted(set(names)))
-        key = (wanted, create)
+        requested = None if names is None else tuple(sorted(set(names)))
+        key = (requested, create)
         task = self._asking.get(key)
         if task is None:
-            task = self._asking[key] = self.scheduler.spawn(self._fetch(wanted, create=create), "metadata")
+            task = self._asking[key] = self.scheduler.spawn(self._fetch(requested, create=create), "metadata")
             task.listen(lambda _: self._asking.pop(key, None))
         return await _shared(task)
 
@@ -544,11 +544,11 @@ async def _shared(task: Task[T]) -> T:
     """Wait for a task that others wait for too: to be cancelled does not end it."""
     promise = Promise[T]()
 
-    def told(done: Promise[T]) -> None:
+    def settle(done: Promise[T]) -> None:
         if done.error is not None:
             promise.fail(done.error)
         else:
             promise.keep(done.result())
 
-    task.listen(told)
+    task.listen(settle)
     return await promise

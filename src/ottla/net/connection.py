@@ -159,7 +159,7 @@ class Link:
             self._end(error_for(answer.error_code, f"ApiVersions at {self}"))
             return
         self.versions = ranges
-        self.features = {each.name: each.max_version_level for each in answer.finalized_features}
+        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         self._setup.cancel()
         self._owner.opened(self)
         self.ready.keep(self)
@@ -311,7 +311,7 @@ class Link:
         self._owner.ended(self, failed=failed)
         waiting, self._open = self._open, deque()
         self._held.clear()
-        for each in waiting:
-            each.promise.fail(error)
+        for open_request in waiting:
+            open_request.promise.fail(error)
         if not self.ready.done:
             self.ready.fail(error)

@@ -102,12 +102,12 @@ class Network:
 
     def open_links(self, purpose: str = "") -> list[Link]:
         """Those that can be used now, the least busy first."""
-        found = [
+        links = [
             link
             for (_, its), link in self._links.items()
             if its == purpose and link.usable and link.ready.done and link.ready.error is None
         ]
-        return sorted(found, key=lambda link: link.in_flight)
+        return sorted(links, key=lambda link: link.in_flight)
 
     def reasons(self) -> str:
         """Reasons for unreachable brokers, as the end of an error message; empty without any."""

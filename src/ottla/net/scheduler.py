@@ -204,22 +204,22 @@ class Scheduler:
             either.keep(None)
 
         awaited = (promise, *others)
-        if any(each.done for each in awaited):
+        if any(candidate.done for candidate in awaited):
             return promise.done
-        for each in awaited:
-            each.listen(arrived)
+        for candidate in awaited:
+            candidate.listen(arrived)
         timer = self._timers.call_later(max(delay_ms, 0), lambda: either.keep(None))
         try:
             await either
         finally:
             timer.cancel()
-            for each in awaited:
-                each.ignore(arrived)
+            for candidate in awaited:
+                candidate.ignore(arrived)
         return promise.done
 
     async def every(self, coroutines: Iterable[Coroutine[Promise[Any], None, T]]) -> list[T]:
         """Run them side by side; what they return, in order. Raises the first error once all have ended."""
-        tasks = [self.spawn(each) for each in coroutines]
+        tasks = [self.spawn(coroutine) for coroutine in coroutines]
         try:
             for task in tasks:
                 if not task.done:

@@ -111,13 +111,13 @@ class ConsumerGroups(Requests):
                     raise
             return await self._classic_group(group_id, timeout)
 
-        return await self.each(groups, one)
+        return await self.for_each(groups, one)
 
     async def describe_classic_groups(
         self, groups: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, ConsumerGroupDescription]:
         """As `describe_consumer_groups`, of classic groups alone: those of Kafka Connect too."""
-        return await self.each(groups, lambda group_id: self._classic_group(group_id, timeout))
+        return await self.for_each(groups, lambda group_id: self._classic_group(group_id, timeout))
 
     async def _consumer_group(self, group_id: str, timeout: float | None) -> ConsumerGroupDescription:
         def code_of(answer: ConsumerGroupDescribeResponse) -> tuple[int, str | None]:
@@ -150,10 +150,10 @@ class ConsumerGroups(Requests):
 
         require_stable  wait for transactions that commit offsets (KIP-447; since Kafka 2.5)
         """
-        wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
+        requested = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
 
         async def one(group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-            asked = wanted[group_id]
+            asked = requested[group_id]
             partitions = None if asked is None else by_topic(asked)
 
             def request(link: Link) -> OffsetFetchRequest:
@@ -166,7 +166,7 @@ class ConsumerGroups(Requests):
             )
             return _committed(answer)
 
-        return await self.each(wanted, one)
+        return await self.for_each(requested, one)
 
     async def alter_consumer_group_offsets(
         self,
@@ -180,8 +180,8 @@ class ConsumerGroups(Requests):
         async def ask(partitions: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             topics: dict[str, OffsetCommitRequestTopic] = {}
             for partition in partitions:
-                given = offsets[partition]
-                committed = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+                value = offsets[partition]
+                committed = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
                 topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic)).partitions.append(
                     OffsetCommitRequestPartition(
                         partition_index=partition.partition,
@@ -193,13 +193,13 @@ class ConsumerGroups(Requests):
             request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
             coordinator = self.coordinator(group_id)
             answer = await coordinator.request(request, newest=_BY_NAME)
-            found: dict[TopicPartition, KafkaError | None] = {}
+            outcomes: dict[TopicPartition, KafkaError | None] = {}
             for topic in answer.topics:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
                     coordinator.note(row.error_code)
-                    found[partition] = refusal(row.error_code, f"move group {group_id} on {partition}")
-            return found
+                    outcomes[partition] = refusal(row.error_code, f"move group {group_id} on {partition}")
+            return outcomes
 
         return await self.repeating(f"move group {group_id}", offsets, ask, timeout)
 
@@ -248,7 +248,7 @@ class ConsumerGroups(Requests):
             described = (await self.describe_consumer_groups([group_id], timeout=timeout))[group_id]
             identities = [(member.member_id, member.group_instance_id) for member in described.members]
         else:
-            identities = [("", each) for each in instance_ids]
+            identities = [("", instance_id) for instance_id in instance_ids]
         results = Results[str, None]()
         if not identities:
             return results

@@ -38,10 +38,10 @@ _FINAL: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID})
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """The partitions of each topic."""
-    found: dict[str, list[int]] = {}
+    indexes: dict[str, list[int]] = {}
     for partition in partitions:
-        found.setdefault(partition.topic, []).append(partition.partition)
-    return found
+        indexes.setdefault(partition.topic, []).append(partition.partition)
+    return indexes
 
 
 class UnknownNode(KafkaError):
@@ -155,23 +155,23 @@ class Requests:
                 return dict.fromkeys(its, error)
 
         async def round_of(left: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError]:
-            found: dict[TopicPartition, V | KafkaError] = {}
+            outcomes: dict[TopicPartition, V | KafkaError] = {}
             by_node: dict[int, list[TopicPartition]] = {}
             for partition in left:
                 try:
                     by_node.setdefault(await self.metadata.leader(partition), []).append(partition)
                 except KafkaError as error:
-                    found[partition] = error
+                    outcomes[partition] = error
             for answer in await self.side_by_side([one(node, its) for node, its in by_node.items()]):
-                found |= answer
-            for partition, outcome in found.items():
+                outcomes |= answer
+            for partition, outcome in outcomes.items():
                 if isinstance(outcome, KafkaError) and outcome.retriable:
                     self.metadata.forget(partition.topic)
-            return found
+            return outcomes
 
         return await self.repeating(about, partitions, round_of, timeout)
 
-    async def each(self, keys: Iterable[K], one: Callable[[K], Awaitable[V]]) -> Results[K, V]:
+    async def for_each(self, keys: Iterable[K], one: Callable[[K], Awaitable[V]]) -> Results[K, V]:
         """`one(key)` for every key, side by side; what each returned or raised."""
         results = Results[K, V]()
 
@@ -197,11 +197,11 @@ class Requests:
 
         async def attempt() -> None:
             nonlocal left
-            found = await ask(left)
+            outcomes = await ask(left)
             again: list[K] = []
             last: KafkaError | None = None
             for key in left:
-                outcome = found[key]
+                outcome = outcomes[key]
                 if not isinstance(outcome, KafkaError):
                     results.put(key, outcome)
                 elif outcome.retriable:

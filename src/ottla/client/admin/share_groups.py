@@ -81,7 +81,7 @@ class ShareGroups(Requests):
             node = await self.metadata.coordinator(GROUP, group_id)
             return _described(answer.groups[0], (node, *self.metadata.network.brokers[node]))
 
-        return await self.each(groups, one)
+        return await self.for_each(groups, one)
 
     async def list_share_group_offsets(
         self,
@@ -90,13 +90,13 @@ class ShareGroups(Requests):
         timeout: float | None = None,
     ) -> Results[str, dict[TopicPartition, ShareGroupOffset]]:
         """List the start offsets of each group, of the partitions given or (None) of all that it has offsets of."""
-        wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
+        requested = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
 
         async def one(group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
             def code_of(answer: DescribeShareGroupOffsetsResponse) -> tuple[int, str | None]:
                 return answer.groups[0].error_code, answer.groups[0].error_message
 
-            partitions = wanted[group_id]
+            partitions = requested[group_id]
             topics = None
             if partitions is not None:
                 topics = [
@@ -117,7 +117,7 @@ class ShareGroups(Requests):
                 if row.error_code == NONE
             }
 
-        return await self.each(wanted, one)
+        return await self.for_each(requested, one)
 
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
@@ -136,9 +136,9 @@ class ShareGroups(Requests):
         request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=list(topics.values()))
         answer: AlterShareGroupOffsetsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
         results = Results[TopicPartition, None]()
-        for found in answer.responses:
-            for row in found.partitions:
-                partition = TopicPartition(found.topic_name, row.partition_index)
+        for topic_answer in answer.responses:
+            for row in topic_answer.partitions:
+                partition = TopicPartition(topic_answer.topic_name, row.partition_index)
                 about = f"move group {group_id} on {partition}"
                 results.put(partition, None, refusal(row.error_code, about, row.error_message))
         return results

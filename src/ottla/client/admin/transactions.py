@@ -83,28 +83,28 @@ class Transactions(Requests):
         async def ask(
             node: int, its: list[TopicPartition]
         ) -> dict[TopicPartition, tuple[ProducerState, ...] | KafkaError]:
-            topics = [TopicRequest(name=name, partition_indexes=each) for name, each in by_topic(its).items()]
+            topics = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_topic(its).items()]
             answer = await self.on_node(node, DescribeProducersRequest(topics=topics))
-            found: dict[TopicPartition, tuple[ProducerState, ...] | KafkaError] = {}
+            outcomes: dict[TopicPartition, tuple[ProducerState, ...] | KafkaError] = {}
             for topic in answer.topics:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
                     if row.error_code != NONE:
                         about = f"producers of {partition}"
-                        found[partition] = error_for(row.error_code, about, row.error_message)
+                        outcomes[partition] = error_for(row.error_code, about, row.error_message)
                         continue
-                    found[partition] = tuple(
+                    outcomes[partition] = tuple(
                         ProducerState(
-                            each.producer_id,
-                            each.producer_epoch,
-                            each.last_sequence,
-                            each.last_timestamp,
-                            each.coordinator_epoch if each.coordinator_epoch >= 0 else None,
-                            each.current_txn_start_offset if each.current_txn_start_offset >= 0 else None,
+                            producer.producer_id,
+                            producer.producer_epoch,
+                            producer.last_sequence,
+                            producer.last_timestamp,
+                            producer.coordinator_epoch if producer.coordinator_epoch >= 0 else None,
+                            producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None,
                         )
-                        for each in row.active_producers
+                        for producer in row.active_producers
                     )
-            return found
+            return outcomes
 
         if broker_id is None:
             return await self.at_leaders("describe producers", partitions, ask, timeout)
@@ -146,7 +146,7 @@ class Transactions(Requests):
 
             return await self.metadata.retrying(f"list transactions of node {node}", attempt, limit)
 
-        return await self.each(await self.metadata.retrying("list brokers", self.nodes, limit), one)
+        return await self.for_each(await self.metadata.retrying("list brokers", self.nodes, limit), one)
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
@@ -172,13 +172,15 @@ class Transactions(Requests):
                 frozenset(TopicPartition(topic.topic, index) for topic in row.topics for index in topic.partitions),
             )
 
-        return await self.each(transactional_ids, one)
+        return await self.for_each(transactional_ids, one)
 
     async def abort_transaction(self, spec: AbortTransactionSpec, *, timeout: float | None = None) -> None:
         """Write the marker that ends a transaction in one partition, whatever its coordinator thinks."""
 
         async def ask(node: int, its: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            topics = [WritableTxnMarkerTopic(name=name, partition_indexes=each) for name, each in by_topic(its).items()]
+            topics = [
+                WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic(its).items()
+            ]
             marker = WritableTxnMarker(
                 producer_id=spec.producer_id,
                 producer_epoch=spec.producer_epoch,
@@ -191,8 +193,8 @@ class Transactions(Requests):
                 TopicPartition(topic.name, row.partition_index): refusal(
                     row.error_code, f"abort the transaction of producer {spec.producer_id} in {spec.partition}"
                 )
-                for each in answer.markers
-                for topic in each.topics
+                for marker_answer in answer.markers
+                for topic in marker_answer.topics
                 for row in topic.partitions
             }
 
@@ -214,7 +216,7 @@ class Transactions(Requests):
             )
             return FencedProducer(answer.producer_id, answer.producer_epoch)
 
-        return await self.each(transactional_ids, one)
+        return await self.for_each(transactional_ids, one)
 
     async def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
         """Abort the transaction that is open under this id, and fence its producer (KIP-939)."""

@@ -306,27 +306,29 @@ class ClassicMember:
         owned: dict[str, OwnedTopic] = {}
         for name, index in self._owned:
             owned.setdefault(name, OwnedTopic(topic=name)).partitions.append(index)
-        said = ConsumerProtocolSubscription(
+        subscription = ConsumerProtocolSubscription(
             topics=topics,
             owned_partitions=list(owned.values()),
             generation_id=self._generation,
             rack_id=self._core.config["client.rack"] or None,
         )
         if assignor == _STICKY:
-            said.user_data = _previous_data(*self._previous)
-        return _SUBSCRIPTION_VERSION.to_bytes(2, "big") + codec.encode(said, _SUBSCRIPTION_VERSION)
+            subscription.user_data = _previous_data(*self._previous)
+        return _SUBSCRIPTION_VERSION.to_bytes(2, "big") + codec.encode(subscription, _SUBSCRIPTION_VERSION)
 
     async def _assignments(self, answer: JoinGroupResponse) -> dict[str, bytes]:
         """Assign the partitions to the members, as the leader of the group."""
         name = answer.protocol_name or self._assignors[0]
         members = {}
         for member in answer.members:
-            said = _subscription_of(member.metadata)
-            owned, generation = _previous_of(said.user_data) if name == _STICKY else _owned_of(said)
+            subscription = _subscription_of(member.metadata)
+            owned, generation = _previous_of(subscription.user_data) if name == _STICKY else _owned_of(subscription)
             members[member.member_id] = Subscriber(
-                tuple(said.topics), owned, generation, member.group_instance_id, said.rack_id
+                tuple(subscription.topics), owned, generation, member.group_instance_id, subscription.rack_id
             )
-        partitions = await self._partitions_of(sorted({name for each in members.values() for name in each.topics}))
+        partitions = await self._partitions_of(
+            sorted({name for subscriber in members.values() for name in subscriber.topics})
+        )
         self._seen.update(self._noted(partitions))
         assigned = ASSIGNORS[name](members, partitions)
         return {member: _encoded(partitions) for member, partitions in assigned.items()}
@@ -337,12 +339,12 @@ class ClassicMember:
         missing = [name for name in topics if metadata.known(name) is None]
         if missing:
             await metadata.fetch(missing)
-        found = {}
+        racks_by_topic = {}
         for name in topics:
             info = metadata.known(name)
             if info is not None:
-                found[name] = tuple(metadata.racks_of(info, index) for index in sorted(info.leaders))
-        return found
+                racks_by_topic[name] = tuple(metadata.racks_of(info, index) for index in sorted(info.leaders))
+        return racks_by_topic
 
     def _noted(self, partitions: dict[str, tuple[Racks, ...]]) -> dict[str, tuple[Racks, ...]]:
         """Return the part of the partitions whose change needs a rebalance: racks only if client.rack is set (KIP-881)."""
@@ -360,7 +362,8 @@ class ClassicMember:
             protocol_type=_PROTOCOL_TYPE,
             protocol_name=joined.protocol_name,
             assignments=[
-                SyncGroupRequestAssignment(member_id=member, assignment=said) for member, said in assignments.items()
+                SyncGroupRequestAssignment(member_id=member, assignment=assignment)
+                for member, assignment in assignments.items()
             ],
         )
         if version >= 3:
@@ -390,25 +393,27 @@ class ClassicMember:
 def _subscription_of(data: bytes) -> ConsumerProtocolSubscription:
     """Decode the subscription of a member, in the version that its client writes."""
     version = min(int.from_bytes(data[:2], "big"), _SUBSCRIPTION_VERSION)
-    said, _ = codec.decode(ConsumerProtocolSubscription, version, data, 2)
-    return said
+    subscription, _ = codec.decode(ConsumerProtocolSubscription, version, data, 2)
+    return subscription
 
 
 def _previous_data(assigned: list[TopicPartition], generation: int) -> bytes:
     topics: dict[str, PreviousTopic] = {}
     for name, index in assigned:
         topics.setdefault(name, PreviousTopic(topic=name)).partitions.append(index)
-    said = StickyAssignorUserData(previous_assignment=list(topics.values()), generation=generation)
-    return codec.encode(said, 1)
+    user_data = StickyAssignorUserData(previous_assignment=list(topics.values()), generation=generation)
+    return codec.encode(user_data, 1)
 
 
-def _owned_of(said: ConsumerProtocolSubscription) -> tuple[tuple[TopicPartition, ...], int]:
+def _owned_of(subscription: ConsumerProtocolSubscription) -> tuple[tuple[TopicPartition, ...], int]:
     """Return the partitions that a member still owns, and their generation. Before version 2 (KIP-792) cooperative members put
     the generation into the user data: four bytes."""
-    owned = (TopicPartition(each.topic, index) for each in said.owned_partitions for index in each.partitions)
-    generation = said.generation_id
-    if generation < 0 and said.user_data is not None and len(said.user_data) == 4:
-        generation = int.from_bytes(said.user_data, "big", signed=True)
+    owned = (
+        TopicPartition(topic.topic, index) for topic in subscription.owned_partitions for index in topic.partitions
+    )
+    generation = subscription.generation_id
+    if generation < 0 and subscription.user_data is not None and len(subscription.user_data) == 4:
+        generation = int.from_bytes(subscription.user_data, "big", signed=True)
     return tuple(owned), generation
 
 
@@ -417,12 +422,14 @@ def _previous_of(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
     nothing if its user data is missing or cannot be decoded."""
     for version in (1, 0):
         with contextlib.suppress(PeerError):
-            said, end = codec.decode(StickyAssignorUserData, version, data or b"")
+            user_data, end = codec.decode(StickyAssignorUserData, version, data or b"")
             if end == len(data or b""):
                 had = (
-                    TopicPartition(each.topic, index) for each in said.previous_assignment for index in each.partitions
+                    TopicPartition(topic.topic, index)
+                    for topic in user_data.previous_assignment
+                    for index in topic.partitions
                 )
-                return tuple(had), said.generation
+                return tuple(had), user_data.generation
     return (), _NOBODY
 
 
@@ -430,13 +437,15 @@ def _encoded(partitions: list[TopicPartition]) -> bytes:
     topics: dict[str, AssignedTopic] = {}
     for name, index in partitions:
         topics.setdefault(name, AssignedTopic(topic=name)).partitions.append(index)
-    said = ConsumerProtocolAssignment(assigned_partitions=list(topics.values()))
-    return _ASSIGNMENT_VERSION.to_bytes(2, "big") + codec.encode(said, _ASSIGNMENT_VERSION)
+    assignment = ConsumerProtocolAssignment(assigned_partitions=list(topics.values()))
+    return _ASSIGNMENT_VERSION.to_bytes(2, "big") + codec.encode(assignment, _ASSIGNMENT_VERSION)
 
 
 def _assigned_of(data: bytes) -> list[TopicPartition]:
     if len(data) < 2:
         return []
     version = min(int.from_bytes(data[:2], "big"), _SUBSCRIPTION_VERSION)
-    said, _ = codec.decode(ConsumerProtocolAssignment, version, data, 2)
-    return sorted(TopicPartition(each.topic, index) for each in said.assigned_partitions for index in each.partitions)
+    assignment, _ = codec.decode(ConsumerProtocolAssignment, version, data, 2)
+    return sorted(
+        TopicPartition(topic.topic, index) for topic in assignment.assigned_partitions for index in topic.partitions
+    )

@@ -185,13 +185,13 @@ class Commits:
 
     async def _ids(self, names: Iterable[str]) -> dict[str, bytes]:
         """Topic ids, zero for what is not known: names do as well."""
-        found = {}
+        ids = {}
         for name in names:
             try:
-                found[name] = (await self._core.metadata.topic(name)).id
+                ids[name] = (await self._core.metadata.topic(name)).id
             except UnknownTopic:
-                found[name] = ZERO_UUID
-        return found
+                ids[name] = ZERO_UUID
+        return ids
 
     async def fetch(
         self,
@@ -205,12 +205,12 @@ class Commits:
 
         stable  wait for open transactions that commit offsets; otherwise return the offsets committed before them
         """
-        wanted = list(partitions)
+        requested = list(partitions)
         about = f"offsets of group {self._group_id}"
-        if not wanted:
+        if not requested:
             return {}
         return await self._core.metadata.retrying(
-            about, lambda: self._fetch(wanted, member(), about, stable=stable), timeout_ms
+            about, lambda: self._fetch(requested, member(), about, stable=stable), timeout_ms
         )
 
     async def _fetch(
@@ -240,22 +240,22 @@ class Commits:
                 group.member_id, group.member_epoch = member.member_id, member.generation
             request.groups = [group]
         answer = await self._coordinator.response(link.request(request, version))
-        return self._found(answer, version, {found: name for name, found in ids.items()}, about)
+        return self._committed_offsets(answer, version, {topic_id: name for name, topic_id in ids.items()}, about)
 
-    def _found(
+    def _committed_offsets(
         self, answer: OffsetFetchResponse, version: int, names: dict[bytes, str], about: str
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         whole = answer if version <= _NEWEST_BY_TOPIC else answer.groups[0]
         self._check(whole.error_code, about)
-        found = {}
+        offsets = {}
         for topic in whole.topics:
             for row in topic.partitions:
                 self._check(row.error_code, about)
                 if row.committed_offset >= 0:
                     name = topic.name or names[getattr(topic, "topic_id", ZERO_UUID)]
                     offset = OffsetAndMetadata(row.committed_offset, row.metadata or "", row.committed_leader_epoch)
-                    found[TopicPartition(name, row.partition_index)] = offset
-        return found
+                    offsets[TopicPartition(name, row.partition_index)] = offset
+        return offsets
 
     def _check(self, code: int, about: str) -> None:
         if code != table.NONE:

@@ -222,14 +222,14 @@ class ConsumerMember:
         """One step towards the target; whether there is something to tell the coordinator at once."""
         if self._target is None:
             return False
-        wanted = await self._named(self._target)
-        revoked = sorted(self._owned - wanted)
+        target = await self._named(self._target)
+        revoked = sorted(self._owned - target)
         if revoked:
             await self._tell(Change.REVOKED, revoked, sorted(self._owned - set(revoked)))
             self._owned -= set(revoked)
             self._owned_told = False
             return True
-        added = sorted(wanted - self._owned)
+        added = sorted(target - self._owned)
         if added:
             await self._tell(Change.ASSIGNED, added, sorted(self._owned | set(added)))
             self._owned |= set(added)
@@ -242,10 +242,10 @@ class ConsumerMember:
         metadata = self._core.metadata
         if any(metadata.name_of(topic_id) is None for topic_id, _ in target):
             await metadata.fetch(self._topics if self._pattern is None else None)
-        found = set()
+        named = set()
         for topic_id, index in target:
             name = metadata.name_of(topic_id)
             if name is not None:
                 self._ids[name] = topic_id
-                found.add(TopicPartition(name, index))
-        return found
+                named.add(TopicPartition(name, index))
+        return named

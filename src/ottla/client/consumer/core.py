@@ -71,7 +71,7 @@ class ConsumerCore:
             self._positions,
             self._commits,
             lambda: self.group_metadata,
-            found=self._fetcher.pump,
+            on_end=self._fetcher.pump,
             failed=self._not_found,
         )
         self._committed_ms = core.clock.now_ms()
@@ -206,20 +206,20 @@ class ConsumerCore:
     def take_many(self, most: int) -> list[Record]:
         """Up to `most` records that are there. Raises CorruptBatch; behind records that are there `wait` raises it."""
         self.polls += 1
-        found: list[Record] = []
-        while len(found) < most and not self.attention:
-            part = self._records[self._next : self._next + most - len(found)]
+        records: list[Record] = []
+        while len(records) < most and not self.attention:
+            part = self._records[self._next : self._next + most - len(records)]
             self._next += len(part)
-            found += part
+            records += part
             try:
-                if len(found) < most and not self._open_chunk():
+                if len(records) < most and not self._open_chunk():
                     break
             except KafkaError as error:
-                if not found:
+                if not records:
                     raise
                 self._fetcher.trouble = error
                 self.attention = True
-        return found
+        return records
 
     def peek_many(self, most: int) -> list[Record]:
         """Up to `most` records of one chunk, which stay where they are until `advance`. Raises CorruptBatch."""
@@ -513,11 +513,11 @@ class ConsumerCore:
         """Commit offsets, or the positions; what was committed. Raises FencedError and the like."""
         if not self._group_id:
             raise IllegalState(f"commit: {_NO_GROUP}")
-        wanted = self.consumed() if offsets is None else whole_offsets(offsets)
-        ids = self._topic_ids(wanted)
-        await self._commits.commit(wanted, lambda: self.group_metadata, timeout_ms, topic_ids=ids)
+        positions = self.consumed() if offsets is None else whole_offsets(offsets)
+        ids = self._topic_ids(positions)
+        await self._commits.commit(positions, lambda: self.group_metadata, timeout_ms, topic_ids=ids)
         self._committed_ms = self.core.clock.now_ms()
-        return wanted
+        return positions
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None
@@ -525,8 +525,8 @@ class ConsumerCore:
         """Return the committed offsets of the group; partitions without a commit are left out."""
         if not self._group_id:
             raise IllegalState(f"committed: {_NO_GROUP}")
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        return await self._commits.fetch(wanted, lambda: GroupMetadata(self._group_id), timeout_ms)
+        requested = [TopicPartition(*partition) for partition in partitions]
+        return await self._commits.fetch(requested, lambda: GroupMetadata(self._group_id), timeout_ms)
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
         """Ids of the topics that positions belong to, as far as they are known."""

@@ -31,7 +31,7 @@ Listener = Callable[[KafkaError | None, Delivered | None], object]
 class Counter(Protocol):
     """Counter of the outcomes of many records."""
 
-    def told(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
+    def count_outcome(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
         """Called when `count` records were appended from `base_offset` on (-1: unknown), or failed with `error`."""
 
 
@@ -111,10 +111,10 @@ class ClosedBatch(Batch):
             for number, batch in sorted(opened.items())
         ]
         # What they hold of buffer.memory is what the whole held.
-        for each in parts:
-            each.size = self.size // len(parts)
-            each.is_named = self.is_named
-        parts[0].size += self.size - sum(each.size for each in parts)
+        for closed in parts:
+            closed.size = self.size // len(parts)
+            closed.is_named = self.is_named
+        parts[0].size += self.size - sum(closed.size for closed in parts)
         return parts
 
     def sealed(self, version: int) -> bytes:
@@ -130,7 +130,7 @@ class ClosedBatch(Batch):
     def tell(self, error: KafkaError | None, base_offset: int = -1, append_time: int = -1) -> None:
         """Say what became of the records to whoever wants to know."""
         for begin, end, counter in self.spans:
-            counter.told(self.partition, end - begin, error, base_offset + begin if base_offset >= 0 else -1)
+            counter.count_outcome(self.partition, end - begin, error, base_offset + begin if base_offset >= 0 else -1)
         topic, partition = self.partition
         for index, timestamp, listener in self.listeners or ():
             if error is not None:

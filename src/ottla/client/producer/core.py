@@ -101,7 +101,7 @@ class ProducerCore:
         selection: bytes | None,
         begin: int,
         partition: int,
-        given: bytes | None,
+        row_partitions: bytes | None,
         counter: Counter,
     ) -> tuple[int, int]:
         """Take rows of a table, as `Accumulator.append_rows`: how many, and UNKNOWN_TOPIC or NO_ROOM when something must be
@@ -111,7 +111,7 @@ class ProducerCore:
         """
         if self.transactions is not None:
             self.transactions.check_open()
-        taken, outcome = self.accumulator.append_rows(topic, rows, selection, begin, partition, given, counter)
+        taken, outcome = self.accumulator.append_rows(topic, rows, selection, begin, partition, row_partitions, counter)
         if taken:
             self._wake()
         if outcome == TOO_LARGE:

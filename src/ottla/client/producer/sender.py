@@ -359,15 +359,15 @@ class Sender:
                     rows[topic.name or topic.topic_id, row.index] = row
         for batch in batches:
             name, number = batch.partition
-            found = rows.get((name, number)) or rows.get((ids[name], number))
+            result = rows.get((name, number)) or rows.get((ids[name], number))
             if isinstance(error, KafkaError):
                 self._missed(batch, error)
             elif answer is None and error is None:
                 self._acknowledged(batch, -1, -1)  # acks=0: there is no response
-            elif found is None:
+            elif result is None:
                 self._missed(batch, ConnectionLost(f"produce to {batch.partition}: the answer is about something else"))
             else:
-                self._judge(batch, found)
+                self._judge(batch, result)
         self.pump()
 
     def _missed(self, batch: ClosedBatch, error: KafkaError) -> None:
@@ -621,7 +621,7 @@ class Sender:
             self._resize(info)
 
     def _fail_topic(self, topic: str, error: KafkaError) -> None:
-        for partition in [each for each in self._waiting if each.topic == topic]:
+        for partition in [partition for partition in self._waiting if partition.topic == topic]:
             queue = self._queues[partition]
             while queue.waiting:
                 batch = queue.waiting.popleft()

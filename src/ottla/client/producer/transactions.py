@@ -187,19 +187,19 @@ class Transactions:
     async def _add_partitions(self) -> None:
         try:
             while self._to_add:
-                wanted = set(self._to_add)
-                await self._ask(f"partitions of transaction {self._id}", lambda: self._add(wanted))  # noqa: B023
-                self._added |= wanted
-                self._to_add -= wanted
+                partitions = set(self._to_add)
+                await self._ask(f"partitions of transaction {self._id}", lambda: self._add(partitions))  # noqa: B023
+                self._added |= partitions
+                self._to_add -= partitions
         except KafkaError as error:
             self.failed(error)
         finally:
             self._adding = False
         self._sender.pump()
 
-    async def _add(self, wanted: set[TopicPartition]) -> None:
+    async def _add(self, partitions: set[TopicPartition]) -> None:
         topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for name, index in sorted(wanted):
+        for name, index in sorted(partitions):
             topics.setdefault(name, AddPartitionsToTxnTopic(name=name)).partitions.append(index)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,

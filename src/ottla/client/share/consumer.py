@@ -107,19 +107,19 @@ class ShareConsumerCore:
     def _settle_last_poll(self) -> None:
         """Implicit mode: what the poll before returned was processed. Explicit: it must have been spoken of."""
         if not self._explicit:
-            for each in self._delivered:
-                each.acknowledge_all(AcknowledgeType.ACCEPT)
-        elif not all(each.settled for each in self._delivered):
+            for delivered in self._delivered:
+                delivered.acknowledge_all(AcknowledgeType.ACCEPT)
+        elif not all(delivered.settled for delivered in self._delivered):
             raise IllegalState("explicit mode: acknowledge every record of the last poll before the next one")
         self._tell()
 
     def _tell(self) -> None:
         """Hand what was said to the sessions; forget what needs no further word."""
-        for each in self._delivered:
-            news = each.collect()
+        for delivered in self._delivered:
+            news = delivered.collect()
             if news:
-                self._session(each.home.node).tell(each.home, news)
-        self._delivered = [each for each in self._delivered if not each.settled]
+                self._session(delivered.home.node).tell(delivered.home, news)
+        self._delivered = [delivered for delivered in self._delivered if not delivered.settled]
 
     def _raise_trouble(self) -> None:
         trouble, self._trouble = self._trouble, None
@@ -149,14 +149,14 @@ class ShareConsumerCore:
         if not self._explicit:
             raise IllegalState("implicit mode acknowledges by itself: share.acknowledgement.mode=explicit is for this")
         where = (record.topic, record.partition)
-        for each in self._delivered:
-            if each.home.partition == where and each.acknowledge(record.offset, kind):
+        for delivered in self._delivered:
+            if delivered.home.partition == where and delivered.acknowledge(record.offset, kind):
                 return
         raise IllegalState(f"the record {record.topic}-{record.partition}@{record.offset} waits for no acknowledgement")
 
     # -- fetching --
 
-    async def _wanted(self, left_ms: int) -> dict[int, dict[tuple[bytes, int], TopicPartition]]:
+    async def _partitions_by_node(self, left_ms: int) -> dict[int, dict[tuple[bytes, int], TopicPartition]]:
         """The assigned partitions by the node that leads them, as far as can be known within `left_ms`."""
         metadata = self.core.metadata
         deadline = self.core.clock.now_ms() + left_ms
@@ -168,7 +168,7 @@ class ShareConsumerCore:
                     if not error.retriable and not isinstance(error, UnknownTopic):
                         raise
                     # It may come, and brokers may answer again.
-        found: dict[int, dict[tuple[bytes, int], TopicPartition]] = {}
+        by_node: dict[int, dict[tuple[bytes, int], TopicPartition]] = {}
         for topic_id, index in self._member.assigned:
             name_of = metadata.name_of(topic_id)
             info = metadata.known(name_of) if name_of is not None else None
@@ -176,23 +176,23 @@ class ShareConsumerCore:
                 continue
             node = info.leaders.get(index, -1)
             if node >= 0:
-                found.setdefault(node, {})[topic_id, index] = TopicPartition(name_of, index)
-        return found
+                by_node.setdefault(node, {})[topic_id, index] = TopicPartition(name_of, index)
+        return by_node
 
     async def _fetch(self, left_ms: int) -> None:
         """Ask every node that is not asked already."""
         if not self._member.assigned:
             return
-        wanted = await self._wanted(left_ms)
+        by_node = await self._partitions_by_node(left_ms)
         config = self.core.config
         limits = Limits(config["max.poll.records"], max(min(config["fetch.max.wait.ms"], left_ms), _SHORTEST_WAIT_MS))
-        for node, partitions in wanted.items():
+        for node, partitions in by_node.items():
             session = self._session(node)
             if not session.busy:
                 session.busy = True
                 self.core.scheduler.background(self._fetch_from(session, partitions, limits), "share fetch")
         for node, session in self._sessions.items():
-            if node not in wanted:
+            if node not in by_node:
                 self._acknowledge_to(session)
 
     async def _fetch_from(
@@ -244,8 +244,8 @@ class ShareConsumerCore:
         """Tell the brokers what was said of records, and wait; partition -> None or why not. Raises RequestTimedOut."""
         self._check_open()
         if not self._explicit:
-            for each in self._delivered:
-                each.acknowledge_all(AcknowledgeType.ACCEPT)
+            for delivered in self._delivered:
+                delivered.acknowledge_all(AcknowledgeType.ACCEPT)
         results: CommitResults = {}
         self._results = results
         try:
@@ -267,8 +267,8 @@ class ShareConsumerCore:
         """Tell the brokers what was said of records; the callback hears the outcome."""
         self._check_open()
         if not self._explicit:
-            for each in self._delivered:
-                each.acknowledge_all(AcknowledgeType.ACCEPT)
+            for delivered in self._delivered:
+                delivered.acknowledge_all(AcknowledgeType.ACCEPT)
         self._tell()
         for session in self._sessions.values():
             self._acknowledge_to(session)
@@ -289,8 +289,8 @@ class ShareConsumerCore:
 
     async def _leave(self) -> None:
         if not self._explicit:
-            for each in self._delivered:
-                each.acknowledge_all(AcknowledgeType.ACCEPT)
+            for delivered in self._delivered:
+                delivered.acknowledge_all(AcknowledgeType.ACCEPT)
         self._tell()
         self._delivered.clear()
         self._acquired.clear()

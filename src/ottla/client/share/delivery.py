@@ -85,23 +85,23 @@ class Delivered:
         Renewed records need another acknowledgement."""
         if not self._kinds and self.offsets:
             return []
-        told = self._kinds
+        kinds = self._kinds
         self._kinds = {}
-        renewed = [offset for offset, kind in told.items() if kind == AcknowledgeType.RENEW]
-        told.update(dict.fromkeys(self._gaps(told), GAP))
+        renewed = [offset for offset, kind in kinds.items() if kind == AcknowledgeType.RENEW]
+        kinds.update(dict.fromkeys(self._gaps(kinds), GAP))
         self._ranges = ()
         self.offsets.update(renewed)
-        return list(runs(sorted(told.items())))
+        return list(runs(sorted(kinds.items())))
 
-    def _gaps(self, told: dict[int, int]) -> list[int]:
+    def _gaps(self, kinds: dict[int, int]) -> list[int]:
         """Acquired offsets that have no record."""
-        if sum(last - first + 1 for first, last in self._ranges) == len(self.offsets) + len(told):
+        if sum(last - first + 1 for first, last in self._ranges) == len(self.offsets) + len(kinds):
             return []
         return [
             offset
             for first, last in self._ranges
             for offset in range(first, last + 1)
-            if offset not in self.offsets and offset not in told
+            if offset not in self.offsets and offset not in kinds
         ]
 
 

@@ -68,7 +68,7 @@ class ShareSession:
     lock_ms   how long acquired records are ours, 0 before the broker said
     """
 
-    def __init__(self, core: Core, group_id: str, member_id: str, node: int, told: Told) -> None:
+    def __init__(self, core: Core, group_id: str, member_id: str, node: int, on_acknowledged: Told) -> None:
         self.node = node
         self.number = 0
         self.busy = False
@@ -76,7 +76,7 @@ class ShareSession:
         self._core = core
         self._group_id = group_id
         self._member_id = member_id
-        self._told = told
+        self._told = on_acknowledged
         self._epoch = 0
         self._link: Link | None = None
         self._included: set[TopicIdPartition] = set()
@@ -100,7 +100,7 @@ class ShareSession:
 
     # -- requests --
 
-    async def fetch(self, wanted: dict[TopicIdPartition, TopicPartition], limits: Limits) -> Brought:
+    async def fetch(self, partitions: dict[TopicIdPartition, TopicPartition], limits: Limits) -> Brought:
         """One ShareFetch of these partitions, with what there is to tell. Raises KafkaError; what was to be told has then
         failed."""
         telling: dict[Home, list[Run]] = {}
@@ -109,7 +109,7 @@ class ShareSession:
             if self._epoch != 0 and _renews(self._to_tell):
                 await self._acknowledge(link, _LONGEST_EPOCH)
             version = link.version(ShareFetchRequest)
-            request = self._request(wanted, limits)
+            request = self._request(partitions, limits)
             telling = self._news_into(request)
             timeout_ms = request.max_wait_ms + self._core.config["request.timeout.ms"]
             answer: ShareFetchResponse = await link.request(request, version, timeout_ms=timeout_ms)
@@ -117,8 +117,8 @@ class ShareSession:
                 raise error_for(answer.error_code, f"share fetch of node {self.node}", answer.error_message)
             self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
             self._next_epoch()
-            self._included = set(wanted)
-            return self._taken(answer, wanted, telling)
+            self._included = set(partitions)
+            return self._taken(answer, partitions, telling)
         except KafkaError as error:
             self._failed(error, telling)
             raise
@@ -162,7 +162,7 @@ class ShareSession:
             self.number += 1
         return link
 
-    def _request(self, wanted: dict[TopicIdPartition, TopicPartition], limits: Limits) -> ShareFetchRequest:
+    def _request(self, partitions: dict[TopicIdPartition, TopicPartition], limits: Limits) -> ShareFetchRequest:
         config = self._core.config
         request = ShareFetchRequest(
             group_id=self._group_id,
@@ -176,13 +176,13 @@ class ShareSession:
             share_acquire_mode=int(config["share.acquire.mode"] == "record_limit"),
         )
         topics: dict[bytes, FetchTopic] = {}
-        for topic_id, index in wanted:
+        for topic_id, index in partitions:
             if self._epoch == 0 or (topic_id, index) not in self._included:
                 topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
                 topic.partitions.append(FetchPartition(partition_index=index))
         request.topics = list(topics.values())
         forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, index in self._included - wanted.keys() if self._epoch else ():
+        for topic_id, index in self._included - partitions.keys() if self._epoch else ():
             forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
         request.forgotten_topics_data = list(forgotten.values())
         return request
@@ -277,18 +277,18 @@ class ShareSession:
     def _taken(
         self,
         answer: ShareFetchResponse,
-        wanted: dict[TopicIdPartition, TopicPartition],
+        partitions: dict[TopicIdPartition, TopicPartition],
         telling: dict[Home, list[Run]],
     ) -> Brought:
         """Return the records in the answer, and report the results of the acknowledgements that were sent."""
         codes: dict[TopicIdPartition, tuple[int, str | None]] = {}
-        found = []
+        acquired = []
         trouble: KafkaError | None = None
         for topic in answer.responses:
             for row in topic.partitions:
                 where = (topic.topic_id, row.partition_index)
                 codes[where] = (row.acknowledge_error_code, row.acknowledge_error_message)
-                partition = wanted.get(where)
+                partition = partitions.get(where)
                 if partition is None:
                     continue
                 if row.error_code != table.NONE:
@@ -298,13 +298,13 @@ class ShareSession:
                 elif row.acquired_records:
                     home = Home(self.node, self.number, topic.topic_id, partition)
                     try:
-                        found.append(Acquired(home, _ranges(row), self._records(partition, row)))
+                        acquired.append(Acquired(home, _ranges(row), self._records(partition, row)))
                     except CorruptRecords as damage:
                         # No member can process these: another attempt would fail as well.
                         self.tell(home, [Run(first, last, AcknowledgeType.REJECT) for first, last in _ranges(row)])
                         trouble = CorruptBatch(f"{partition}: {damage}", table.CORRUPT_MESSAGE)
         self._say_each(telling, codes)
-        return Brought(found, trouble)
+        return Brought(acquired, trouble)
 
     def _records(self, partition: TopicPartition, row: PartitionData) -> list[Record]:
         """Those of the records that are ours. Raises CorruptRecords."""
@@ -312,15 +312,15 @@ class ShareSession:
         records: list[Record] = []
         for header in scan(data).batches:
             ours = [
-                each
-                for each in row.acquired_records
-                if each.first_offset <= header.last_offset and header.base_offset <= each.last_offset
+                span
+                for span in row.acquired_records
+                if span.first_offset <= header.last_offset and header.base_offset <= span.last_offset
             ]
             if header.is_control or not ours:
                 continue
             if self._core.config["check.crcs"] and not crc_ok(data, header):
                 raise CorruptRecords(f"the batch at offset {header.base_offset} fails its CRC")
-            origins = [Origin(*partition, header.timestamp_type, -1, each.delivery_count) for each in ours]
+            origins = [Origin(*partition, header.timestamp_type, -1, span.delivery_count) for span in ours]
             read = read_records(data, header, origins[0])
             if len(ours) > 1 or header.base_offset < ours[0].first_offset or header.last_offset > ours[0].last_offset:
                 read = _those_of(read, ours, origins)
@@ -333,15 +333,15 @@ def _renews(telling: dict[Home, list[Run]]) -> bool:
 
 
 def _ranges(row: PartitionData) -> list[tuple[int, int]]:
-    return [(each.first_offset, each.last_offset) for each in row.acquired_records]
+    return [(span.first_offset, span.last_offset) for span in row.acquired_records]
 
 
 def _those_of(records: list[Record], ours: list[AcquiredRecords], origins: list[Origin]) -> list[Record]:
     """The records within our ranges, each with the delivery count of its range."""
     kept = []
-    for each, origin in zip(ours, origins, strict=True):
+    for span, origin in zip(ours, origins, strict=True):
         for record in records:
-            if each.first_offset <= record.offset <= each.last_offset:
+            if span.first_offset <= record.offset <= span.last_offset:
                 record.origin = origin
                 kept.append(record)
     return kept
