@@ -34,9 +34,9 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
     def names(cluster: Cluster[Any]) -> list[str]:
         return sorted(cluster.ask(cluster.admin.list_groups()))
 
-    from ottla.client.admin.groups import Groups
+    from ottla.client.admin.groups import GroupRequests
 
-    return _names(ctx, incomplete, Groups, names)
+    return _names(ctx, incomplete, GroupRequests, names)
 
 
 def _names(

@@ -14,9 +14,9 @@ from ottla.cli.cluster_figures import SORTS, Figures, Sample, figures
 from ottla.cli.stopping import Stop, told_to_stop
 from ottla.cli.table import Column, echo_table
 from ottla.cli.top_tables import tables
-from ottla.client.admin.cluster import Cluster
+from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.consumer_groups import ConsumerGroups
-from ottla.client.admin.groups import Groups, ListedGroup
+from ottla.client.admin.groups import GroupRequests, ListedGroup
 from ottla.client.admin.log_dirs import LogDirs
 from ottla.client.admin.share_groups import ShareGroups
 from ottla.client.admin.topics import Topics
@@ -139,7 +139,7 @@ class _Lines:
         self._stop.sleep(seconds)
 
 
-class _Part(Topics, LogDirs, Cluster, ConsumerGroups, ShareGroups, Groups):
+class _Part(Topics, LogDirs, ClusterRequests, ConsumerGroups, ShareGroups, GroupRequests):
     """The part of the admin client that this command needs."""
 
 

@@ -9,7 +9,7 @@ from ottla.cli.cluster_access import Cluster, CommandFailed
 from ottla.cli.table import echo_json
 from ottla.cli.topic_matching import matching
 from ottla.client.admin.configs import ConfigEntry, ConfigResource, Configs, ResourceType
-from ottla.client.admin.replicas import Reassignment, Replicas
+from ottla.client.admin.replicas import Reassignment, ReplicaRequests
 from ottla.client.admin.topics import PartitionDescription, TopicDescription, Topics
 from ottla.client.errors import KafkaError, UnsupportedVersion
 from ottla.client.topics import TopicPartition
@@ -21,7 +21,7 @@ ConfigsOfTopic = Mapping[str, ConfigEntry]
 _MISSING = (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
 
 
-class Part(Topics, Configs, Replicas):
+class Part(Topics, Configs, ReplicaRequests):
     """The part of the admin client that the description needs."""
 
 

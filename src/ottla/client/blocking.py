@@ -479,9 +479,9 @@ class Consumer(Blocking):
             event = self._run(self._consumer.wait(milliseconds(left)))
             if isinstance(event, bool):
                 return event
-            self._tell(event)
+            self._run_listener(event)
 
-    def _tell(self, handover: Handover) -> None:
+    def _run_listener(self, handover: Handover) -> None:
         """Run a listener, in the caller's thread."""
         try:
             handover.listener(handover.partitions)

@@ -62,7 +62,7 @@ _RETIRED_MS: Final = 30_000
 logger = logging.getLogger("ottla.client")
 
 
-class _Missing:
+class _MissingTopic:
     """A topic that brokers do not know, or do not give: since when, and when that was last logged."""
 
     __slots__ = ("begun_ms", "warned_ms")
@@ -94,7 +94,7 @@ class Metadata:
         self._ids: dict[str, bytes] = {}
         self._retired: dict[bytes, int] = {}
         """Ids of topics that were deleted and created again -> until when (ms) an answer that has one is taken for stale."""
-        self._missing: dict[str, _Missing] = {}
+        self._missing: dict[str, _MissingTopic] = {}
         self._watched_ms: int | None = None
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
@@ -423,7 +423,7 @@ class Metadata:
     def _warn(self, name: str, code: int) -> None:
         """Log that a topic cannot be had: not the first time, when it may be about to be created; then every few seconds."""
         now = self.scheduler.clock.now_ms()
-        missing = self._missing.setdefault(name, _Missing(now))
+        missing = self._missing.setdefault(name, _MissingTopic(now))
         last = missing.begun_ms if missing.warned_ms is None else missing.warned_ms
         if now - last < (_WARN_AFTER_MS if missing.warned_ms is None else _WARN_EVERY_MS):
             return

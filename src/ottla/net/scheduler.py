@@ -42,16 +42,16 @@ class Promise(Generic[T]):
         if not self.done:
             self.done = True
             self._value = value
-            self._tell()
+            self._notify()
 
     def fail(self, error: BaseException) -> None:
         """It will never come. Only the first outcome counts."""
         if not self.done:
             self.done = True
             self._error = error
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         listeners, self._listeners = self._listeners, None
         for listener in listeners or ():
             listener(self)

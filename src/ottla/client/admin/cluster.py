@@ -64,7 +64,7 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
 
 
-class Cluster(Requests):
+class ClusterRequests(Requests):
     """Requests about the cluster."""
 
     async def describe_cluster(

@@ -160,7 +160,7 @@ class Configs(Requests):
             outcomes: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
             for row in answer.results:
                 resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
-                error = refusal(row.error_code, f"describe {_told(resource)}", row.error_message)
+                error = refusal(row.error_code, f"describe {_text_of(resource)}", row.error_message)
                 outcomes[resource] = error or {config.name: _entry(config, resource, version) for config in row.configs}
             return outcomes
 
@@ -273,7 +273,7 @@ class Configs(Requests):
         return await self.repeating(about, resources, round_of, timeout)
 
 
-def _told(resource: ConfigResource) -> str:
+def _text_of(resource: ConfigResource) -> str:
     """A resource in a sentence."""
     return f"configs of {resource.type.name.lower().replace('_', ' ')} {resource.name or '(default)'}"
 
@@ -284,7 +284,7 @@ def _altered(
     outcomes: dict[ConfigResource, KafkaError | None] = {}
     for row in rows:
         resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
-        outcomes[resource] = refusal(row.error_code, f"alter {_told(resource)}", row.error_message)
+        outcomes[resource] = refusal(row.error_code, f"alter {_text_of(resource)}", row.error_message)
     return outcomes
 
 

@@ -20,7 +20,7 @@ class ListedGroup(NamedTuple):
     type: str
 
 
-class Groups(Requests):
+class GroupRequests(Requests):
     """Requests about groups, whatever their kind."""
 
     async def list_groups(

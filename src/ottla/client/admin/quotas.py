@@ -83,11 +83,11 @@ class Quotas(Requests):
             outcomes: dict[ClientQuotaEntity, KafkaError | None] = {}
             for row in answer.entries:
                 entity = frozenset((part.entity_type, part.entity_name) for part in row.entity)
-                outcomes[entity] = refusal(row.error_code, f"alter quotas of {_told(entity)}", row.error_message)
+                outcomes[entity] = refusal(row.error_code, f"alter quotas of {_text_of(entity)}", row.error_message)
             return outcomes
 
         return await self.repeating("alter quotas", quotas, ask, timeout)
 
 
-def _told(entity: ClientQuotaEntity) -> str:
+def _text_of(entity: ClientQuotaEntity) -> str:
     return ", ".join(f"{kind} {name or '(default)'}" for kind, name in sorted(entity, key=str))

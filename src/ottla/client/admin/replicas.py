@@ -36,7 +36,7 @@ class Reassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
-class Replicas(Requests):
+class ReplicaRequests(Requests):
     """Requests about replicas and leaders (reassignments since Kafka 2.4, elections since 2.2)."""
 
     async def alter_partition_reassignments(

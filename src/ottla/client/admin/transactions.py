@@ -72,7 +72,7 @@ class FencedProducer(NamedTuple):
     producer_epoch: int
 
 
-class Transactions(Requests):
+class TransactionRequests(Requests):
     """Requests about producers and transactions (KIP-664; since Kafka 2.8 and 3.0)."""
 
     async def describe_producers(

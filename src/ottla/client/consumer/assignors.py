@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from ottla.client.topics import TopicPartition
 
 
-class Subscriber(NamedTuple):
+class SubscribedMember(NamedTuple):
     """Subscription of a member of the group, as the leader gets it.
 
     owned       partitions that it has
@@ -40,7 +40,7 @@ Topics = Mapping[str, Sequence[Racks]]
 
 
 Assignment = dict[str, list[TopicPartition]]
-Members = Mapping[str, Subscriber]
+Members = Mapping[str, SubscribedMember]
 Assignor = Callable[[Members, Topics], Assignment]
 
 
@@ -54,7 +54,7 @@ def _ordered(members: Members) -> list[str]:
     return sorted(members, key=rank)
 
 
-def _racks_matter(members: Iterable[Subscriber], partitions: Iterable[Racks]) -> bool:
+def _racks_matter(members: Iterable[SubscribedMember], partitions: Iterable[Racks]) -> bool:
     """Return True if racks can make a difference to the assignment, as Kafka's AbstractPartitionAssignor decides it."""
     ours = {member.rack for member in members if member.rack}
     per_partition = list(partitions)

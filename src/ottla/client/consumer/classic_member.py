@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from ottla.client.consumer.assignors import ASSIGNORS, Racks, Subscriber, assignor_names
-from ottla.client.consumer.rebalance import Change, Member, Silent
+from ottla.client.consumer.assignors import ASSIGNORS, Racks, SubscribedMember, assignor_names
+from ottla.client.consumer.rebalance import AssignmentChange, MemberConsumer, PollTimeout
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
 from ottla.client.errors import InvalidClientConfig, KafkaError
@@ -35,19 +35,19 @@ from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 
 R = TypeVar("R", bound=Response)
-_NOBODY: Final = -1
+_NO_GENERATION: Final = -1
 _PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION_VERSION: Final = 3
 _ASSIGNMENT_VERSION: Final = 0
-_ANEW: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.ILLEGAL_GENERATION})
+_REJOIN_CODES: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.ILLEGAL_GENERATION})
 _COOPERATIVE: Final = "cooperative-sticky"
 _STICKY: Final = "sticky"
 
 
-class ClassicMember:
+class ClassicMembership:
     """One member."""
 
-    def __init__(self, core: Core, consumer: Member) -> None:
+    def __init__(self, core: Core, consumer: MemberConsumer) -> None:
         config = core.config
         self.error: BaseException | None = None
         try:
@@ -61,7 +61,7 @@ class ClassicMember:
         self._coordinator = CoordinatorClient(core.metadata, GROUP, self._group_id)
         self._instance_id: str | None = config["group.instance.id"]
         self._member_id = ""
-        self._generation = _NOBODY
+        self._generation = _NO_GENERATION
         self._topics: list[str] = []
         self._pattern: re.Pattern[str] | None = None
         self._owned: list[TopicPartition] = []
@@ -71,7 +71,7 @@ class ClassicMember:
         """The connection on which a join or a sync is waited for."""
         self._polls = 0
         self._resubscribed = Signal()
-        self._previous: tuple[list[TopicPartition], int] = ([], _NOBODY)
+        self._previous: tuple[list[TopicPartition], int] = ([], _NO_GENERATION)
         """The last assignment and its generation, for the sticky assignor."""
         self._looked_at = 0
         self._last_poll = core.clock.now_ms()
@@ -90,7 +90,7 @@ class ClassicMember:
         self.error = None
         self._last_poll = self._core.clock.now_ms()
         if self._task is None:
-            self._task = self._core.scheduler.background(self._live(), "group membership")
+            self._task = self._core.scheduler.background(self._run_membership(), "group membership")
         self._resubscribed.happen()
 
     def _note_polls(self) -> int:
@@ -111,18 +111,18 @@ class ClassicMember:
             self._joining.close()
             self._joining = None
         with contextlib.suppress(KafkaError):  # its session times out instead
-            await self._say_goodbye()
+            await self._send_leave()
         self._forget()
         self._owned = []
 
     def _forget(self) -> None:
         self._member_id = ""
-        self._generation = _NOBODY
+        self._generation = _NO_GENERATION
         self._rejoin = True
 
     # -- life --
 
-    async def _live(self) -> None:
+    async def _run_membership(self) -> None:
         failures = 0
         config = self._core.config
         while True:
@@ -131,69 +131,71 @@ class ClassicMember:
                 if self._rejoin:
                     await self._rebalance()
                 elif self._core.clock.now_ms() - self._note_polls() > config["max.poll.interval.ms"]:
-                    raise Silent
+                    raise PollTimeout
                 else:
-                    await self._beat()
+                    await self._heartbeat()
                 failures = 0
                 if not self._rejoin:
                     await self._core.scheduler.within(again, config["heartbeat.interval.ms"])
             except Cancelled:
                 raise
-            except Silent:
+            except PollTimeout:
                 await self._stop_until_polled()
             except KafkaError as error:
                 if error.code == table.REBALANCE_IN_PROGRESS:
                     self._rejoin = True
                     continue
-                if error.code in _ANEW:
+                if error.code in _REJOIN_CODES:
                     self._forget()
-                    await self._lose()
+                    await self._drop_all()
                 elif not error.retriable:
                     self._forget()
-                    await self._lose()
+                    await self._drop_all()
                     self.error = error
                     self._task = None
                     return
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
 
-    async def _tell(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
-        """Tell the application when it polls; heartbeats go on until then. Raises Silent."""
+    async def _notify_consumer(
+        self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
+    ) -> None:
+        """Have the consumer apply a change when the application polls; heartbeats go on until then. Raises PollTimeout."""
         config = self._core.config
-        telling = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "rebalance")
+        notification = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "rebalance")
         try:
-            while not await self._core.scheduler.within(telling, config["heartbeat.interval.ms"]):
+            while not await self._core.scheduler.within(notification, config["heartbeat.interval.ms"]):
                 if self._core.clock.now_ms() - self._note_polls() > config["max.poll.interval.ms"]:
-                    raise Silent
+                    raise PollTimeout
                 try:
-                    await self._say_alive()
+                    await self._send_heartbeat()
                 except KafkaError as error:
                     if error.code != table.REBALANCE_IN_PROGRESS and not error.retriable:
                         raise
-            telling.result()
+            notification.result()
         finally:
-            telling.cancel()
+            notification.cancel()
 
     async def _stop_until_polled(self) -> None:
         """The application has not polled for max.poll.interval.ms: leave, and come back when it does."""
-        await self._say_goodbye()
+        await self._send_leave()
         self._forget()
         before = self._last_poll
-        await self._lose()
+        await self._drop_all()
         while self._note_polls() == before:
             await self._core.scheduler.sleep(100)
 
-    async def _lose(self) -> None:
+    async def _drop_all(self) -> None:
         lost, self._owned = self._owned, []
         if lost:
-            await self._consumer.changed(Change.LOST, lost, [])
+            await self._consumer.changed(AssignmentChange.LOST, lost, [])
 
-    async def _beat(self) -> None:
-        await self._say_alive()
+    async def _heartbeat(self) -> None:
+        await self._send_heartbeat()
         if await self._topics_changed():
             self._rejoin = True
 
-    async def _say_alive(self) -> None:
+    async def _send_heartbeat(self) -> None:
         request = HeartbeatRequest(group_id=self._group_id, generation_id=self._generation, member_id=self._member_id)
         link = await self._coordinator.link()
         version = link.version(HeartbeatRequest)
@@ -215,12 +217,12 @@ class ClassicMember:
             return False
         # A leader has seen the topics of other members as well.
         topics = sorted({*await self._subscribed(), *self._seen})
-        return self._noted(await self._partitions_of(topics)) != self._seen
+        return self._relevant_racks(await self._partitions_of(topics)) != self._seen
 
     def _check(self, code: int, about: str) -> None:
         self._coordinator.check(code, f"{about} in group {self._group_id}")
 
-    async def _say_goodbye(self) -> None:
+    async def _send_leave(self) -> None:
         if self._instance_id is not None or not self._member_id:
             return
         link = await self._coordinator.link()
@@ -236,7 +238,7 @@ class ClassicMember:
 
     async def _rebalance(self) -> None:
         if self._owned and not self._cooperative:
-            await self._tell(Change.REVOKED, self._owned, [])
+            await self._notify_consumer(AssignmentChange.REVOKED, self._owned, [])
             self._owned = []
         topics = await self._subscribed()
         self._rejoin = False
@@ -244,7 +246,7 @@ class ClassicMember:
             answer = await self._join(topics)
             self._member_id, self._generation = answer.member_id, answer.generation_id
             assignments: dict[str, bytes] = {}
-            self._seen = self._noted(await self._partitions_of(topics))
+            self._seen = self._relevant_racks(await self._partitions_of(topics))
             if answer.leader == answer.member_id and not answer.skip_assignment:
                 assignments = await self._assignments(answer)
             assigned = await self._sync(answer, assignments)
@@ -323,13 +325,13 @@ class ClassicMember:
         for member in answer.members:
             subscription = _subscription_of(member.metadata)
             owned, generation = _previous_of(subscription.user_data) if name == _STICKY else _owned_of(subscription)
-            members[member.member_id] = Subscriber(
+            members[member.member_id] = SubscribedMember(
                 tuple(subscription.topics), owned, generation, member.group_instance_id, subscription.rack_id
             )
         partitions = await self._partitions_of(
             sorted({name for subscriber in members.values() for name in subscriber.topics})
         )
-        self._seen.update(self._noted(partitions))
+        self._seen.update(self._relevant_racks(partitions))
         assigned = ASSIGNORS[name](members, partitions)
         return {member: _encoded(partitions) for member, partitions in assigned.items()}
 
@@ -346,7 +348,7 @@ class ClassicMember:
                 racks_by_topic[name] = tuple(metadata.racks_of(info, index) for index in sorted(info.leaders))
         return racks_by_topic
 
-    def _noted(self, partitions: dict[str, tuple[Racks, ...]]) -> dict[str, tuple[Racks, ...]]:
+    def _relevant_racks(self, partitions: dict[str, tuple[Racks, ...]]) -> dict[str, tuple[Racks, ...]]:
         """Return the part of the partitions whose change needs a rebalance: racks only if client.rack is set (KIP-881)."""
         if self._core.config["client.rack"]:
             return dict(partitions)
@@ -381,13 +383,13 @@ class ClassicMember:
         revoked = [partition for partition in self._owned if partition not in set(assigned)]
         if revoked:
             kept = [partition for partition in self._owned if partition in set(assigned)]
-            await self._tell(Change.REVOKED, revoked, kept)
+            await self._notify_consumer(AssignmentChange.REVOKED, revoked, kept)
             self._owned = kept
             self._rejoin = True
         added = [partition for partition in assigned if partition not in before]
         self._owned = assigned
         self._previous = (list(assigned), self._generation)
-        await self._tell(Change.ASSIGNED, added, list(assigned))
+        await self._notify_consumer(AssignmentChange.ASSIGNED, added, list(assigned))
 
 
 def _subscription_of(data: bytes) -> ConsumerProtocolSubscription:
@@ -430,7 +432,7 @@ def _previous_of(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
                     for index in topic.partitions
                 )
                 return tuple(had), user_data.generation
-    return (), _NOBODY
+    return (), _NO_GENERATION
 
 
 def _encoded(partitions: list[TopicPartition]) -> bytes:

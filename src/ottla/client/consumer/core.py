@@ -19,12 +19,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.client.consumer.chunks import Chunk
-from ottla.client.consumer.classic_member import ClassicMember
+from ottla.client.consumer.classic_member import ClassicMembership
 from ottla.client.consumer.commits import Commits, lost_membership
-from ottla.client.consumer.consumer_member import ConsumerMember
+from ottla.client.consumer.consumer_member import ConsumerMembership
 from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
-from ottla.client.consumer.rebalance import Change, Handover, Listeners, Membership
+from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
+from ottla.client.consumer.rebalance import AssignmentChange, Handover, Listeners, Membership
 from ottla.client.consumer.search import PositionSearch
 from ottla.client.consumer.validation import EpochEnd
 from ottla.client.core import Core, logger
@@ -54,13 +54,13 @@ class ConsumerCore:
         self.polls = 0
         self.listeners = Listeners()
         self._group_id: str = config["group.id"]
-        self._positions = Positions()
+        self._positions = ConsumerPositions()
         self._fetcher = Fetcher(core, self._positions, self._lost, self._truncated, self._recreated)
         self._commits = Commits(core, self._group_id)
         self._membership: Membership | None = None
         self._handovers: deque[Handover] = deque()
         self._truncations: deque[tuple[PartitionState, int, EpochEnd]] = deque()
-        self._stirred = Signal()
+        self._woken = Signal()
         self._topics: list[str] = []
         self._pattern: str | None = None
         self._chunk: Chunk | None = None
@@ -78,11 +78,11 @@ class ConsumerCore:
         self._committing: Task[None] | None = None
         self._closed = False
         self._assigned_by_hand = False
-        self._reminder = Alarm(core.scheduler, self._stir)
-        self._inside = False
+        self._reminder = Alarm(core.scheduler, self._wake_application)
+        self._waiting = False
         """True while the application is in `wait`."""
         self._entered = Signal()
-        self._visitors = 0
+        self._pending_changes = 0
         """Changes that wait for the application to be in `wait`, or happen there."""
 
     # -- what is read --
@@ -97,7 +97,7 @@ class ConsumerCore:
         self.listeners = listeners
         self._topics, self._pattern = list(topics), pattern
         if self._membership is None:
-            protocol = ConsumerMember if self.core.config["group.protocol"] == "consumer" else ClassicMember
+            protocol = ConsumerMembership if self.core.config["group.protocol"] == "consumer" else ClassicMembership
             self._membership = protocol(self.core, self)
         self._membership.subscribe(self._topics, pattern)
 
@@ -142,33 +142,35 @@ class ConsumerCore:
 
     # -- what a membership says --
 
-    async def changed(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
+    async def changed(
+        self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
+    ) -> None:
         """Partitions come or go, while the application is inside `wait`: nothing changes under its hands."""
-        self._visitors += 1
+        self._pending_changes += 1
         try:
-            await self._until_inside()
-            if change is Change.REVOKED:
+            await self._until_waiting()
+            if change is AssignmentChange.REVOKED:
                 await self._commit_before_revocation()
-                await self._until_inside()  # the application's `poll` may have ended meanwhile: its time was over
-            if change is Change.ASSIGNED:
+                await self._until_waiting()  # the application's `poll` may have ended meanwhile: its time was over
+            if change is AssignmentChange.ASSIGNED:
                 self._take_over(owned)
             listener = self.listeners.of(change)
             if listener is not None and not self._closed:
                 done = Promise[None]()
                 self._handovers.append(Handover(change, partitions, listener, done))
-                self._stir()
+                self._wake_application()
                 await done
-            if change is not Change.ASSIGNED:
+            if change is not AssignmentChange.ASSIGNED:
                 self._take_over(owned)
         finally:
-            self._visitors -= 1
-            self._stirred.happen()
+            self._pending_changes -= 1
+            self._woken.happen()
 
-    async def _until_inside(self) -> None:
+    async def _until_waiting(self) -> None:
         """Wait until the application is in `wait`; what follows without another wait happens there."""
-        while not self._inside and not self._closed:
+        while not self._waiting and not self._closed:
             entered = self._entered.wait()
-            self._stir()
+            self._wake_application()
             await entered
 
     async def _commit_before_revocation(self) -> None:
@@ -315,27 +317,27 @@ class ConsumerCore:
         if self._membership is None and not self._positions.states:
             raise IllegalState("poll comes after subscribe or assign")
         self.attention = False
-        self._inside = True
+        self._waiting = True
         self._entered.happen()
         self.polls += 1
         try:
             self._commit_now_and_then()
             return await self._wait(self.core.clock.now_ms() + timeout_ms)
         finally:
-            self._inside = False
-            if self._visitors:
+            self._waiting = False
+            if self._pending_changes:
                 self.attention = True  # no record of a partition that is about to go is given until the change is over
 
     async def _wait(self, deadline: int) -> Handover | bool:
         while True:
-            stirred, arrived = self._stirred.wait(), self._fetcher.arrived.wait()
+            woken, arrived = self._woken.wait(), self._fetcher.arrived.wait()
             if self._handovers:
                 return self._handovers.popleft()
             left = deadline - self.core.clock.now_ms()
-            if self._visitors:
+            if self._pending_changes:
                 # At least one turn, also when the time is over: calls with timeout 0 would hold up a rebalance for good.
-                await self.core.scheduler.within(stirred, max(left, 0))
-                if left <= 0 and self._visitors and not self._handovers:
+                await self.core.scheduler.within(woken, max(left, 0))
+                if left <= 0 and self._pending_changes and not self._handovers:
                     return False
                 continue
             self._settle_truncations()
@@ -347,7 +349,7 @@ class ConsumerCore:
             self._search.begin()
             self._fetcher.pump()
             self.core.metadata.watch(self._topics)
-            await self.core.scheduler.within(stirred, left, arrived)
+            await self.core.scheduler.within(woken, left, arrived)
 
     def _raise_trouble(self) -> None:
         trouble: BaseException | None = self._fetcher.trouble
@@ -359,15 +361,15 @@ class ConsumerCore:
         if trouble is not None:
             raise trouble
 
-    def _stir(self) -> None:
+    def _wake_application(self) -> None:
         self.attention = True
-        self._stirred.happen()
+        self._woken.happen()
 
     # -- positions --
 
     def _not_found(self, error: KafkaError) -> None:
         self._fetcher.trouble = error
-        self._stir()
+        self._wake_application()
 
     def _lost(self, state: PartitionState, error: OffsetOutOfRange) -> None:
         """The log has no such offset."""
@@ -386,7 +388,7 @@ class ConsumerCore:
         if self.core.config["auto.offset.reset"] == "none":
             state.fetch_position = UNKNOWN
             self._fetcher.trouble = OffsetOutOfRange(f"{state.partition}: {what}: seek to go on", OFFSET_OUT_OF_RANGE)
-            self._stir()
+            self._wake_application()
             return
         logger.warning("%s: %s: going on at its beginning", state.partition, what)
         state.look_up(EARLIEST)
@@ -396,7 +398,7 @@ class ConsumerCore:
     def _truncated(self, state: PartitionState, end: EpochEnd) -> None:
         """Note that fetched records are not in the log any more. The next `wait` raises the error or changes the position."""
         self._truncations.append((state, state.version, end))
-        self._stir()
+        self._wake_application()
 
     def _settle_truncations(self) -> None:
         while self._truncations:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.client.consumer.chunks import Chunk, chunk_of
-from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
+from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
 from ottla.client.consumer.validation import EpochEnd, Question, epoch_ends
 from ottla.client.core import Core
 from ottla.client.errors import CorruptBatch, KafkaError, OffsetOutOfRange, RequestTimedOut, error_for
@@ -95,7 +95,7 @@ class Fetcher:
     def __init__(
         self,
         core: Core,
-        positions: Positions,
+        positions: ConsumerPositions,
         lost: Callable[[PartitionState, OffsetOutOfRange], None],
         truncated: Truncated,
         recreated: Callable[[PartitionState], None],

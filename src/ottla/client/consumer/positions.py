@@ -106,7 +106,7 @@ class PartitionState:
         self.version += 1
 
 
-class Positions:
+class ConsumerPositions:
     """All assigned partitions; changed on the core's thread only.
 
     topic_ids  of the topic in which each partition was last read, those that are not assigned any more too

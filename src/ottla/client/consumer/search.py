@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ottla.client.config import duration_ms
 from ottla.client.consumer.commits import Commits, lost_membership
-from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
+from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, NoOffset, OffsetOutOfRange
 from ottla.client.groups import GroupMetadata
@@ -32,7 +32,7 @@ class PositionSearch:
     def __init__(
         self,
         core: Core,
-        positions: Positions,
+        positions: ConsumerPositions,
         commits: Commits,
         member: Callable[[], GroupMetadata],
         *,

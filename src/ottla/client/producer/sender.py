@@ -30,8 +30,8 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.client.producer.accumulator import Accumulator, TopicBuffers
-from ottla.client.producer.closed import ClosedBatch, Packing
-from ottla.client.producer.sequences import Identity, PartitionQueue, Verdict
+from ottla.client.producer.closed import BatchCompression, ClosedBatch
+from ottla.client.producer.sequences import BatchVerdict, Identity, PartitionQueue
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.net.connection import Link
 from ottla.net.scheduler import Alarm, Promise, Signal
@@ -88,7 +88,7 @@ class Sender:
         self._accumulator = accumulator
         codec = CODEC_NAMES.index(config["compression.type"])
         levels = {name: config[f"compression.{name}.level"] for name in ("gzip", "lz4", "zstd")}
-        self._packing = Packing(codec, levels.get(config["compression.type"]))
+        self._compression = BatchCompression(codec, levels.get(config["compression.type"]))
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting: dict[TopicPartition, None] = {}
         """Partitions that have something to send, in order."""
@@ -137,7 +137,7 @@ class Sender:
             self._produced_ms[topic] = now
             deadline = batch.opened_ms + limit
             closed = ClosedBatch(
-                TopicPartition(topic, batch.partition), batch, self._packing, deadline, transactional=transactional
+                TopicPartition(topic, batch.partition), batch, self._compression, deadline, transactional=transactional
             )
             self._queue(closed)
 
@@ -154,7 +154,7 @@ class Sender:
     def _queue(self, batch: ClosedBatch) -> None:
         if self.refused is not None:
             self._release(batch)
-            batch.tell(self.refused)
+            batch.complete(self.refused)
             return
         partition = batch.partition
         queue = self._queues.get(partition)
@@ -382,12 +382,12 @@ class Sender:
     def _judge(self, batch: ClosedBatch, row: PartitionProduceResponse) -> None:
         queue = self._queues[batch.partition]
         verdict = queue.verdict(batch, row.error_code)
-        if verdict is Verdict.ACKNOWLEDGED:
+        if verdict is BatchVerdict.ACKNOWLEDGED:
             self._acknowledged(batch, row.base_offset, row.log_append_time_ms)
         elif row.error_code == table.MESSAGE_TOO_LARGE and batch.count > 1 and self.refused is None:
             queue.divide(batch, batch.halves())
             self._waiting[batch.partition] = None
-        elif verdict is Verdict.AGAIN:
+        elif verdict is BatchVerdict.AGAIN:
             if table.error(row.error_code).retriable:
                 self._core.metadata.forget(batch.partition.topic)
             self._again(batch)
@@ -402,7 +402,7 @@ class Sender:
         self.records += batch.count
         self.bytes += len(batch.payload)
         self._release(batch)
-        batch.tell(None, base_offset, append_time)
+        batch.complete(None, base_offset, append_time)
         if queue.waiting:
             self._waiting[batch.partition] = None
 
@@ -411,7 +411,7 @@ class Sender:
         if self.refused is not None:
             self._queues[partition].failed(batch)
             self._release(batch)
-            batch.tell(self.refused)
+            batch.complete(self.refused)
             return
         self._queues[partition].again(batch)
         self._waiting[partition] = None
@@ -431,7 +431,7 @@ class Sender:
     def _fail(self, batch: ClosedBatch, error: KafkaError) -> None:
         self._release(batch)
         self.on_failure(error)
-        batch.tell(error)
+        batch.complete(error)
 
     def _release(self, batch: ClosedBatch) -> None:
         self._accumulator.release(batch.size, batch.count)
@@ -461,7 +461,7 @@ class Sender:
                 assert isinstance(batch, ClosedBatch)
                 queue.failed(batch)
                 self._release(batch)
-                batch.tell(error)
+                batch.complete(error)
             del self._waiting[partition]
         if self.empty:
             self.drained.happen()

@@ -15,9 +15,9 @@ from typing import Final
 
 from ottla.client.core import Core
 from ottla.client.errors import IllegalState, InvalidClientConfig, KafkaError, RequestTimedOut, UnknownTopic
-from ottla.client.share.delivery import AcknowledgeType, Acquired, Delivered, Home, Run
+from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, DeliveredBatch, Home, Run
 from ottla.client.share.membership import ShareMembership
-from ottla.client.share.session import Brought, Limits, ShareSession
+from ottla.client.share.session import FetchedRecords, FetchLimits, NodeShareSession
 from ottla.client.topics import TopicPartition
 from ottla.net.scheduler import Signal
 from ottla.records.record import Record
@@ -42,9 +42,9 @@ class ShareConsumerCore:
         self._explicit: bool = core.config["share.acknowledgement.mode"] == "explicit"
         self._member = ShareMembership(core, member_id)
         self._topics: frozenset[str] = frozenset()
-        self._sessions: dict[int, ShareSession] = {}
-        self._acquired: deque[Acquired] = deque()
-        self._delivered: list[Delivered] = []
+        self._sessions: dict[int, NodeShareSession] = {}
+        self._acquired: deque[AcquiredBatch] = deque()
+        self._delivered: list[DeliveredBatch] = []
         self._trouble: KafkaError | None = None
         self._arrived = Signal()
         self._results: CommitResults | None = None
@@ -91,7 +91,7 @@ class ShareConsumerCore:
         deadline = clock.now_ms() + timeout_ms
         while True:
             self._raise_trouble()
-            records = self._take()
+            records = self._next_records()
             if records:
                 return records
             left = deadline - clock.now_ms()
@@ -111,14 +111,14 @@ class ShareConsumerCore:
                 delivered.acknowledge_all(AcknowledgeType.ACCEPT)
         elif not all(delivered.settled for delivered in self._delivered):
             raise IllegalState("explicit mode: acknowledge every record of the last poll before the next one")
-        self._tell()
+        self._queue_acknowledgements()
 
-    def _tell(self) -> None:
+    def _queue_acknowledgements(self) -> None:
         """Hand what was said to the sessions; forget what needs no further word."""
         for delivered in self._delivered:
-            news = delivered.collect()
-            if news:
-                self._session(delivered.home.node).tell(delivered.home, news)
+            acknowledgements = delivered.collect()
+            if acknowledgements:
+                self._session(delivered.home.node).queue(delivered.home, acknowledgements)
         self._delivered = [delivered for delivered in self._delivered if not delivered.settled]
 
     def _raise_trouble(self) -> None:
@@ -128,7 +128,7 @@ class ShareConsumerCore:
         if trouble is not None:
             raise trouble
 
-    def _take(self) -> list[Record]:
+    def _next_records(self) -> list[Record]:
         """Return the acquired records, up to max.poll.records."""
         most: int = self.core.config["max.poll.records"]
         records: list[Record] = []
@@ -185,7 +185,9 @@ class ShareConsumerCore:
             return
         by_node = await self._partitions_by_node(left_ms)
         config = self.core.config
-        limits = Limits(config["max.poll.records"], max(min(config["fetch.max.wait.ms"], left_ms), _SHORTEST_WAIT_MS))
+        limits = FetchLimits(
+            config["max.poll.records"], max(min(config["fetch.max.wait.ms"], left_ms), _SHORTEST_WAIT_MS)
+        )
         for node, partitions in by_node.items():
             session = self._session(node)
             if not session.busy:
@@ -196,10 +198,10 @@ class ShareConsumerCore:
                 self._acknowledge_to(session)
 
     async def _fetch_from(
-        self, session: ShareSession, partitions: dict[tuple[bytes, int], TopicPartition], limits: Limits
+        self, session: NodeShareSession, partitions: dict[tuple[bytes, int], TopicPartition], limits: FetchLimits
     ) -> None:
         try:
-            brought: Brought = await session.fetch(partitions, limits)
+            fetched: FetchedRecords = await session.fetch(partitions, limits)
         except KafkaError as error:
             if error.retriable:
                 self.core.metadata.forget()
@@ -207,34 +209,36 @@ class ShareConsumerCore:
             else:
                 self._trouble = error
         else:
-            self._acquired.extend(brought.acquired)
-            self._trouble = brought.trouble or self._trouble
+            self._acquired.extend(fetched.acquired)
+            self._trouble = fetched.trouble or self._trouble
         self._arrived.happen()
 
-    def _acknowledge_to(self, session: ShareSession) -> None:
+    def _acknowledge_to(self, session: NodeShareSession) -> None:
         """Tell a node what there is to tell, unless something is on its way there: who waits for that comes back."""
-        if session.has_news and not session.busy:
+        if session.has_acknowledgements and not session.busy:
             session.busy = True
             self.core.scheduler.background(self._acknowledged(session), "share acknowledge")
 
-    async def _acknowledged(self, session: ShareSession) -> None:
+    async def _acknowledged(self, session: NodeShareSession) -> None:
         with contextlib.suppress(KafkaError):  # whoever asked was told
             await session.acknowledge()
         self._arrived.happen()
 
-    def _session(self, node: int) -> ShareSession:
+    def _session(self, node: int) -> NodeShareSession:
         session = self._sessions.get(node)
         if session is None:
-            session = ShareSession(self.core, self._member.group_id, self._member.member_id, node, self._told)
+            session = NodeShareSession(
+                self.core, self._member.group_id, self._member.member_id, node, self._on_acknowledged
+            )
             self._sessions[node] = session
         return session
 
-    def _told(self, home: Home, news: list[Run], error: KafkaError | None) -> None:
+    def _on_acknowledged(self, home: Home, acknowledgements: list[Run], error: KafkaError | None) -> None:
         """The outcome of acknowledgements."""
         if self._results is not None and (error is not None or home.partition not in self._results):
             self._results[home.partition] = error
         if self.callback is not None:
-            offsets = {offset for first, last, kind in news if kind for offset in range(first, last + 1)}
+            offsets = {offset for first, last, kind in acknowledgements if kind for offset in range(first, last + 1)}
             if offsets:
                 self.callback({home.partition: offsets}, error)
 
@@ -249,9 +253,9 @@ class ShareConsumerCore:
         results: CommitResults = {}
         self._results = results
         try:
-            self._tell()
+            self._queue_acknowledgements()
             deadline = self.core.clock.now_ms() + timeout_ms
-            while any(session.has_news or session.busy for session in self._sessions.values()):
+            while any(session.has_acknowledgements or session.busy for session in self._sessions.values()):
                 arrived = self._arrived.wait()
                 for session in self._sessions.values():
                     self._acknowledge_to(session)
@@ -269,7 +273,7 @@ class ShareConsumerCore:
         if not self._explicit:
             for delivered in self._delivered:
                 delivered.acknowledge_all(AcknowledgeType.ACCEPT)
-        self._tell()
+        self._queue_acknowledgements()
         for session in self._sessions.values():
             self._acknowledge_to(session)
 
@@ -291,7 +295,7 @@ class ShareConsumerCore:
         if not self._explicit:
             for delivered in self._delivered:
                 delivered.acknowledge_all(AcknowledgeType.ACCEPT)
-        self._tell()
+        self._queue_acknowledgements()
         self._delivered.clear()
         self._acquired.clear()
         for session in self._sessions.values():

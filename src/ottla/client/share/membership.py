@@ -18,7 +18,7 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 _JOIN: Final = 0
 _LEAVE: Final = -1
 _DEFAULT_INTERVAL_MS: Final = 5000
-_AGAIN: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_EPOCH})
+_REJOIN_CODES: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_EPOCH})
 
 TopicIdPartition = tuple[bytes, int]
 
@@ -51,7 +51,7 @@ class ShareMembership:
         self._subscribed = True
         self.error = None
         if self._task is None:
-            self._task = self._core.scheduler.background(self._live(), "heartbeats of a share group")
+            self._task = self._core.scheduler.background(self._run_membership(), "heartbeats of a share group")
         self._now.happen()
 
     async def leave(self) -> None:
@@ -64,24 +64,24 @@ class ShareMembership:
         if self.epoch != _JOIN:
             self.epoch = _LEAVE
             with contextlib.suppress(KafkaError):  # its session times out instead
-                await self._beat()
+                await self._heartbeat()
         self.epoch = _JOIN
 
-    async def _live(self) -> None:
+    async def _run_membership(self) -> None:
         failures = 0
         interval_ms = _DEFAULT_INTERVAL_MS
         while True:
             again = self._now.wait()
             try:
-                answer = await self._beat()
+                answer = await self._heartbeat()
                 failures = 0
                 interval_ms = answer.heartbeat_interval_ms
-                self._take(answer)
+                self._apply(answer)
                 await self._core.scheduler.within(again, interval_ms)
             except Cancelled:
                 raise
             except KafkaError as error:
-                if error.code in _AGAIN:
+                if error.code in _REJOIN_CODES:
                     self.epoch = _JOIN
                     self._assign(frozenset())
                 elif not error.retriable:
@@ -92,7 +92,7 @@ class ShareMembership:
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
 
-    async def _beat(self) -> ShareGroupHeartbeatResponse:
+    async def _heartbeat(self) -> ShareGroupHeartbeatResponse:
         request = ShareGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
         rack: str = self._core.config["client.rack"]
         subscribes = self._subscribed or self.epoch == _JOIN
@@ -109,7 +109,7 @@ class ShareMembership:
             self._subscribed = request.subscribed_topic_names != self._topics
         return answer
 
-    def _take(self, answer: ShareGroupHeartbeatResponse) -> None:
+    def _apply(self, answer: ShareGroupHeartbeatResponse) -> None:
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
             self._assign(

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ottla.client.core import Core
 from ottla.client.errors import ConnectionLost, CorruptBatch, KafkaError, RequestTimedOut, error_for
-from ottla.client.share.delivery import AcknowledgeType, Acquired, Home, Run
+from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, Home, Run
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
 from ottla.protocol import errors as table
@@ -41,26 +41,26 @@ _LONGEST_EPOCH: Final = 2**31 - 1
 PURPOSE: Final = "share"
 _LOST: Final = frozenset({table.SHARE_SESSION_NOT_FOUND, table.INVALID_SHARE_SESSION_EPOCH})
 
-Told = Callable[[Home, list[Run], KafkaError | None], None]
+AcknowledgedCallback = Callable[[Home, list[Run], KafkaError | None], None]
 """Called with what was told and how it went."""
 TopicIdPartition = tuple[bytes, int]
 
 
-class Limits(NamedTuple):
+class FetchLimits(NamedTuple):
     """Of one fetch: how many records, and how long the broker may wait for the first."""
 
     records: int
     wait_ms: int
 
 
-class Brought(NamedTuple):
+class FetchedRecords(NamedTuple):
     """Result of a fetch; `trouble` is an error to raise in the application besides."""
 
-    acquired: list[Acquired]
+    acquired: list[AcquiredBatch]
     trouble: KafkaError | None
 
 
-class ShareSession:
+class NodeShareSession:
     """One session.
 
     busy      a request is on its way, or about to be: whoever calls `fetch` or `acknowledge` sets it first
@@ -68,7 +68,9 @@ class ShareSession:
     lock_ms   how long acquired records are ours, 0 before the broker said
     """
 
-    def __init__(self, core: Core, group_id: str, member_id: str, node: int, on_acknowledged: Told) -> None:
+    def __init__(
+        self, core: Core, group_id: str, member_id: str, node: int, on_acknowledged: AcknowledgedCallback
+    ) -> None:
         self.node = node
         self.number = 0
         self.busy = False
@@ -76,41 +78,41 @@ class ShareSession:
         self._core = core
         self._group_id = group_id
         self._member_id = member_id
-        self._told = on_acknowledged
+        self._on_acknowledged = on_acknowledged
         self._epoch = 0
         self._link: Link | None = None
         self._included: set[TopicIdPartition] = set()
-        self._to_tell: dict[Home, list[Run]] = {}
+        self._queued: dict[Home, list[Run]] = {}
 
     @property
-    def has_news(self) -> bool:
+    def has_acknowledgements(self) -> bool:
         """True if there are acknowledgements to send."""
-        return bool(self._to_tell)
+        return bool(self._queued)
 
-    def tell(self, home: Home, what: Iterable[Run]) -> None:
+    def queue(self, home: Home, what: Iterable[Run]) -> None:
         """Something to tell with the next request; of a session that is lost it fails."""
-        news = list(what)
-        if not news:
+        acknowledgements = list(what)
+        if not acknowledgements:
             return
         if home.session != self.number or self._epoch == 0:
             lost = error_for(table.SHARE_SESSION_NOT_FOUND, f"acknowledge records of {home.partition}")
-            self._told(home, news, lost)
+            self._on_acknowledged(home, acknowledgements, lost)
             return
-        self._to_tell.setdefault(home, []).extend(news)
+        self._queued.setdefault(home, []).extend(acknowledgements)
 
     # -- requests --
 
-    async def fetch(self, partitions: dict[TopicIdPartition, TopicPartition], limits: Limits) -> Brought:
+    async def fetch(self, partitions: dict[TopicIdPartition, TopicPartition], limits: FetchLimits) -> FetchedRecords:
         """One ShareFetch of these partitions, with what there is to tell. Raises KafkaError; what was to be told has then
         failed."""
-        telling: dict[Home, list[Run]] = {}
+        sent: dict[Home, list[Run]] = {}
         try:
             link = await self._connected()
-            if self._epoch != 0 and _renews(self._to_tell):
+            if self._epoch != 0 and _renews(self._queued):
                 await self._acknowledge(link, _LONGEST_EPOCH)
             version = link.version(ShareFetchRequest)
             request = self._request(partitions, limits)
-            telling = self._news_into(request)
+            sent = self._add_acknowledgements(request)
             timeout_ms = request.max_wait_ms + self._core.config["request.timeout.ms"]
             answer: ShareFetchResponse = await link.request(request, version, timeout_ms=timeout_ms)
             if answer.error_code != table.NONE:
@@ -118,9 +120,9 @@ class ShareSession:
             self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
             self._next_epoch()
             self._included = set(partitions)
-            return self._taken(answer, partitions, telling)
+            return self._fetched(answer, partitions, sent)
         except KafkaError as error:
-            self._failed(error, telling)
+            self._failed(error, sent)
             raise
         finally:
             self.busy = False
@@ -129,7 +131,7 @@ class ShareSession:
         """Tell what there is to tell, in a request of its own. Raises KafkaError."""
         try:
             link = await self._connected()
-            if self._to_tell:
+            if self._queued:
                 await self._acknowledge(link, _LONGEST_EPOCH)
         except KafkaError as error:
             self._failed(error, {})
@@ -140,7 +142,7 @@ class ShareSession:
     async def end(self) -> None:
         """Tell what there is to tell, and let go of everything else. Raises KafkaError."""
         if self._epoch == 0 or self._link is None or not self._link.usable:
-            self._lose(error_for(table.SHARE_SESSION_NOT_FOUND, f"share session with node {self.node}"))
+            self._drop_session(error_for(table.SHARE_SESSION_NOT_FOUND, f"share session with node {self.node}"))
             return
         self.busy = True
         try:
@@ -156,13 +158,13 @@ class ShareSession:
         """The session's link; another one than before means that the session is gone."""
         link = await self._core.network.ready(self.node, PURPOSE)
         if link is not self._link:
-            self._lose(ConnectionLost(f"the share session with node {self.node} went with its connection"))
+            self._drop_session(ConnectionLost(f"the share session with node {self.node} went with its connection"))
             self._link = link
         if self._epoch == 0:
             self.number += 1
         return link
 
-    def _request(self, partitions: dict[TopicIdPartition, TopicPartition], limits: Limits) -> ShareFetchRequest:
+    def _request(self, partitions: dict[TopicIdPartition, TopicPartition], limits: FetchLimits) -> ShareFetchRequest:
         config = self._core.config
         request = ShareFetchRequest(
             group_id=self._group_id,
@@ -187,16 +189,16 @@ class ShareSession:
         request.forgotten_topics_data = list(forgotten.values())
         return request
 
-    def _news_into(self, request: ShareFetchRequest) -> dict[Home, list[Run]]:
+    def _add_acknowledgements(self, request: ShareFetchRequest) -> dict[Home, list[Run]]:
         """Put what there is to tell into a fetch; what it was."""
         if self._epoch == 0:
             return {}
-        telling, self._to_tell = self._to_tell, {}
+        sent, self._queued = self._queued, {}
         topics = {topic.topic_id: topic for topic in request.topics}
-        for home, news in telling.items():
+        for home, acknowledgements in sent.items():
             batches = [
                 FetchedBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
-                for first, last, kind in news
+                for first, last, kind in acknowledgements
             ]
             topic = topics.setdefault(home.topic_id, FetchTopic(topic_id=home.topic_id))
             for partition in topic.partitions:
@@ -208,16 +210,16 @@ class ShareSession:
                     FetchPartition(partition_index=home.partition.partition, acknowledgement_batches=batches)
                 )
         request.topics = list(topics.values())
-        return telling
+        return sent
 
     async def _acknowledge(self, link: Link, final: int) -> None:
         """One ShareAcknowledge of all there is to tell; `final` is the epoch that ends the session, if it is to end."""
-        telling, self._to_tell = self._to_tell, {}
+        sent, self._queued = self._queued, {}
         topics: dict[bytes, AcknowledgeTopic] = {}
-        for home, news in telling.items():
+        for home, acknowledgements in sent.items():
             batches = [
                 AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
-                for first, last, kind in sorted(news)
+                for first, last, kind in sorted(acknowledgements)
             ]
             topics.setdefault(home.topic_id, AcknowledgeTopic(topic_id=home.topic_id)).partitions.append(
                 AcknowledgePartition(partition_index=home.partition.partition, acknowledgement_batches=batches)
@@ -230,13 +232,13 @@ class ShareSession:
         )
         version = link.version(ShareAcknowledgeRequest)
         if version >= 2:
-            request.is_renew_ack = _renews(telling)
+            request.is_renew_ack = _renews(sent)
         try:
             answer: ShareAcknowledgeResponse = await link.request(request, version)
             if answer.error_code != table.NONE:
                 raise error_for(answer.error_code, f"acknowledge records to node {self.node}", answer.error_message)
         except KafkaError as error:
-            self._say(telling, error)
+            self._report(sent, error)
             raise
         self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
         self._next_epoch()
@@ -245,41 +247,43 @@ class ShareSession:
             for topic in answer.responses
             for row in topic.partitions
         }
-        self._say_each(telling, refused)
+        self._report_rows(sent, refused)
 
     def _next_epoch(self) -> None:
         self._epoch = 1 if self._epoch == _LONGEST_EPOCH else self._epoch + 1
 
     # -- what came of it --
 
-    def _say(self, telling: dict[Home, list[Run]], error: KafkaError | None) -> None:
-        for home, news in telling.items():
-            self._told(home, news, error)
+    def _report(self, sent: dict[Home, list[Run]], error: KafkaError | None) -> None:
+        for home, acknowledgements in sent.items():
+            self._on_acknowledged(home, acknowledgements, error)
 
-    def _say_each(self, telling: dict[Home, list[Run]], codes: dict[TopicIdPartition, tuple[int, str | None]]) -> None:
-        for home, news in telling.items():
+    def _report_rows(self, sent: dict[Home, list[Run]], codes: dict[TopicIdPartition, tuple[int, str | None]]) -> None:
+        for home, acknowledgements in sent.items():
             code, message = codes.get((home.topic_id, home.partition.partition), (table.NONE, None))
             about = f"acknowledge records of {home.partition}"
-            self._told(home, news, None if code == table.NONE else error_for(code, about, message))
+            self._on_acknowledged(
+                home, acknowledgements, None if code == table.NONE else error_for(code, about, message)
+            )
 
-    def _failed(self, error: KafkaError, telling: dict[Home, list[Run]]) -> None:
-        self._say(telling, error)
+    def _failed(self, error: KafkaError, sent: dict[Home, list[Run]]) -> None:
+        self._report(sent, error)
         if error.code in _LOST or isinstance(error, ConnectionLost | RequestTimedOut):
-            self._lose(error)
+            self._drop_session(error)
 
-    def _lose(self, error: KafkaError) -> None:
+    def _drop_session(self, error: KafkaError) -> None:
         """The session is gone, and with it what was acquired in it."""
         self._epoch = 0
         self._included.clear()
-        telling, self._to_tell = self._to_tell, {}
-        self._say(telling, error)
+        sent, self._queued = self._queued, {}
+        self._report(sent, error)
 
-    def _taken(
+    def _fetched(
         self,
         answer: ShareFetchResponse,
         partitions: dict[TopicIdPartition, TopicPartition],
-        telling: dict[Home, list[Run]],
-    ) -> Brought:
+        sent: dict[Home, list[Run]],
+    ) -> FetchedRecords:
         """Return the records in the answer, and report the results of the acknowledgements that were sent."""
         codes: dict[TopicIdPartition, tuple[int, str | None]] = {}
         acquired = []
@@ -298,13 +302,13 @@ class ShareSession:
                 elif row.acquired_records:
                     home = Home(self.node, self.number, topic.topic_id, partition)
                     try:
-                        acquired.append(Acquired(home, _ranges(row), self._records(partition, row)))
+                        acquired.append(AcquiredBatch(home, _ranges(row), self._records(partition, row)))
                     except CorruptRecords as damage:
                         # No member can process these: another attempt would fail as well.
-                        self.tell(home, [Run(first, last, AcknowledgeType.REJECT) for first, last in _ranges(row)])
+                        self.queue(home, [Run(first, last, AcknowledgeType.REJECT) for first, last in _ranges(row)])
                         trouble = CorruptBatch(f"{partition}: {damage}", table.CORRUPT_MESSAGE)
-        self._say_each(telling, codes)
-        return Brought(acquired, trouble)
+        self._report_rows(sent, codes)
+        return FetchedRecords(acquired, trouble)
 
     def _records(self, partition: TopicPartition, row: PartitionData) -> list[Record]:
         """Those of the records that are ours. Raises CorruptRecords."""
@@ -323,20 +327,20 @@ class ShareSession:
             origins = [Origin(*partition, header.timestamp_type, -1, span.delivery_count) for span in ours]
             read = read_records(data, header, origins[0])
             if len(ours) > 1 or header.base_offset < ours[0].first_offset or header.last_offset > ours[0].last_offset:
-                read = _those_of(read, ours, origins)
+                read = _within(read, ours, origins)
             records += read
         return records
 
 
-def _renews(telling: dict[Home, list[Run]]) -> bool:
-    return any(run.kind == AcknowledgeType.RENEW for news in telling.values() for run in news)
+def _renews(sent: dict[Home, list[Run]]) -> bool:
+    return any(run.kind == AcknowledgeType.RENEW for acknowledgements in sent.values() for run in acknowledgements)
 
 
 def _ranges(row: PartitionData) -> list[tuple[int, int]]:
     return [(span.first_offset, span.last_offset) for span in row.acquired_records]
 
 
-def _those_of(records: list[Record], ours: list[AcquiredRecords], origins: list[Origin]) -> list[Record]:
+def _within(records: list[Record], ours: list[AcquiredRecords], origins: list[Origin]) -> list[Record]:
     """The records within our ranges, each with the delivery count of its range."""
     kept = []
     for span, origin in zip(ours, origins, strict=True):
