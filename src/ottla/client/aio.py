@@ -10,19 +10,15 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial, update_wrapper
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
-from ottla.client.config import ClientConfig, dotted
+from ottla.client.awaiting import Asynchronous
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.consumer.rebalance import Listeners
-from ottla.client.core import Core
 from ottla.client.errors import KafkaError
-from ottla.client.forking import register
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.loop import wait
 from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
 from ottla.client.producer.contents import (
@@ -40,8 +36,6 @@ from ottla.client.share.consumer import CommitCallback, CommitResults, ShareCons
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.client.waiting import limit_ms, milliseconds
-from ottla.environment.asyncio_transport import AsyncioEnvironment
-from ottla.net.scheduler import Promise
 from ottla.records.record import Header, Record
 from ottla.schemas.context import Serializer
 
@@ -54,37 +48,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 _ROWS_BETWEEN_TURNS = 10_000
 """Of a table, before others of the loop have their turn."""
-
-
-class Asynchronous:
-    """A client of a cluster that lives until `close`, or the end of its `async with` block.
-
-    config   Kafka's names and values: {"bootstrap.servers": "localhost:9092"}
-    options  the same as keywords: bootstrap_servers="localhost:9092"
-    """
-
-    def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
-        self.config = ClientConfig({**(config or {}), **dotted(options)})
-        self._core = Core(self.config, AsyncioEnvironment(asyncio.get_running_loop()))
-        self._released = False  # True in a forked process, where there is nothing to close
-        register(self)
-
-    async def _run(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
-        """Run a coroutine of the core and wait for it."""
-        return await wait(self._core.scheduler, coroutine)
-
-    async def close(self) -> None:
-        """End it."""
-        if not self._released:
-            self._core.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class ShareConsumer(Asynchronous):

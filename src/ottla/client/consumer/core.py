@@ -1,8 +1,8 @@
 """A consumer: what `ottla.Consumer` and `ottla.aio.Consumer` show.
 
 Strategy. Three things go on by themselves on the core's thread: the membership (classic_member.py, consumer_member.py), the
-search for positions (search.py), and the fetches (fetcher.py). The application's thread takes records from chunks that are
-there (`take`), which touches the core only once a chunk; without a chunk, or when something wants its attention, it waits in
+search for positions (search.py), and the fetches (fetcher.py). The application's thread takes records from fetched chunks
+(`take`, in reading.py), which touches the core only once a chunk; without a chunk, or when `attention` is set, it waits in
 `wait`. A listener runs in the application's thread: `wait` hands it out.
 
     take() --> a record of the chunk at hand ---------------------------------------------> application
@@ -18,12 +18,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.client.consumer.chunks import Chunk
 from ottla.client.consumer.classic_member import ClassicMembership
 from ottla.client.consumer.commits import Commits, lost_membership
 from ottla.client.consumer.consumer_member import ConsumerMembership
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
+from ottla.client.consumer.reading import ChunkReader
 from ottla.client.consumer.rebalance import AssignmentChange, Handover, Listeners, Membership
 from ottla.client.consumer.search import PositionSearch
 from ottla.client.consumer.validation import EpochEnd
@@ -35,27 +35,20 @@ from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
 from ottla.net.scheduler import Alarm, Promise, Signal, Task
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
 from ottla.protocol.schema import ZERO_UUID
-from ottla.records.record import Record
 
 _NO_GROUP: Final = "this needs the config group.id"
 
 
-class ConsumerCore:
-    """One consumer. `take`, `positions` and `attention` may be used by the application's thread, all else runs on the core's.
-
-    attention  something waits for the application's thread to come by
-    polls      how often the application has asked for records
-    """
+class ConsumerCore(ChunkReader):
+    """One consumer. The methods defined here run on the core's thread, those of `ChunkReader` on the application's."""
 
     def __init__(self, core: Core) -> None:
         config = core.config
         self.core = core
-        self.attention = False
-        self.polls = 0
+        positions = ConsumerPositions()
+        super().__init__(positions, Fetcher(core, positions, self._lost, self._truncated, self._recreated))
         self.listeners = Listeners()
         self._group_id: str = config["group.id"]
-        self._positions = ConsumerPositions()
-        self._fetcher = Fetcher(core, self._positions, self._lost, self._truncated, self._recreated)
         self._commits = Commits(core, self._group_id)
         self._membership: Membership | None = None
         self._handovers: deque[Handover] = deque()
@@ -63,9 +56,6 @@ class ConsumerCore:
         self._woken = Signal()
         self._topics: list[str] = []
         self._pattern: str | None = None
-        self._chunk: Chunk | None = None
-        self._records: list[Record] = []
-        self._next = 0
         self._search = PositionSearch(
             core,
             self._positions,
@@ -189,125 +179,6 @@ class ConsumerCore:
                 )
             except KafkaError as error:
                 logger.warning("commit before a rebalance: %s", error)
-
-    # -- records --
-
-    def take(self) -> Record | None:
-        """Return the next fetched record; None if there is no record, or if `attention` is set. Raises CorruptBatch."""
-        self.polls += 1
-        if self.attention:
-            return None
-        while True:
-            if self._next < len(self._records):
-                record = self._records[self._next]
-                self._next += 1
-                return record
-            if not self._open_chunk():
-                return None
-
-    def take_many(self, most: int) -> list[Record]:
-        """Up to `most` records that are there. Raises CorruptBatch; behind records that are there `wait` raises it."""
-        self.polls += 1
-        records: list[Record] = []
-        while len(records) < most and not self.attention:
-            part = self._records[self._next : self._next + most - len(records)]
-            self._next += len(part)
-            records += part
-            try:
-                if len(records) < most and not self._open_chunk():
-                    break
-            except KafkaError as error:
-                if not records:
-                    raise
-                self._fetcher.trouble = error
-                self.attention = True
-        return records
-
-    def peek_many(self, most: int) -> list[Record]:
-        """Up to `most` records of one chunk, which stay where they are until `advance`. Raises CorruptBatch."""
-        self.polls += 1
-        if self.attention:
-            return []
-        while self._next >= len(self._records):
-            if not self._open_chunk():
-                return []
-        return self._records[self._next : self._next + most]
-
-    def advance(self, records: list[Record], count: int) -> bool:
-        """Go on behind the first `count` of the records of `peek_many`. False when they are not the next ones any more, because
-        of a seek, a pause or a rebalance."""
-        if self._next >= len(self._records) or self._records[self._next] is not records[0]:
-            return False
-        self._next += count
-        return True
-
-    def take_batches(self) -> tuple[TopicPartition, bytes, int, int] | None:
-        """A whole chunk as it came: partition, batches, first offset wanted, next offset. Raises CorruptBatch."""
-        self.polls += 1
-        if self.attention:
-            return None
-        if self._next < len(self._records):
-            raise IllegalState(
-                "records of a chunk are being read one by one: read them all before asking for whole ones"
-            )
-        chunk = self._next_chunk()
-        if chunk is None:
-            return None
-        self._records, self._next = [], 0
-        return chunk.state.partition, chunk.batches(), chunk.position, chunk.next_offset
-
-    def _open_chunk(self) -> bool:
-        """Go on to the next chunk; whether there is one."""
-        chunk = self._next_chunk()
-        if chunk is None:
-            return False
-        try:
-            self._records, self._next = chunk.records(), 0
-        except KafkaError:
-            self._drop_chunk()
-            chunk.state.fetch_position = UNKNOWN
-            raise
-        return True
-
-    def _next_chunk(self) -> Chunk | None:
-        self._finish_chunk()
-        chunks = self._fetcher.chunks
-        while chunks:
-            chunk = chunks.popleft()
-            state = chunk.state
-            if chunk.stale or self._positions.states.get(state.partition) is not state:
-                continue
-            if state.paused:
-                # It is fetched again after a resume.
-                state.seek(chunk.position, state.epoch_before(chunk.position))
-                continue
-            self._chunk = chunk
-            return chunk
-        return None
-
-    def _finish_chunk(self) -> None:
-        """The chunk at hand is read to its end."""
-        chunk, self._chunk = self._chunk, None
-        self._records, self._next = [], 0
-        if chunk is not None:
-            if not chunk.stale:
-                chunk.state.position = chunk.next_offset
-            self.more_room(chunk)
-
-    def more_room(self, chunk: Chunk) -> None:
-        """A chunk is done with; whoever drives the core sets how this reaches its thread."""
-        self._fetcher.taken(chunk)
-
-    def _drop_chunk(self) -> None:
-        self._chunk = None
-        self._records, self._next = [], 0
-
-    def _note_positions(self) -> None:
-        """The position in the chunk at hand."""
-        chunk = self._chunk
-        if chunk is not None and not chunk.stale:
-            left = self._next < len(self._records)
-            chunk.state.position = self._records[self._next].offset if left else chunk.next_offset
 
     # -- waiting --
 
