@@ -262,8 +262,8 @@ class ConsumerCore(ChunkReader):
             self._wake_application()
             return
         logger.warning("%s: %s: going on at its beginning", state.partition, what)
+        # The chunks of the position are stale now. They stay where they are: the application's thread may be taking one.
         state.look_up(EARLIEST)
-        self._fetcher.drop_stale()
         self._search.begin()
 
     def _truncated(self, state: PartitionState, end: EpochEnd) -> None:
