@@ -241,12 +241,17 @@ class Sender:
         if not_before > now:
             self._alarm.set(not_before)
             return -1
+        # The order of the next checks matters. `_settled` comes first: it may raise the epoch or give up the producer id, and
+        # renumbers waiting batches: `next` decides by the new numbers.
         if self.idempotent and not self._settled(queue):
             return -1
+        # A partition before this one may have given the producer id up in this very turn.
         if (self.idempotent and self.producer_id < 0) or queue.next(self._identity) is None:
             return -1
+        # Only now, when there is a batch to send: `admit` adds the partition to the transaction.
         if not self.admit(partition):
             return -1
+        # The leader last: a look-up is started only for a batch that could be sent.
         info = infos.get(partition.topic) or self._core.metadata.known(partition.topic)
         if info is None:
             self._once(f"topic {partition.topic}", self._look_up(partition.topic))
@@ -546,16 +551,21 @@ class Sender:
 
     def _settled(self, queue: PartitionQueue) -> bool:
         """Return whether a partition may send; raises the epoch when its batches must be renumbered."""
+        # 1. Nothing of the partition is in flight and its sequences have a hole, or it goes on as it is: batches that are in
+        #    flight keep their epoch and sequence, since renumbered ones could be appended twice.
         if not queue.wants_identity():
             return True
+        # 2. The epoch is raised once for all partitions. One that another partition has raised already is only adopted (3.).
         if queue.identity == self._identity:
             if self.transactional_id is not None:
                 return False  # only an abort goes on from here, which brings a new epoch
+            # Epochs are int16, and the last one is left to the coordinator (fencing): start over with another producer id.
             if self.epoch >= _LAST_EPOCH:
                 self.new_identity(-1, -1)
                 self._once("producer id", self._init_producer_id())
             else:
                 self.new_identity(self.producer_id, self.epoch + 1)
+        # 3. Without a producer id there is nothing to number with; `pump` runs again when it is there.
         if self.producer_id < 0:
             return False
         queue.renumber(self._identity)
