@@ -48,7 +48,7 @@ def top(bootstrap_server: str | None, command_config: str | None, **given: Any) 
         raise click.UsageError("--interval must be above 0")
     with (
         told_to_stop() as stop,
-        connected(_Part, bootstrap_server, command_config) as cluster,
+        connected(_TopAdmin, bootstrap_server, command_config) as cluster,
         _face(given, stop) as face,
     ):
         _watch(_Observer(cluster, internal=given["internal"]), face, given, stop)
@@ -139,14 +139,14 @@ class _Lines:
         self._stop.sleep(seconds)
 
 
-class _Part(Topics, LogDirs, ClusterRequests, ConsumerGroups, ShareGroups, GroupRequests):
+class _TopAdmin(Topics, LogDirs, ClusterRequests, ConsumerGroups, ShareGroups, GroupRequests):
     """The part of the admin client that this command needs."""
 
 
 class _Observer:
     """Asks a cluster for everything that a sample holds."""
 
-    def __init__(self, cluster: Connected[_Part], *, internal: bool) -> None:
+    def __init__(self, cluster: Connected[_TopAdmin], *, internal: bool) -> None:
         self._cluster = cluster
         self._internal = internal
         self._trouble: list[str] = []

@@ -70,9 +70,9 @@ def topics(bootstrap_server: str | None, command_config: str | None, **given: An
     action = one_action(given, _ACTIONS)
     _check(action, given)
     if action == "describe":
-        from ottla.cli.topic_description import Part, describe
+        from ottla.cli.topic_description import DescribeAdmin, describe
 
-        with connected(Part, bootstrap_server, command_config) as cluster:
+        with connected(DescribeAdmin, bootstrap_server, command_config) as cluster:
             describe(cluster, given)
         return
     with connected(Topics, bootstrap_server, command_config, changes=action != "list") as cluster:
