@@ -84,11 +84,11 @@ class ShareConsumer(Asynchronous):
         self._share.acknowledge(record, kind)
 
     async def commit(self, timeout: float | None = 60.0) -> CommitResults:
-        """Tell the brokers what was said of records, and wait: partition -> None, or why not. Raises RequestTimedOut."""
+        """Send the acknowledgements and wait: partition -> None, or its error. Raises RequestTimedOut."""
         return await self._run(self._share.commit(milliseconds(timeout)))
 
     def commit_async(self) -> None:
-        """Tell the brokers what was said of records; the callback hears the outcome."""
+        """Send the acknowledgements; the callback is called with the outcome."""
         self._share.commit_soon()
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
@@ -117,7 +117,7 @@ class ShareConsumer(Asynchronous):
 
 
 def _settle(future: "asyncio.Future[T]", error: KafkaError | None, delivered: T | None) -> None:
-    """Tell a future what became of what it stands for."""
+    """Set the outcome of a future."""
     if future.done():
         return
     if error is not None:
@@ -470,7 +470,7 @@ class Consumer(Asynchronous):
         return self._consumer.paused
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end; None before a fetch told."""
+        """Records between the position and the end; None before a fetch returned it."""
         return self._consumer.lag(partition)
 
     async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:

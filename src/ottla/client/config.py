@@ -200,7 +200,7 @@ CONFIGS: Final[dict[str, _Config]] = {
 }
 
 BULK: Final[dict[str, Any]] = {"max.partition.fetch.bytes": 4 << 20, "batch.size": 1_000_000}
-"""Defaults for whoever moves whole batches of columns: nothing waits for them to fill, so they may be large."""
+"""Defaults for clients that move whole batches of columns: nothing waits for them to fill, so they may be large."""
 
 # Known to Kafka's clients, without meaning here.
 _WITHOUT_EFFECT: Final = frozenset(

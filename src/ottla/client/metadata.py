@@ -49,7 +49,7 @@ from ottla.protocol.schema import ZERO_UUID, Request, Response
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 _OLDEST_WITH_EPOCHS: Final = 9
-"""Before, brokers tell of leader epochs that they do not know well (KAFKA-9212)."""
+"""Older versions return leader epochs that are not reliable (KAFKA-9212)."""
 _ANSWER_WITHIN_MS: Final = 3000
 """Time for one broker to answer before another one is asked as well."""
 _WARN_AFTER_MS: Final = 1500
@@ -185,9 +185,9 @@ class Metadata:
                 raise BrokersUnreachable(f"no broker answered within {limit} ms: {'; '.join(reasons)}")
             await self.scheduler.sleep(max(min(self.config["reconnect.backoff.ms"], deadline - clock.now_ms()), 1))
 
-    async def _reach(self, address: Address, node: int, patience_ms: int) -> Link:
+    async def _reach(self, address: Address, node: int, timeout_ms: int) -> Link:
         attempt = self.scheduler.spawn(self.network.ready_at(address, "", node), "connect")
-        if not await self.scheduler.within(attempt, patience_ms):
+        if not await self.scheduler.within(attempt, timeout_ms):
             attempt.cancel()
             self.network.give_up(address)
             met = self.network.troubles.get(address, f"{address[0]}:{address[1]}: no connection in time")

@@ -177,7 +177,7 @@ class Network:
             self._sweep = self.scheduler.call_later(limit, self._close_idle)
 
     def give_up(self, address: Address, purpose: str = "") -> None:
-        """Stop an attempt to connect that takes too long for whoever waits."""
+        """Stop an attempt to connect that takes too long for its caller."""
         link = self._links.get((address, purpose))
         if link is not None and not link.ready.done:
             link.lost("no connection in time")

@@ -1,8 +1,8 @@
 """Coroutines without an event loop: the client's core waits with `await`, and knows no asyncio.
 
-Strategy. Whatever comes later is a `Promise`. A coroutine that awaits one hands it to the scheduler, which goes on with the
-coroutine when the promise is kept. Nothing here waits by itself: promises are kept by a socket that became readable, or by a
-timer, and both belong to who drives the core (`loop.py`), or to a test with a clock of its own.
+Strategy. A later value is a `Promise`. A coroutine that awaits one hands it to the scheduler, which resumes the coroutine when
+the promise is kept. Nothing here waits by itself: promises are kept by a socket that became readable, or by a timer, and both
+belong to the environment (`environment/asyncio_transport.py`), or to a test with a clock of its own.
 
     caller --- spawn(coroutine) ---> Task ---- await promise ----> listens
                                       ^                              |
@@ -38,14 +38,14 @@ class Promise(Generic[T]):
         self._listeners: list[Callable[[Promise[T]], object]] | None = None
 
     def keep(self, value: T) -> None:
-        """This is the value. Only the first outcome counts."""
+        """Set the value. Only the first outcome counts."""
         if not self.done:
             self.done = True
             self._value = value
             self._notify()
 
     def fail(self, error: BaseException) -> None:
-        """It will never come. Only the first outcome counts."""
+        """Set the error. Only the first outcome counts."""
         if not self.done:
             self.done = True
             self._error = error
@@ -197,7 +197,7 @@ class Scheduler:
             timer.cancel()
 
     async def within(self, promise: Promise[Any], delay_ms: int, *others: Promise[Any]) -> bool:
-        """Wait for an outcome of this or of others, but not longer than this; whether this one has one."""
+        """Wait up to `delay_ms` for an outcome of any of these promises. Return True if `promise` has one."""
         either: Promise[None] = Promise()
 
         def arrived(_: Promise[Any]) -> None:
@@ -274,7 +274,7 @@ class Alarm:
 
 
 class Signal:
-    """Something that happens again and again; who waits, waits for the next time."""
+    """An event that occurs again and again; a waiter waits for the next occurrence."""
 
     __slots__ = ("_next",)
 
@@ -282,10 +282,10 @@ class Signal:
         self._next: Promise[None] = Promise()
 
     def wait(self) -> Promise[None]:
-        """Kept when it next happens."""
+        """Return a promise that is kept at the next occurrence."""
         return self._next
 
     def happen(self) -> None:
-        """Now."""
+        """Keep the promises of all waiters."""
         happened, self._next = self._next, Promise()
         happened.keep(None)

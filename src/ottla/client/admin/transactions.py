@@ -203,7 +203,7 @@ class TransactionRequests(Requests):
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, FencedProducer]:
-        """Keep whoever writes under these ids from writing on; a transaction that is open is aborted (since Kafka 0.11)."""
+        """Fence the producers with these ids; an open transaction is aborted (since Kafka 0.11)."""
 
         async def one(name: str) -> FencedProducer:
             def code_of(answer: InitProducerIdResponse) -> tuple[int, str | None]:

@@ -101,7 +101,7 @@ class ClassicMembership:
         return self._last_poll
 
     async def leave(self) -> None:
-        """Tell the coordinator; a static member stays until its session is over."""
+        """Leave the group; a static member stays until its session is over."""
         if self._task is None:
             return
         self._task.cancel()
@@ -378,7 +378,7 @@ class ClassicMembership:
         return _assigned_of(answer.assignment)
 
     async def _adopt(self, assigned: list[TopicPartition]) -> None:
-        """Take what is new; a cooperative member gives up what it has no more, and joins again for whoever gets it."""
+        """Take added partitions; a cooperative member revokes those it lost, and joins again so that others can get them."""
         before = set(self._owned)
         revoked = [partition for partition in self._owned if partition not in set(assigned)]
         if revoked:

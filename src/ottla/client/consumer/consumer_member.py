@@ -82,7 +82,7 @@ class ConsumerMembership:
         return self._last_poll
 
     async def leave(self) -> None:
-        """Tell the coordinator; a static member says that it comes back."""
+        """Leave the group; a static member leaves for a while (epoch -2)."""
         if self._task is None:
             return
         self._task.cancel()
@@ -221,7 +221,7 @@ class ConsumerMembership:
     # -- reconciliation --
 
     async def _reconcile(self) -> bool:
-        """One step towards the target; whether there is something to tell the coordinator at once."""
+        """Go one step towards the target. Return True if the next heartbeat must be sent at once."""
         if self._target is None:
             return False
         target = await self._named(self._target)

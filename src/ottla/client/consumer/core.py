@@ -362,7 +362,7 @@ class ConsumerCore(ChunkReader):
         return await self.core.metadata.retrying(f"position in {state.partition}", attempt, timeout_ms)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end that readers see; None before a fetch told."""
+        """Records between the position and the end that readers see; None before a fetch returned it."""
         self._note_positions()
         state = self._state(partition)
         end = state.last_stable_offset if self.core.config.read_committed else state.high_watermark

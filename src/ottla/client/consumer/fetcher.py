@@ -218,7 +218,7 @@ class Fetcher:
         self._truncated(state, EpochEnd(-1, -1) if newer == UNKNOWN else EpochEnd(epoch, min(offset, newer)))
 
     def _refused(self, state: PartitionState, error: KafkaError) -> None:
-        """An error about one partition: later again, or the application hears of it."""
+        """Handle the error of one partition: retry later, or raise it in the application."""
         if error.retriable:
             state.preferred = None
             self._core.metadata.forget(state.partition.topic)

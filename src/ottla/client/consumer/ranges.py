@@ -1,4 +1,4 @@
-"""Ranges of a partition: the batches that hold given offsets, as the broker stored them, for whoever reads without being a
+"""Ranges of a partition: the batches that hold given offsets, as the broker stored them, for a reader that is not a
 consumer (Spark's executors, tools).
 
 Strategy. A range is read by fetches without a session (KIP-227), one ahead of the reader: as soon as an answer shows where

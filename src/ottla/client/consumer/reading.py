@@ -141,7 +141,7 @@ class ChunkReader:
             self.more_room(chunk)
 
     def more_room(self, chunk: Chunk) -> None:
-        """A chunk is done with; whoever drives the core sets how this reaches its thread."""
+        """Return a finished chunk to the fetcher; a driver replaces this to reach the core's thread."""
         self._fetcher.taken(chunk)
 
     def _drop_chunk(self) -> None:

@@ -68,7 +68,7 @@ class Membership(Protocol):
         """Read these topics, or those that match, in place of those before."""
 
     async def leave(self) -> None:
-        """Tell the coordinator, without caring what it says."""
+        """Leave the group; an error of the coordinator is ignored."""
 
 
 class MemberConsumer(Protocol):

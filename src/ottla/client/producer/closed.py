@@ -134,7 +134,7 @@ class ClosedBatch(SequencedBatch):
         return for_old_client(data, 1 if version == 2 else 0, 0, _OLD_LIMIT)
 
     def complete(self, error: KafkaError | None, base_offset: int = -1, append_time: int = -1) -> None:
-        """Say what became of the records to whoever wants to know."""
+        """Report the outcome to the listeners and counters of the records."""
         for begin, end, counter in self.spans:
             counter.count_outcome(self.partition, end - begin, error, base_offset + begin if base_offset >= 0 else -1)
         topic, partition = self.partition

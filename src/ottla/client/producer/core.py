@@ -136,13 +136,13 @@ class ProducerCore:
 
         Raises UnknownTopic, BufferExhausted after max.block.ms, what `append` raises.
         """
-        deadline = self.patience()
+        deadline = self.block_deadline()
         await self.learn(topic, deadline)
         while not self.append(topic, partition, timestamp, key, value, headers, listener):
             await self.wait_for_room(deadline)
 
-    def patience(self) -> int:
-        """Until when whoever produces waits from now on (max.block.ms), by the core's clock."""
+    def block_deadline(self) -> int:
+        """Return the deadline of a call that blocks from now on (max.block.ms), by the core's clock."""
         return self._clock.now_ms() + int(self.core.config["max.block.ms"])
 
     async def learn(self, topic: str, deadline: int) -> None:

@@ -163,7 +163,7 @@ class TableWriting:
     async def ready(self) -> None:
         """Wait for what `advance` lacks. Raises UnknownTopic, BufferExhausted after max.block.ms."""
         if self._deadline < 0:
-            self._deadline = self._producer.patience()
+            self._deadline = self._producer.block_deadline()
         lacks, self._lacks = self._lacks, APPENDED
         if lacks == UNKNOWN_TOPIC and self._portion is not None:
             await self._producer.learn(self._portion.topic, self._deadline)

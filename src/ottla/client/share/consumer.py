@@ -105,7 +105,7 @@ class ShareConsumerCore:
                 await self.core.scheduler.within(arrived, left, changed)
 
     def _settle_last_poll(self) -> None:
-        """Implicit mode: what the poll before returned was processed. Explicit: it must have been spoken of."""
+        """Implicit mode: accept the records of the last poll. Explicit mode: raise unless all were acknowledged."""
         if not self._explicit:
             for delivered in self._delivered:
                 delivered.acknowledge_all(AcknowledgeType.ACCEPT)
@@ -114,7 +114,7 @@ class ShareConsumerCore:
         self._queue_acknowledgements()
 
     def _queue_acknowledgements(self) -> None:
-        """Hand what was said to the sessions; forget what needs no further word."""
+        """Queue the acknowledgements in their sessions, and forget batches that are acknowledged as a whole."""
         for delivered in self._delivered:
             acknowledgements = delivered.collect()
             if acknowledgements:
@@ -214,13 +214,13 @@ class ShareConsumerCore:
         self._arrived.happen()
 
     def _acknowledge_to(self, session: NodeShareSession) -> None:
-        """Tell a node what there is to tell, unless something is on its way there: who waits for that comes back."""
+        """Send a node its acknowledgements, unless a request is in flight there: its waiter calls again."""
         if session.has_acknowledgements and not session.busy:
             session.busy = True
             self.core.scheduler.background(self._acknowledged(session), "share acknowledge")
 
     async def _acknowledged(self, session: NodeShareSession) -> None:
-        with contextlib.suppress(KafkaError):  # whoever asked was told
+        with contextlib.suppress(KafkaError):  # reported to the caller by `_on_acknowledged`
             await session.acknowledge()
         self._arrived.happen()
 
@@ -245,7 +245,7 @@ class ShareConsumerCore:
     # -- committing --
 
     async def commit(self, timeout_ms: int) -> CommitResults:
-        """Tell the brokers what was said of records, and wait; partition -> None or why not. Raises RequestTimedOut."""
+        """Send the acknowledgements and wait; partition -> None or its error. Raises RequestTimedOut."""
         self._check_open()
         if not self._explicit:
             for delivered in self._delivered:
@@ -268,7 +268,7 @@ class ShareConsumerCore:
             self._results = None
 
     def commit_soon(self) -> None:
-        """Tell the brokers what was said of records; the callback hears the outcome."""
+        """Send the acknowledgements; the callback is called with the outcome."""
         self._check_open()
         if not self._explicit:
             for delivered in self._delivered:
@@ -280,7 +280,7 @@ class ShareConsumerCore:
     # -- the end --
 
     async def close(self, timeout_ms: int) -> None:
-        """Accept (implicit mode) or tell what was said, release the rest, leave the group."""
+        """Send the acknowledgements (implicit mode: accept), release the rest, leave the group."""
         if self._closed:
             return
         try:

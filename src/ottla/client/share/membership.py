@@ -1,7 +1,7 @@
-"""A member of a share group: it says that it lives, and is told which partitions it shares.
+"""A member of a share group: it sends heartbeats, and the coordinator assigns partitions that it shares.
 
 Heartbeats go out as often as the coordinator wants. The member chose its own id; an epoch that the coordinator does not
-agree with makes it join again, with the same id. What cannot be mended ends the membership, and `error` says why.
+agree with makes it join again, with the same id. A final error ends the membership, and is kept in `error`.
 """
 
 import base64
@@ -55,7 +55,7 @@ class ShareMembership:
         self._now.happen()
 
     async def leave(self) -> None:
-        """Tell the coordinator that the member is gone, without caring what it says."""
+        """Leave the group; an error of the coordinator is ignored."""
         if self._task is None:
             return
         self._task.cancel()

@@ -1,9 +1,9 @@
-"""The share session with one node: what it is asked to fetch, and what it is told of records (KIP-932).
+"""The share session with one node: fetches, and acknowledgements of records (KIP-932).
 
 A session belongs to one connection. It opens with epoch 0; each request raises the epoch by one, fetches and acknowledgements
 alike, so only one request is on its way at a time. Requests name only what has changed: partitions that join or leave the
-session. When the session is lost, by an error or with its connection, the records acquired in it are no longer ours: what was
-to be told of them fails, and the next fetch opens a new one.
+session. When the session is lost, by an error or with its connection, the records acquired in it are no longer ours: their
+acknowledgements fail, and the next fetch opens a new one.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ PURPOSE: Final = "share"
 _LOST: Final = frozenset({table.SHARE_SESSION_NOT_FOUND, table.INVALID_SHARE_SESSION_EPOCH})
 
 AcknowledgedCallback = Callable[[Home, list[Run], KafkaError | None], None]
-"""Called with what was told and how it went."""
+"""Called with acknowledgements and their error, None if they were accepted."""
 TopicIdPartition = tuple[bytes, int]
 
 
@@ -89,9 +89,9 @@ class NodeShareSession:
         """True if there are acknowledgements to send."""
         return bool(self._queued)
 
-    def queue(self, home: Home, what: Iterable[Run]) -> None:
-        """Something to tell with the next request; of a session that is lost it fails."""
-        acknowledgements = list(what)
+    def queue(self, home: Home, runs: Iterable[Run]) -> None:
+        """Queue acknowledgements for the next request; those of a lost session fail at once."""
+        acknowledgements = list(runs)
         if not acknowledgements:
             return
         if home.session != self.number or self._epoch == 0:
@@ -103,8 +103,7 @@ class NodeShareSession:
     # -- requests --
 
     async def fetch(self, partitions: dict[TopicIdPartition, TopicPartition], limits: FetchLimits) -> FetchedRecords:
-        """One ShareFetch of these partitions, with what there is to tell. Raises KafkaError; what was to be told has then
-        failed."""
+        """Send one ShareFetch of these partitions, with the queued acknowledgements, which fail with it. Raises KafkaError."""
         sent: dict[Home, list[Run]] = {}
         try:
             link = await self._connected()
@@ -128,7 +127,7 @@ class NodeShareSession:
             self.busy = False
 
     async def acknowledge(self) -> None:
-        """Tell what there is to tell, in a request of its own. Raises KafkaError."""
+        """Send the queued acknowledgements in a request of their own. Raises KafkaError."""
         try:
             link = await self._connected()
             if self._queued:
@@ -140,7 +139,7 @@ class NodeShareSession:
             self.busy = False
 
     async def end(self) -> None:
-        """Tell what there is to tell, and let go of everything else. Raises KafkaError."""
+        """Send the queued acknowledgements, and release everything else. Raises KafkaError."""
         if self._epoch == 0 or self._link is None or not self._link.usable:
             self._drop_session(error_for(table.SHARE_SESSION_NOT_FOUND, f"share session with node {self.node}"))
             return
@@ -190,7 +189,7 @@ class NodeShareSession:
         return request
 
     def _add_acknowledgements(self, request: ShareFetchRequest) -> dict[Home, list[Run]]:
-        """Put what there is to tell into a fetch; what it was."""
+        """Move the queued acknowledgements into a fetch, and return them."""
         if self._epoch == 0:
             return {}
         sent, self._queued = self._queued, {}
@@ -213,7 +212,7 @@ class NodeShareSession:
         return sent
 
     async def _acknowledge(self, link: Link, final: int) -> None:
-        """One ShareAcknowledge of all there is to tell; `final` is the epoch that ends the session, if it is to end."""
+        """Send one ShareAcknowledge with all queued acknowledgements; `final` is _FINAL to end the session."""
         sent, self._queued = self._queued, {}
         topics: dict[bytes, AcknowledgeTopic] = {}
         for home, acknowledgements in sent.items():
@@ -272,7 +271,7 @@ class NodeShareSession:
             self._drop_session(error)
 
     def _drop_session(self, error: KafkaError) -> None:
-        """The session is gone, and with it what was acquired in it."""
+        """End the session; its queued acknowledgements fail."""
         self._epoch = 0
         self._included.clear()
         sent, self._queued = self._queued, {}
