@@ -124,7 +124,7 @@ class ConsumerGroups(Requests):
             return answer.groups[0].error_code, answer.groups[0].error_message
 
         request = ConsumerGroupDescribeRequest(group_ids=[group_id])
-        answer: ConsumerGroupDescribeResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         return _described(answer.groups[0], await self._coordinator(group_id))
 
     async def _classic_group(self, group_id: str, timeout: float | None) -> ConsumerGroupDescription:
@@ -132,7 +132,7 @@ class ConsumerGroups(Requests):
             return answer.groups[0].error_code, answer.groups[0].error_message
 
         request = DescribeGroupsRequest(groups=[group_id])
-        answer: DescribeGroupsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         return _described_classic(answer.groups[0], await self._coordinator(group_id))
 
     async def _coordinator(self, group_id: str) -> tuple[int, str, int]:
@@ -161,9 +161,7 @@ class ConsumerGroups(Requests):
                 version = link.version(OffsetFetchRequest, _BY_NAME, oldest=oldest)
                 return _offset_fetch(group_id, partitions, version, require_stable=require_stable)
 
-            answer: OffsetFetchResponse = await self.at_coordinator(
-                group_id, request, timeout, _offset_fetch_error, newest=_BY_NAME
-            )
+            answer = await self.at_coordinator(group_id, request, timeout, _offset_fetch_error, newest=_BY_NAME)
             return _committed(answer)
 
         return await self.for_each(requested, one)
@@ -223,7 +221,7 @@ class ConsumerGroups(Requests):
                 for name, indexes in by_topic(partitions).items()
             ],
         )
-        answer: OffsetDeleteResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         results = Results[TopicPartition, None]()
         for topic in answer.topics:
             for row in topic.partitions:
@@ -268,7 +266,7 @@ class ConsumerGroups(Requests):
             ],
         )
 
-        answer: LeaveGroupResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         for row in answer.members:
             name = row.group_instance_id or row.member_id
             results.put(name, None, refusal(row.error_code, f"remove member {name} of group {group_id}"))

@@ -40,7 +40,7 @@ class GroupRequests(Requests):
                 request.states_filter = wanted_states
             if version >= 5:
                 request.types_filter = wanted_types
-            answer: ListGroupsResponse = await link.request(request, version)
+            answer = await link.request(request, version)
             if answer.error_code != NONE:
                 raise error_for(answer.error_code, f"list groups of node {node}")
             return answer

@@ -77,7 +77,7 @@ class ShareGroups(Requests):
                 return answer.groups[0].error_code, answer.groups[0].error_message
 
             request = ShareGroupDescribeRequest(group_ids=[group_id])
-            answer: ShareGroupDescribeResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+            answer = await self.at_coordinator(group_id, request, timeout, code_of)
             node = await self.metadata.coordinator(GROUP, group_id)
             return _described(answer.groups[0], (node, *self.metadata.network.brokers[node]))
 
@@ -105,7 +105,7 @@ class ShareGroups(Requests):
                 ]
             group = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
             request = DescribeShareGroupOffsetsRequest(groups=[group])
-            answer: DescribeShareGroupOffsetsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+            answer = await self.at_coordinator(group_id, request, timeout, code_of)
             return {
                 TopicPartition(topic.topic_name, row.partition_index): ShareGroupOffset(
                     row.start_offset if row.start_offset >= 0 else None,
@@ -134,7 +134,7 @@ class ShareGroups(Requests):
             return answer.error_code, answer.error_message
 
         request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=list(topics.values()))
-        answer: AlterShareGroupOffsetsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         results = Results[TopicPartition, None]()
         for topic_answer in answer.responses:
             for row in topic_answer.partitions:
@@ -154,7 +154,7 @@ class ShareGroups(Requests):
         request = DeleteShareGroupOffsetsRequest(
             group_id=group_id, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
         )
-        answer: DeleteShareGroupOffsetsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         results = Results[str, None]()
         for row in answer.responses:
             about = f"delete offsets of group {group_id} in {row.topic_name}"

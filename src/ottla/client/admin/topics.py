@@ -26,10 +26,9 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 class NewTopic(NamedTuple):
@@ -223,7 +222,7 @@ class Topics(Requests):
         )
         while True:
             version = link.version(DescribeTopicPartitionsRequest)
-            answer: DescribeTopicPartitionsResponse = await link.request(request, version)
+            answer = await link.request(request, version)
             for row in answer.topics:
                 if row.name is None:
                     continue
@@ -268,7 +267,7 @@ class Topics(Requests):
             ],
             allow_auto_topic_creation=version < 4,
         )
-        answer: MetadataResponse = await link.request(request, version)
+        answer = await link.request(request, version)
         outcomes: dict[str | bytes, TopicDescription | KafkaError] = {}
         for row in answer.topics:
             key = row.topic_id if row.topic_id in keys or row.name is None else row.name or row.topic_id

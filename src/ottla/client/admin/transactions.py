@@ -12,7 +12,7 @@ from ottla.protocol.errors import NONE
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -136,7 +136,7 @@ class TransactionRequests(Requests):
 
         async def one(node: int) -> list[ListedTransaction]:
             async def attempt() -> list[ListedTransaction]:
-                answer: ListTransactionsResponse = await self.on_node(node, request)
+                answer = await self.on_node(node, request)
                 if answer.error_code != NONE:
                     raise error_for(answer.error_code, f"list transactions of node {node}")
                 return [
@@ -158,9 +158,7 @@ class TransactionRequests(Requests):
                 return answer.transaction_states[0].error_code, None
 
             request = DescribeTransactionsRequest(transactional_ids=[name])
-            answer: DescribeTransactionsResponse = await self.at_coordinator(
-                name, request, timeout, code_of, kind=TRANSACTION
-            )
+            answer = await self.at_coordinator(name, request, timeout, code_of, kind=TRANSACTION)
             row = answer.transaction_states[0]
             return TransactionDescription(
                 await self.metadata.coordinator(TRANSACTION, name),
@@ -211,9 +209,7 @@ class TransactionRequests(Requests):
 
             # The newest version is for two-phase commit (KIP-939), which is not requested here.
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
-            answer: InitProducerIdResponse = await self.at_coordinator(
-                name, request, timeout, code_of, kind=TRANSACTION, newest=5
-            )
+            answer = await self.at_coordinator(name, request, timeout, code_of, kind=TRANSACTION, newest=5)
             return FencedProducer(answer.producer_id, answer.producer_epoch)
 
         return await self.for_each(transactional_ids, one)

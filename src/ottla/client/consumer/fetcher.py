@@ -28,7 +28,7 @@ from ottla.client.consumer.validation import EpochEnd, Question, epoch_ends
 from ottla.client.core import Core
 from ottla.client.errors import CorruptBatch, KafkaError, OffsetOutOfRange, RequestTimedOut, error_for
 from ottla.client.topics import TopicInfo, TopicPartition
-from ottla.net.scheduler import Promise, Signal
+from ottla.net.scheduler import Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.fetch import (
     FetchPartition,
@@ -273,7 +273,7 @@ class Fetcher:
             request = self._request(known, states, version)
             timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
             self.fetches += 1
-            asking: Promise[FetchResponse] = link.request(request, version, timeout_ms=timeout_ms)
+            asking = link.request(request, version, timeout_ms=timeout_ms)
             while not await self._core.scheduler.within(asking, self._config["fetch.max.wait.ms"] + _ANSWER_WITHIN_MS):
                 self._look_for_leaders(states)
             answer = asking.result()

@@ -183,7 +183,7 @@ async def _fetch(
         rack_id=config["client.rack"],
     )
     limit = config["request.timeout.ms"] + max_wait_ms
-    answer: FetchResponse = await link.request(request, version, timeout_ms=limit)
+    answer = await link.request(request, version, timeout_ms=limit)
     if answer.error_code != NONE:
         raise error_for(answer.error_code, "fetch")
     return answer

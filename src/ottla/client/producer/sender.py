@@ -583,7 +583,7 @@ class Sender:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
 
         async def attempt() -> InitProducerIdResponse:
-            answer: InitProducerIdResponse = await self._core.metadata.ask(-1, request)
+            answer = await self._core.metadata.ask(-1, request)
             if answer.error_code != table.NONE:
                 raise error_for(answer.error_code, "a producer id")
             return answer

@@ -20,7 +20,6 @@ from ottla.protocol.messages.share_acknowledge import (
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
 )
 from ottla.protocol.messages.share_fetch import AcknowledgementBatch as FetchedBatch
 from ottla.protocol.messages.share_fetch import (
@@ -113,7 +112,7 @@ class NodeShareSession:
             request = self._request(partitions, limits)
             sent = self._add_acknowledgements(request)
             timeout_ms = request.max_wait_ms + self._core.config["request.timeout.ms"]
-            answer: ShareFetchResponse = await link.request(request, version, timeout_ms=timeout_ms)
+            answer = await link.request(request, version, timeout_ms=timeout_ms)
             if answer.error_code != table.NONE:
                 raise error_for(answer.error_code, f"share fetch of node {self.node}", answer.error_message)
             self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
@@ -233,7 +232,7 @@ class NodeShareSession:
         if version >= 2:
             request.is_renew_ack = _renews(sent)
         try:
-            answer: ShareAcknowledgeResponse = await link.request(request, version)
+            answer = await link.request(request, version)
             if answer.error_code != table.NONE:
                 raise error_for(answer.error_code, f"acknowledge records to node {self.node}", answer.error_message)
         except KafkaError as error:
