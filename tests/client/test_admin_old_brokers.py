@@ -10,8 +10,8 @@ import pytest
 
 from ottla import EARLIEST, Admin, ConfigResource, NewTopic, ResourceType, TopicPartition
 from ottla.client.errors import UnsupportedVersion
-from ottla.client.network import Link
-from ottla.client.scheduler import Promise
+from ottla.net.connection import Link
+from ottla.net.scheduler import Promise
 from ottla.protocol.api import APIS
 from ottla.protocol.messages.api_versions import ApiVersion
 from tests.conformance.members import wait_for

@@ -4,7 +4,7 @@ import click
 
 from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
 from ottla.cli.table import echo_json
-from ottla.client.admin.cluster import Cluster, Node
+from ottla.client.admin.cluster import ClusterRequests, Node
 from ottla.protocol.api import APIS, Api
 from ottla.protocol.schema import VersionRange
 
@@ -14,7 +14,7 @@ from ottla.protocol.schema import VersionRange
 @json_option
 def broker_api_versions(bootstrap_server: str | None, command_config: str | None, *, as_json: bool) -> None:
     """Show which versions of which APIs each broker serves, and which of them this client would use."""
-    with connected(Cluster, bootstrap_server, command_config) as cluster:
+    with connected(ClusterRequests, bootstrap_server, command_config) as cluster:
         nodes = cluster.ask(cluster.admin.describe_cluster()).nodes
         results = cluster.ask(cluster.admin.api_versions([node.id for node in nodes]))
     if as_json:

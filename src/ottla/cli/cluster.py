@@ -7,7 +7,7 @@ from ottla.cli.cluster_access import cluster_options, connected, json_option
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.properties import deprecated
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
-from ottla.client.admin.cluster import Cluster
+from ottla.client.admin.cluster import ClusterRequests
 
 _old_config = click.option("--config", "old_config", metavar="FILE", help="Old name of --command-config.")
 _COLUMNS = (
@@ -41,7 +41,7 @@ def cluster_id(
     bootstrap_server: str | None, command_config: str | None, old_config: str | None, *, as_json: bool
 ) -> None:
     """Show the cluster's id."""
-    with connected(Cluster, bootstrap_server, _config(command_config, old_config)) as access:
+    with connected(ClusterRequests, bootstrap_server, _config(command_config, old_config)) as access:
         identifier = access.ask(access.admin.describe_cluster()).cluster_id
     if as_json:
         echo_json({"cluster_id": identifier})
@@ -65,7 +65,7 @@ def list_endpoints(
     as_json: bool,
 ) -> None:
     """Show where the brokers are."""
-    with connected(Cluster, bootstrap_server, _config(command_config, old_config)) as access:
+    with connected(ClusterRequests, bootstrap_server, _config(command_config, old_config)) as access:
         nodes = access.ask(access.admin.describe_cluster(include_fenced_brokers=include_fenced_brokers)).nodes
     rows = [
         (node.id, node.host, node.port, node.rack, "fenced" if node.fenced else "unfenced", "broker") for node in nodes
@@ -85,7 +85,7 @@ def unregister(
     bootstrap_server: str | None, command_config: str | None, old_config: str | None, node: int, *, as_json: bool
 ) -> None:
     """Forget a broker that will not come back."""
-    with connected(Cluster, bootstrap_server, _config(command_config, old_config), changes=True) as access:
+    with connected(ClusterRequests, bootstrap_server, _config(command_config, old_config), changes=True) as access:
         access.ask(access.admin.unregister_broker(node))
     if as_json:
         echo_json({"unregistered": node})

@@ -13,12 +13,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from ottla.cli.completion import complete_profiles
-from ottla.cli.profiles import InvalidProfile, Profile, permission_warning, profiles_path, read_profile
+from ottla.cli.profiles import InvalidProfile, Profile, permission_warning, profile_names, profiles_path, read_profile
 from ottla.client.admin.requests import Requests
 from ottla.client.errors import KafkaError
-from ottla.client.scheduler import Promise
 from ottla.client.waiting import Blocking
+from ottla.net.scheduler import Promise
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Requests)
@@ -30,6 +29,15 @@ BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVERS"
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 _PROFILE: Final = "ottla.cli.profile"
 """Key of the profile in the meta dictionary of click's contexts, which sub-commands share."""
+
+
+def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Profiles of the user's file."""
+    del ctx, param
+    try:
+        return [name for name in profile_names(profiles_path()) if name.startswith(incomplete)]
+    except InvalidProfile:
+        return []
 
 
 def _select_profile(ctx: click.Context, param: click.Parameter, name: str | None) -> None:

@@ -1,36 +1,25 @@
-"""Completion of names in the shell: topics and groups of the cluster that the command line names, and profiles.
+"""Completion of names in the shell: topics and groups of the cluster that the command line names.
 
 A shell waits for the answer while the user types: a cluster has 2 s, and whatever fails completes to nothing, in silence.
 """
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from ottla.cli.profiles import InvalidProfile, profile_names, profiles_path
-
-if TYPE_CHECKING:
-    from ottla.cli.cluster_access import Cluster
+from ottla.cli.cluster_access import Cluster, CommandFailed, connected
+from ottla.client.errors import KafkaError
 
 TIMEOUT_MS: Final = 2000
-
-
-def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Profiles of the user's file."""
-    del ctx, param
-    try:
-        return [name for name in profile_names(profiles_path()) if name.startswith(incomplete)]
-    except InvalidProfile:
-        return []
 
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Topics of the cluster; Kafka's own ones only after an underscore."""
     del param
 
-    def names(cluster: "Cluster[Any]") -> list[str]:
+    def names(cluster: Cluster[Any]) -> list[str]:
         return sorted(cluster.ask(cluster.admin.list_topics(internal=incomplete.startswith("_"))))
 
     from ottla.client.admin.topics import Topics
@@ -42,21 +31,18 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
     """Groups of the cluster, of all types."""
     del param
 
-    def names(cluster: "Cluster[Any]") -> list[str]:
+    def names(cluster: Cluster[Any]) -> list[str]:
         return sorted(cluster.ask(cluster.admin.list_groups()))
 
-    from ottla.client.admin.groups import Groups
+    from ottla.client.admin.groups import GroupRequests
 
-    return _names(ctx, incomplete, Groups, names)
+    return _names(ctx, incomplete, GroupRequests, names)
 
 
 def _names(
-    ctx: click.Context, incomplete: str, part: type[Any], names: "Callable[[Cluster[Any]], list[str]]"
+    ctx: click.Context, incomplete: str, part: type[Any], names: Callable[[Cluster[Any]], list[str]]
 ) -> list[str]:
     """Names of the cluster that begin as the last word does; in a list "a,b" it is the part behind the last comma."""
-    from ottla.cli.cluster_access import CommandFailed, connected
-    from ottla.client.errors import KafkaError
-
     before, comma, last = incomplete.rpartition(",")
     limits: dict[str, Any] = {"default.api.timeout.ms": TIMEOUT_MS, "socket.connection.setup.timeout.ms": TIMEOUT_MS}
     logging.disable()  # a warning of the client would stand in the middle of the line that the user types

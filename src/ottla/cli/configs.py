@@ -13,7 +13,7 @@ from ottla.cli.config_quotas import Part as QuotaPart
 from ottla.cli.config_quotas import alter_quotas, describe_quotas
 from ottla.cli.properties import one_action
 from ottla.cli.table import echo_json
-from ottla.client.admin.cluster import Cluster as ClusterRequests
+from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.configs import (
     ConfigChange,
     ConfigEntry,
@@ -23,7 +23,7 @@ from ottla.client.admin.configs import (
     ConfigSource,
     ResourceType,
 )
-from ottla.client.admin.groups import Groups
+from ottla.client.admin.groups import GroupRequests
 from ottla.client.admin.topics import Topics
 
 _DEFAULT = ""
@@ -55,7 +55,7 @@ class Entity(NamedTuple):
     name: str | None
 
 
-class _Part(QuotaPart, Configs, ClusterRequests, Topics, Groups):
+class _Part(QuotaPart, Configs, ClusterRequests, Topics, GroupRequests):
     """The part of the admin client that this command needs."""
 
 

@@ -12,7 +12,7 @@ from ottla.cli.offset_plan import check_reset, parse_topics, plan_for, reset_opt
 from ottla.cli.properties import given_of, one_action
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.consumer_groups import ConsumerGroupDescription, ConsumerGroups, GroupMember
-from ottla.client.admin.groups import Groups, ListedGroup
+from ottla.client.admin.groups import GroupRequests, ListedGroup
 from ottla.client.admin.topics import Topics
 from ottla.client.errors import KafkaError
 from ottla.client.groups import OffsetAndMetadata
@@ -27,7 +27,7 @@ _NO_DRY_RUN = (
 )
 
 
-class _Part(ConsumerGroups, Groups, Topics):
+class _Part(ConsumerGroups, GroupRequests, Topics):
     """The part of the admin client that this command needs."""
 
 

@@ -9,7 +9,7 @@ from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, 
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.properties import deprecated
 from ottla.cli.table import echo_json
-from ottla.client.admin.cluster import Cluster, FeatureUpdate, UpgradeType
+from ottla.client.admin.cluster import ClusterRequests, FeatureUpdate, UpgradeType
 
 _METADATA: Final = "metadata.version"
 _RELEASES: Final = (
@@ -69,7 +69,7 @@ def _where(ctx: click.Context) -> tuple[str | None, str | None]:
 @click.pass_context
 def describe(ctx: click.Context, node_id: int | None, *, as_json: bool) -> None:
     """Show which levels are supported and which are finalized."""
-    with connected(Cluster, *_where(ctx)) as cluster:
+    with connected(ClusterRequests, *_where(ctx)) as cluster:
         described = cluster.ask(cluster.admin.describe_features(node_id))
     rows = []
     for name, supported in sorted(described.supported.items()):
@@ -174,7 +174,7 @@ def _downgrade(options: dict[str, Any]) -> UpgradeType:
 
 def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb: str, options: dict[str, Any]) -> None:
     updates = {name: FeatureUpdate(level, kind) for name, level in levels.items()}
-    with connected(Cluster, *_where(ctx), changes=not options["dry_run"]) as cluster:
+    with connected(ClusterRequests, *_where(ctx), changes=not options["dry_run"]) as cluster:
         results = cluster.ask(cluster.admin.update_features(updates, validate_only=options["dry_run"]))
     done = verb if verb.endswith("d") else f"{verb}d"
     documents = []

@@ -9,7 +9,7 @@ from ottla.cli.completion import complete_topics
 from ottla.cli.json_files import once, place_of, read_rows
 from ottla.cli.properties import deprecated, given_of
 from ottla.cli.table import echo_json
-from ottla.client.admin.replicas import ElectionType, Replicas
+from ottla.client.admin.replicas import ElectionType, ReplicaRequests
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import ELECTION_NOT_NEEDED
 
@@ -45,7 +45,7 @@ def leader_election(bootstrap_server: str | None, command_config: str | None, **
         places = [place_of(row, path) for row in read_rows(path)]
         once(places, path)
     kind = ElectionType[options["election_type"].upper()]
-    with connected(Replicas, bootstrap_server, command_config or options["old_config"], changes=True) as cluster:
+    with connected(ReplicaRequests, bootstrap_server, command_config or options["old_config"], changes=True) as cluster:
         results = cluster.ask(cluster.admin.elect_leaders(kind, places))
     elected = sorted(results.successes)
     needless = sorted(place for place, error in results.errors.items() if error.code == ELECTION_NOT_NEEDED)

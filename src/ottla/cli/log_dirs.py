@@ -7,11 +7,11 @@ import click
 
 from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
 from ottla.cli.completion import complete_topics
-from ottla.client.admin.cluster import Cluster
+from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.log_dirs import LogDir, LogDirs
 
 
-class _Part(LogDirs, Cluster):
+class _Part(LogDirs, ClusterRequests):
     """The part of the admin client that this command needs."""
 
 

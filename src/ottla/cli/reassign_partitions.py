@@ -18,7 +18,7 @@ from ottla.cli.replication_throttles import Part as Throttles
 from ottla.cli.replication_throttles import clear_throttles, set_throttles
 from ottla.cli.table import echo_json
 from ottla.client.admin.log_dirs import LogDirs, TopicPartitionReplica
-from ottla.client.admin.replicas import Replicas
+from ottla.client.admin.replicas import ReplicaRequests
 from ottla.client.admin.topics import TopicDescription, Topics
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION
@@ -26,7 +26,7 @@ from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_
 _ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 
 
-class _Part(Throttles, Replicas, LogDirs, Topics):
+class _Part(Throttles, ReplicaRequests, LogDirs, Topics):
     """The part of the admin client that this command needs."""
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from ottla.cli.cluster_access import Cluster
 from ottla.cli.reassignment import Move
-from ottla.client.admin.cluster import Cluster as ClusterRequests
+from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, Configs, ResourceType
 
 _BETWEEN_BROKERS: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

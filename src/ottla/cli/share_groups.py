@@ -11,7 +11,7 @@ from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.offset_plan import check_reset, plan_for, reset_options, show_plan
 from ottla.cli.properties import given_of, one_action
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
-from ottla.client.admin.groups import Groups
+from ottla.client.admin.groups import GroupRequests
 from ottla.client.admin.share_groups import ShareGroupDescription, ShareGroups
 from ottla.client.admin.topics import Topics
 from ottla.client.errors import KafkaError
@@ -20,7 +20,7 @@ _ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
 
 
-class _Part(ShareGroups, Groups, Topics):
+class _Part(ShareGroups, GroupRequests, Topics):
     """The part of the admin client that this command needs."""
 
 

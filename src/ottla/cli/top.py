@@ -13,9 +13,10 @@ from ottla.cli.cluster_access import cluster_options, connected
 from ottla.cli.cluster_figures import SORTS, Figures, Sample, figures
 from ottla.cli.stopping import Stop, told_to_stop
 from ottla.cli.table import Column, echo_table
-from ottla.client.admin.cluster import Cluster
+from ottla.cli.top_tables import tables
+from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.consumer_groups import ConsumerGroups
-from ottla.client.admin.groups import Groups, ListedGroup
+from ottla.client.admin.groups import GroupRequests, ListedGroup
 from ottla.client.admin.log_dirs import LogDirs
 from ottla.client.admin.share_groups import ShareGroups
 from ottla.client.admin.topics import Topics
@@ -47,7 +48,7 @@ def top(bootstrap_server: str | None, command_config: str | None, **given: Any) 
         raise click.UsageError("--interval must be above 0")
     with (
         told_to_stop() as stop,
-        connected(_Part, bootstrap_server, command_config) as cluster,
+        connected(_TopAdmin, bootstrap_server, command_config) as cluster,
         _face(given, stop) as face,
     ):
         _watch(_Observer(cluster, internal=given["internal"]), face, given, stop)
@@ -138,26 +139,14 @@ class _Lines:
         self._stop.sleep(seconds)
 
 
-def tables(shown: Figures) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
-    """Titles and rows of brokers, topics and groups."""
-    return [
-        (
-            ("BROKER", "ADDRESS", "CONTROLLER", "LEADERS", "REPLICAS", "SIZE", "RECORDS/S", "BYTES/S"),
-            [(*row[:2], "yes" if row.controller else "no", *row[3:]) for row in shown.brokers],
-        ),
-        (("TOPIC", "PARTITIONS", "END", "SIZE", "RECORDS/S", "BYTES/S"), [tuple(row) for row in shown.topics]),
-        (("GROUP", "TYPE", "STATE", "LAG", "RECORDS/S"), [tuple(row) for row in shown.groups]),
-    ]
-
-
-class _Part(Topics, LogDirs, Cluster, ConsumerGroups, ShareGroups, Groups):
+class _TopAdmin(Topics, LogDirs, ClusterRequests, ConsumerGroups, ShareGroups, GroupRequests):
     """The part of the admin client that this command needs."""
 
 
 class _Observer:
     """Asks a cluster for everything that a sample holds."""
 
-    def __init__(self, cluster: Connected[_Part], *, internal: bool) -> None:
+    def __init__(self, cluster: Connected[_TopAdmin], *, internal: bool) -> None:
         self._cluster = cluster
         self._internal = internal
         self._trouble: list[str] = []

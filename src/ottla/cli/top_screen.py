@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ottla.cli.cluster_figures import Figures
 from ottla.cli.stopping import STEP_S, Stop
-from ottla.cli.top import tables
+from ottla.cli.top_tables import tables
 
 try:
     import termios

@@ -7,9 +7,9 @@ import click
 
 from ottla.cli.cluster_access import Cluster, CommandFailed
 from ottla.cli.table import echo_json
-from ottla.cli.topics import matching
+from ottla.cli.topic_matching import matching
 from ottla.client.admin.configs import ConfigEntry, ConfigResource, Configs, ResourceType
-from ottla.client.admin.replicas import Reassignment, Replicas
+from ottla.client.admin.replicas import Reassignment, ReplicaRequests
 from ottla.client.admin.topics import PartitionDescription, TopicDescription, Topics
 from ottla.client.errors import KafkaError, UnsupportedVersion
 from ottla.client.topics import TopicPartition
@@ -21,11 +21,11 @@ ConfigsOfTopic = Mapping[str, ConfigEntry]
 _MISSING = (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
 
 
-class Part(Topics, Configs, Replicas):
+class DescribeAdmin(Topics, Configs, ReplicaRequests):
     """The part of the admin client that the description needs."""
 
 
-def describe(cluster: Cluster[Part], given: dict[str, Any]) -> None:
+def describe(cluster: Cluster[DescribeAdmin], given: dict[str, Any]) -> None:
     """Print what was asked for. Raises CommandFailed for a topic that does not exist."""
     topics = _topics(cluster, given)
     configs = _configs(cluster, topics)
@@ -51,7 +51,7 @@ def describe(cluster: Cluster[Part], given: dict[str, Any]) -> None:
         echo_json(documents)
 
 
-def _topics(cluster: Cluster[Part], given: dict[str, Any]) -> list[TopicDescription]:
+def _topics(cluster: Cluster[DescribeAdmin], given: dict[str, Any]) -> list[TopicDescription]:
     keys: list[str | bytes] = []
     if given["topic_id"] is not None:
         try:
@@ -71,7 +71,7 @@ def _topics(cluster: Cluster[Part], given: dict[str, Any]) -> list[TopicDescript
     return sorted(results.successes.values())
 
 
-def _configs(cluster: Cluster[Part], topics: Iterable[TopicDescription]) -> dict[str, ConfigsOfTopic]:
+def _configs(cluster: Cluster[DescribeAdmin], topics: Iterable[TopicDescription]) -> dict[str, ConfigsOfTopic]:
     """None for brokers before Kafka 0.11, which do not tell."""
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
     results = cluster.ask(cluster.admin.describe_configs(resources))
@@ -81,7 +81,9 @@ def _configs(cluster: Cluster[Part], topics: Iterable[TopicDescription]) -> dict
     return {resource.name: entries for resource, entries in results.successes.items()}
 
 
-def _reassignments(cluster: Cluster[Part], topics: Iterable[TopicDescription]) -> dict[TopicPartition, Reassignment]:
+def _reassignments(
+    cluster: Cluster[DescribeAdmin], topics: Iterable[TopicDescription]
+) -> dict[TopicPartition, Reassignment]:
     """Those under way; none for brokers before Kafka 2.4, and for those who may not see them, as in Kafka's tool."""
     partitions = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
     if not partitions:

@@ -1,17 +1,15 @@
 """`ottla topics`: Kafka's kafka-topics, with its flags and its lines."""
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import Cluster, cluster_options, connected, json_option
 from ottla.cli.completion import complete_topics
 from ottla.cli.properties import one_action, pairs
 from ottla.cli.table import echo_json
+from ottla.cli.topic_matching import matching
 from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
-from ottla.client.topics import TopicInfo
 from ottla.protocol.errors import TOPIC_ALREADY_EXISTS
 from ottla.protocol.schema import ZERO_UUID
 from ottla.protocol.uuids import uuid_text
@@ -72,9 +70,9 @@ def topics(bootstrap_server: str | None, command_config: str | None, **given: An
     action = one_action(given, _ACTIONS)
     _check(action, given)
     if action == "describe":
-        from ottla.cli.topic_description import Part, describe
+        from ottla.cli.topic_description import DescribeAdmin, describe
 
-        with connected(Part, bootstrap_server, command_config) as cluster:
+        with connected(DescribeAdmin, bootstrap_server, command_config) as cluster:
             describe(cluster, given)
         return
     with connected(Topics, bootstrap_server, command_config, changes=action != "list") as cluster:
@@ -115,27 +113,8 @@ def _check(action: str, given: dict[str, Any]) -> None:
         raise click.UsageError("at most one of the options that choose what is described")
 
 
-def matching(cluster: Cluster[Topics], given: Mapping[str, Any], *, wanted: bool = True) -> list[TopicInfo]:
-    """Return the topics that --topic matches, all without it.
-
-    Raises UsageError for an invalid pattern, and CommandFailed if no topic matches, unless not `wanted` or --if-exists.
-    """
-    known = cluster.ask(cluster.admin.list_topics(internal=not given["exclude_internal"]))
-    if given["topic"] is None:
-        return list(known.values())
-    pattern = given["topic"].strip().strip("\"'").replace(",", "|")
-    try:
-        fits = re.compile(pattern).fullmatch
-    except re.error as error:
-        raise click.UsageError(f"--topic {given['topic']}: {error}") from None
-    found = [info for info in known.values() if fits(info.name)]
-    if wanted and not found and not given["if_exists"]:
-        raise CommandFailed(f"topic {given['topic']} does not exist")
-    return found
-
-
 def _list(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
-    names = sorted(info.name for info in matching(cluster, given, wanted=False))
+    names = sorted(info.name for info in matching(cluster, given, required=False))
     if given["as_json"]:
         echo_json(names)
         return

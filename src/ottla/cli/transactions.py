@@ -10,9 +10,9 @@ from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, co
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.completion import complete_topics
 from ottla.cli.table import echo_json, echo_tabbed
-from ottla.client.admin.cluster import Cluster as ClusterRequests
+from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.topics import Topics
-from ottla.client.admin.transactions import AbortTransactionSpec, ProducerState, Transactions
+from ottla.client.admin.transactions import AbortTransactionSpec, ProducerState, TransactionRequests
 from ottla.client.topics import TopicPartition
 
 _MINUTE_MS: Final = 60_000
@@ -48,7 +48,7 @@ _HANGING: Final = (
 )
 
 
-class _Part(Transactions, Topics, ClusterRequests):
+class _Part(TransactionRequests, Topics, ClusterRequests):
     """The part of the admin client that this command needs."""
 
 

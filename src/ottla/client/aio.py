@@ -10,19 +10,15 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial, update_wrapper
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
-from ottla.client.config import ClientConfig, dotted
+from ottla.client.awaiting import Asynchronous
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.consumer.rebalance import Listeners
-from ottla.client.core import Core
 from ottla.client.errors import KafkaError
-from ottla.client.forking import register
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.loop import LoopSurroundings, wait
 from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
 from ottla.client.producer.contents import (
@@ -35,7 +31,6 @@ from ottla.client.producer.contents import (
 )
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
-from ottla.client.scheduler import Promise
 from ottla.client.serialization import Deserializers, Serializers, deserializers_of, serializers_of
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
@@ -53,37 +48,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 _ROWS_BETWEEN_TURNS = 10_000
 """Of a table, before others of the loop have their turn."""
-
-
-class Asynchronous:
-    """A client of a cluster that lives until `close`, or the end of its `async with` block.
-
-    config   Kafka's names and values: {"bootstrap.servers": "localhost:9092"}
-    options  the same as keywords: bootstrap_servers="localhost:9092"
-    """
-
-    def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
-        self.config = ClientConfig({**(config or {}), **dotted(options)})
-        self._core = Core(self.config, LoopSurroundings(asyncio.get_running_loop()))
-        self._released = False  # True in a forked process, where there is nothing to close
-        register(self)
-
-    async def _run(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
-        """Run a coroutine of the core and wait for it."""
-        return await wait(self._core.scheduler, coroutine)
-
-    async def close(self) -> None:
-        """End it."""
-        if not self._released:
-            self._core.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class ShareConsumer(Asynchronous):
@@ -120,11 +84,11 @@ class ShareConsumer(Asynchronous):
         self._share.acknowledge(record, kind)
 
     async def commit(self, timeout: float | None = 60.0) -> CommitResults:
-        """Tell the brokers what was said of records, and wait: partition -> None, or why not. Raises RequestTimedOut."""
+        """Send the acknowledgements and wait: partition -> None, or its error. Raises RequestTimedOut."""
         return await self._run(self._share.commit(milliseconds(timeout)))
 
     def commit_async(self) -> None:
-        """Tell the brokers what was said of records; the callback hears the outcome."""
+        """Send the acknowledgements; the callback is called with the outcome."""
         self._share.commit_soon()
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
@@ -153,7 +117,7 @@ class ShareConsumer(Asynchronous):
 
 
 def _settle(future: "asyncio.Future[T]", error: KafkaError | None, delivered: T | None) -> None:
-    """Tell a future what became of what it stands for."""
+    """Set the outcome of a future."""
     if future.done():
         return
     if error is not None:
@@ -419,15 +383,15 @@ class Consumer(Asynchronous):
         """Until there may be records; listeners are run on the way. False when the time is over."""
         while True:
             left = None if deadline is None else deadline - time.monotonic()
-            found = await self._run(self._consumer.wait(milliseconds(left)))
-            if isinstance(found, bool):
-                return found
+            event = await self._run(self._consumer.wait(milliseconds(left)))
+            if isinstance(event, bool):
+                return event
             try:
-                outcome = found.listener(found.partitions)
+                outcome = event.listener(event.partitions)
                 if inspect.isawaitable(outcome):
                     await outcome
             finally:
-                found.done.keep(None)
+                event.done.keep(None)
 
     async def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
         """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
@@ -435,10 +399,10 @@ class Consumer(Asynchronous):
         if self._deserializers is not None:
             return await self._consume_objects(self._deserializers, most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
-        found = self._consumer.take_many(most)
-        while not found and await self._wait(deadline):  # no wait once records are taken: it may be cancelled
-            found = self._consumer.take_many(most)
-        return found
+        records = self._consumer.take_many(most)
+        while not records and await self._wait(deadline):  # no wait once records are taken: it may be cancelled
+            records = self._consumer.take_many(most)
+        return records
 
     async def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
         """As `consume`, of one chunk. A record is taken when it is deserialized, so a cancelled call loses none; one that is
@@ -464,11 +428,11 @@ class Consumer(Asynchronous):
         """Records as an Arrow table, all that one fetch brought; see `ottla.Consumer.poll_arrow`."""
         from ottla.client.consumer.tables import table_of
 
-        found = self._consumer.take_batches()
+        batches = self._consumer.take_batches()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while found is None and await self._wait(deadline):
-            found = self._consumer.take_batches()
-        return None if found is None else table_of(*found, columns=columns)
+        while batches is None and await self._wait(deadline):
+            batches = self._consumer.take_batches()
+        return None if batches is None else table_of(*batches, columns=columns)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Records, for ever."""
@@ -506,7 +470,7 @@ class Consumer(Asynchronous):
         return self._consumer.paused
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end; None before a fetch told."""
+        """Records between the position and the end; None before a fetch returned it."""
         return self._consumer.lag(partition)
 
     async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
@@ -515,13 +479,13 @@ class Consumer(Asynchronous):
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        found = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
-        return {partition: each.offset for partition, each in found.items()}
+        offsets = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
+        return {partition: entry.offset for partition, entry in offsets.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end offset (that of the next record) of each partition; the last stable offset with read_committed."""
-        found = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
-        return {partition: each.offset for partition, each in found.items()}
+        offsets = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
+        return {partition: entry.offset for partition, entry in offsets.items()}
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None

@@ -6,7 +6,6 @@ decided in this file. Timeouts are seconds, as in confluent-kafka.
 One file, because the four classes are one surface: the same words for the same things, and the same order as in `aio.py`.
 """
 
-import asyncio
 import concurrent.futures
 import contextlib
 import threading
@@ -34,6 +33,7 @@ from ottla.client.share.consumer import CommitCallback, CommitResults, ShareCons
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.client.waiting import Blocking, limit_ms, milliseconds
+from ottla.environment.thread import LoopThread
 from ottla.records.record import Record
 from ottla.schemas.context import Serializer
 
@@ -79,8 +79,8 @@ class ShareConsumer(Blocking):
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Share these topics, in place of those before."""
-        wanted = list(topics)
-        self._call(lambda: self._share.subscribe(wanted))
+        names = list(topics)
+        self._call(lambda: self._share.subscribe(names))
 
     def unsubscribe(self) -> None:
         """Leave the group; what is not acknowledged is released."""
@@ -103,11 +103,11 @@ class ShareConsumer(Blocking):
         self._share.acknowledge(record, kind)
 
     def commit(self, timeout: float | None = 60.0) -> CommitResults:
-        """Tell the brokers what was said of records, and wait: partition -> None, or why not. Raises RequestTimedOut."""
+        """Send the acknowledgements and wait: partition -> None, or its error. Raises RequestTimedOut."""
         return self._run(self._share.commit(milliseconds(timeout)))
 
     def commit_async(self) -> None:
-        """Tell the brokers what was said of records; the callback hears the outcome."""
+        """Send the acknowledgements; the callback is called with the outcome."""
         self._call(self._share.commit_soon)
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
@@ -138,7 +138,7 @@ class ShareConsumer(Blocking):
 
 
 def _settle(future: "concurrent.futures.Future[T]", error: KafkaError | None, delivered: T | None) -> None:
-    """Tell a future what became of what it stands for."""
+    """Set the outcome of a future."""
     if error is not None:
         future.set_exception(error)
     elif delivered is not None:
@@ -180,7 +180,7 @@ class Producer(Blocking):
         """Let the sender look, unless it is about to."""
         if not self._woken:
             self._woken = True
-            self._background.loop.call_soon_threadsafe(self._look)
+            self._thread.post(self._look)
 
     def _look(self) -> None:
         self._woken = False
@@ -410,9 +410,9 @@ class Consumer(Blocking):
         except BaseException:
             self._release()
             raise
-        loop = self._background.loop
-        taken = self._consumer.more_room
-        self._consumer.more_room = lambda chunk: _threadsafe(loop, taken, chunk)  # type: ignore[method-assign]
+        thread = self._thread
+        more_room = self._consumer.more_room
+        self._consumer.more_room = lambda chunk: _post(thread, more_room, chunk)  # type: ignore[method-assign]
 
     # What is read.
 
@@ -431,9 +431,9 @@ class Consumer(Blocking):
                   group.protocol=consumer
         on_*      called with a list of partitions, inside `poll`, when they come, go, or are lost
         """
-        wanted = list(topics)
+        names = list(topics)
         listeners = Listeners(on_assign, on_revoke, on_lost)
-        self._call(lambda: self._consumer.subscribe(wanted, pattern, listeners))
+        self._call(lambda: self._consumer.subscribe(names, pattern, listeners))
 
     def unsubscribe(self) -> None:
         """Read nothing, and leave the group."""
@@ -445,8 +445,8 @@ class Consumer(Blocking):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, without others of the group."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        self._call(lambda: self._consumer.assign(wanted))
+        assigned = [TopicPartition(*partition) for partition in partitions]
+        self._call(lambda: self._consumer.assign(assigned))
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read."""
@@ -476,12 +476,12 @@ class Consumer(Blocking):
         """Until there may be records; listeners are run on the way. False when the time is over."""
         while True:
             left = None if deadline is None else deadline - time.monotonic()
-            found = self._run(self._consumer.wait(milliseconds(left)))
-            if isinstance(found, bool):
-                return found
-            self._tell(found)
+            event = self._run(self._consumer.wait(milliseconds(left)))
+            if isinstance(event, bool):
+                return event
+            self._run_listener(event)
 
-    def _tell(self, handover: Handover) -> None:
+    def _run_listener(self, handover: Handover) -> None:
         """Run a listener, in the caller's thread."""
         try:
             handover.listener(handover.partitions)
@@ -494,10 +494,10 @@ class Consumer(Blocking):
         if self._deserializers is not None:
             return self._consume_objects(self._deserializers, most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
-        found = self._consumer.take_many(most)
-        while not found and self._wait(deadline):
-            found = self._consumer.take_many(most)
-        return found
+        records = self._consumer.take_many(most)
+        while not records and self._wait(deadline):
+            records = self._consumer.take_many(most)
+        return records
 
     def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
         """As `consume`, of one chunk: a record is taken when it is deserialized, and one that is unreadable when its error is
@@ -517,11 +517,11 @@ class Consumer(Blocking):
 
     def poll_batches(self, timeout: float | None = None) -> tuple[TopicPartition, bytes, int, int] | None:
         """Whole record batches as the broker stores them: partition, bytes, first offset wanted, next offset."""
-        found = self._consumer.take_batches()
+        batches = self._consumer.take_batches()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while found is None and self._wait(deadline):
-            found = self._consumer.take_batches()
-        return found
+        while batches is None and self._wait(deadline):
+            batches = self._consumer.take_batches()
+        return batches
 
     def poll_arrow(self, timeout: float | None = None, *, columns: Sequence[str] | None = None) -> "pa.Table | None":
         """Records as an Arrow table, all that one fetch brought; None when none came within `timeout` seconds.
@@ -532,8 +532,8 @@ class Consumer(Blocking):
         """
         from ottla.client.consumer.tables import table_of
 
-        found = self.poll_batches(timeout)
-        return None if found is None else table_of(*found, columns=columns)
+        batches = self.poll_batches(timeout)
+        return None if batches is None else table_of(*batches, columns=columns)
 
     def __iter__(self) -> Iterator[Record]:
         """Records, for ever."""
@@ -554,30 +554,30 @@ class Consumer(Blocking):
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first records; of all partitions unless some are given."""
-        wanted = list(partitions)
-        self._call(lambda: self._consumer.seek_to(wanted, EARLIEST))
+        chosen = list(partitions)
+        self._call(lambda: self._consumer.seek_to(chosen, EARLIEST))
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the ends; of all partitions unless some are given."""
-        wanted = list(partitions)
-        self._call(lambda: self._consumer.seek_to(wanted, LATEST))
+        chosen = list(partitions)
+        self._call(lambda: self._consumer.seek_to(chosen, LATEST))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Give no records of these until they are resumed."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        self._call(lambda: self._consumer.pause(wanted))
+        chosen = [TopicPartition(*partition) for partition in partitions]
+        self._call(lambda: self._consumer.pause(chosen))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with these."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        self._call(lambda: self._consumer.resume(wanted))
+        chosen = [TopicPartition(*partition) for partition in partitions]
+        self._call(lambda: self._consumer.resume(chosen))
 
     def paused(self) -> list[TopicPartition]:
         """Those that are paused."""
         return self._call(lambda: self._consumer.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end; None before a fetch told."""
+        """Records between the position and the end; None before a fetch returned it."""
         return self._call(lambda: self._consumer.lag(partition))
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
@@ -586,13 +586,13 @@ class Consumer(Blocking):
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        found = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
-        return {partition: each.offset for partition, each in found.items()}
+        offsets = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
+        return {partition: entry.offset for partition, entry in offsets.items()}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end offset (that of the next record) of each partition; the last stable offset with read_committed."""
-        found = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
-        return {partition: each.offset for partition, each in found.items()}
+        offsets = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
+        return {partition: entry.offset for partition, entry in offsets.items()}
 
     # Commits.
 
@@ -608,16 +608,16 @@ class Consumer(Blocking):
         callback: Callable[[KafkaError | None, dict[TopicPartition, OffsetAndMetadata]], object] | None = None,
     ) -> None:
         """Commit offsets, or the positions, in the background; the callback runs in the client's thread."""
-        wanted = self._call(self._consumer.consumed) if offsets is None else whole_offsets(offsets)
+        positions = self._call(self._consumer.consumed) if offsets is None else whole_offsets(offsets)
 
         async def commit() -> None:
             failed: KafkaError | None = None
             try:
-                await self._consumer.commit(wanted, None)
+                await self._consumer.commit(positions, None)
             except KafkaError as error:
                 failed = error
             if callback is not None:
-                callback(failed, wanted)
+                callback(failed, positions)
 
         self._call(lambda: self._core.scheduler.background(commit(), "commit"))
 
@@ -644,9 +644,9 @@ class Consumer(Blocking):
                 self._release()
 
 
-def _threadsafe(loop: asyncio.AbstractEventLoop, function: Callable[[Chunk], None], chunk: Chunk) -> None:
+def _post(thread: LoopThread, function: Callable[[Chunk], None], chunk: Chunk) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: so is the consumer
-        loop.call_soon_threadsafe(function, chunk)
+        thread.post(function, chunk)
 
 
 def _waits(

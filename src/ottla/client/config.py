@@ -66,7 +66,7 @@ def _acks(text: str) -> int:
 
 def addresses(text: str) -> tuple[tuple[str, int], ...]:
     """ "host:port,host:port" as pairs. Raises ValueError."""
-    found = []
+    pairs = []
     for part in text.split(","):
         address = part.strip()
         if not address:
@@ -76,10 +76,10 @@ def addresses(text: str) -> tuple[tuple[str, int], ...]:
             host, port = address, str(DEFAULT_PORT)
         if not port.isdecimal() or not 0 < int(port) < 65536 or not host:
             raise ValueError(f"{address!r} is not host:port")
-        found.append((host.strip("[]"), int(port)))
-    if not found:
+        pairs.append((host.strip("[]"), int(port)))
+    if not pairs:
         raise ValueError("names no address")
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _offset_reset(text: str) -> str:
@@ -99,10 +99,10 @@ _DURATION: Final = re.compile(
 
 def duration_ms(text: str) -> int:
     """An ISO-8601 duration of days and time ("P1DT2H3M4.5S") in ms. Raises ValueError."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groupdict().values()) or text[-1] in "Tt":
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groupdict().values()) or text[-1] in "Tt":
         raise ValueError(f"{text!r} is no duration like P1DT2H30M")
-    parts = {name: float(value or 0) for name, value in found.groupdict().items()}
+    parts = {name: float(value or 0) for name, value in match.groupdict().items()}
     seconds = parts["days"] * 86_400 + parts["hours"] * 3600 + parts["minutes"] * 60 + parts["seconds"]
     return round(seconds * 1000)
 
@@ -200,7 +200,7 @@ CONFIGS: Final[dict[str, _Config]] = {
 }
 
 BULK: Final[dict[str, Any]] = {"max.partition.fetch.bytes": 4 << 20, "batch.size": 1_000_000}
-"""Defaults for whoever moves whole batches of columns: nothing waits for them to fill, so they may be large."""
+"""Defaults for clients that move whole batches of columns: nothing waits for them to fill, so they may be large."""
 
 # Known to Kafka's clients, without meaning here.
 _WITHOUT_EFFECT: Final = frozenset(
@@ -281,10 +281,10 @@ class ClientConfig:
     """
 
     def __init__(
-        self, given: Mapping[str, Any], *, prefix: str = "", defaults: Mapping[str, Any] | None = None
+        self, configs: Mapping[str, Any], *, prefix: str = "", defaults: Mapping[str, Any] | None = None
     ) -> None:
         values = {name: config.default for name, config in CONFIGS.items()} | dict(defaults or {})
-        for name, value in given.items():
+        for name, value in configs.items():
             config = CONFIGS.get(name)
             if config is None:
                 if name in _WITHOUT_EFFECT:
@@ -301,7 +301,7 @@ class ClientConfig:
                 raise InvalidClientConfig(f"{prefix}{name}={value}: {error}") from None
         if not values["bootstrap.servers"]:
             raise InvalidClientConfig(f"{prefix}bootstrap.servers is missing: HOST:PORT of one broker or more")
-        _settle_idempotence(values, given, prefix)
+        _settle_idempotence(values, configs, prefix)
         self._values = values
         self._key = tuple(values.items())
 
@@ -317,8 +317,8 @@ class ClientConfig:
     @property
     def bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
         """(host, port) of each."""
-        found: tuple[tuple[str, int], ...] = self["bootstrap.servers"]
-        return found
+        servers: tuple[tuple[str, int], ...] = self["bootstrap.servers"]
+        return servers
 
     @property
     def read_committed(self) -> bool:
@@ -326,11 +326,11 @@ class ClientConfig:
         return bool(self["isolation.level"] == "read_committed")
 
 
-def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Any], prefix: str) -> None:
+def _settle_idempotence(values: dict[str, Any], configs: Mapping[str, Any], prefix: str) -> None:
     """Idempotence and what it needs, as Kafka's producer takes conflicting configs (KIP-679)."""
     in_flight = values["max.in.flight.requests.per.connection"]
     conflicts = values["acks"] != -1 or in_flight > 5 or values["retries"] == 0
-    if "enable.idempotence" not in given and conflicts and values["transactional.id"] is None:
+    if "enable.idempotence" not in configs and conflicts and values["transactional.id"] is None:
         values["enable.idempotence"] = False
     if not values["enable.idempotence"]:
         if values["transactional.id"] is not None:

@@ -5,15 +5,16 @@ from typing import Protocol
 
 from ottla.client.config import ClientConfig
 from ottla.client.metadata import Metadata
-from ottla.client.network import Network
-from ottla.client.scheduler import Scheduler
 from ottla.environment import Clock, Random, Timers, Transport
+from ottla.net.connection import ConnectionSettings
+from ottla.net.network import Network
+from ottla.net.scheduler import Scheduler
 
 logger = logging.getLogger("ottla.client")
 
 
-class Surroundings(Protocol):
-    """Environment of a client: clock, random, timers and transport; `loop.py` has the real one."""
+class ClientEnvironment(Protocol):
+    """Clock, random numbers, timers and transport of a client; `environment.asyncio_transport` has the real ones."""
 
     @property
     def clock(self) -> Clock:
@@ -32,16 +33,31 @@ class Surroundings(Protocol):
         """Opens connections."""
 
 
+def connection_settings(config: ClientConfig) -> ConnectionSettings:
+    """Return the configs of a client that its connections need."""
+    return ConnectionSettings(
+        client_id=config["client.id"],
+        request_timeout_ms=config["request.timeout.ms"],
+        setup_timeout_ms=config["socket.connection.setup.timeout.ms"],
+        setup_timeout_max_ms=config["socket.connection.setup.timeout.max.ms"],
+        reconnect_backoff_ms=config["reconnect.backoff.ms"],
+        reconnect_backoff_max_ms=config["reconnect.backoff.max.ms"],
+        max_idle_ms=config["connections.max.idle.ms"],
+        send_buffer=config["send.buffer.bytes"],
+        receive_buffer=config["receive.buffer.bytes"],
+    )
+
+
 class Core:
     """One client without its role. Everything of it runs on one thread."""
 
-    def __init__(self, config: ClientConfig, surroundings: Surroundings) -> None:
+    def __init__(self, config: ClientConfig, environment: ClientEnvironment) -> None:
         self.config = config
-        self.clock = surroundings.clock
-        self.random = surroundings.random
-        self.scheduler = Scheduler(surroundings.clock, surroundings.timers, _unheard)
-        self.network = Network(config, self.scheduler, surroundings.transport, surroundings.random)
-        self.metadata = Metadata(config, self.network, self.scheduler, surroundings.random)
+        self.clock = environment.clock
+        self.random = environment.random
+        self.scheduler = Scheduler(environment.clock, environment.timers, _unheard)
+        self.network = Network(connection_settings(config), self.scheduler, environment.transport, environment.random)
+        self.metadata = Metadata(config, self.network, self.scheduler, environment.random)
 
     def close(self) -> None:
         """Give up every connection."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ottla.client.errors import IllegalState
 
-_ATTRIBUTES: Final = ("_core", "_background", "_admin", "_append", "_consumer", "_producer", "_reports", "_share")
+_ATTRIBUTES: Final = ("_admin", "_append", "_consumer", "_core", "_producer", "_reports", "_share", "_thread")
 """By which the clients of `blocking.py`, `aio.py` and `waiting.py` reach what a forked process does not have."""
 
 _clients: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()

@@ -19,7 +19,7 @@ then says what the last attempt met.
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import (
@@ -32,27 +32,24 @@ from ottla.client.errors import (
     UnknownTopic,
     error_for,
 )
-from ottla.client.network import Link, Network
-from ottla.client.scheduler import Promise, Scheduler, Task
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.environment import Address, Random
+from ottla.net.connection import Link
+from ottla.net.network import Network
+from ottla.net.scheduler import Promise, Scheduler, Task
 from ottla.protocol.errors import (
-    COORDINATOR_NOT_AVAILABLE,
     NONE,
-    NOT_COORDINATOR,
     REBOOTSTRAP_REQUIRED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from ottla.protocol.schema import ZERO_UUID, Request
+from ottla.protocol.schema import ZERO_UUID, Request, Response
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Response)
 _OLDEST_WITH_EPOCHS: Final = 9
-"""Before, brokers tell of leader epochs that they do not know well (KAFKA-9212)."""
-GROUP: Final = 0
-TRANSACTION: Final = 1
-SHARE: Final = 2
+"""Older versions return leader epochs that are not reliable (KAFKA-9212)."""
 _ANSWER_WITHIN_MS: Final = 3000
 """Time for one broker to answer before another one is asked as well."""
 _WARN_AFTER_MS: Final = 1500
@@ -60,14 +57,12 @@ _WARN_EVERY_MS: Final = 10_000
 _WATCH_EVERY_MS: Final = 2000
 _RETIRED_MS: Final = 30_000
 """Time for which the id of a deleted topic is not accepted again: brokers may lag behind."""
-COORDINATOR_LINK: Final = "coordinator"
-"""Groups' requests go over links of their own: a JoinGroup waits for minutes."""
 
 
 logger = logging.getLogger("ottla.client")
 
 
-class _Missing:
+class _MissingTopic:
     """A topic that brokers do not know, or do not give: since when, and when that was last logged."""
 
     __slots__ = ("begun_ms", "warned_ms")
@@ -99,7 +94,7 @@ class Metadata:
         self._ids: dict[str, bytes] = {}
         self._retired: dict[bytes, int] = {}
         """Ids of topics that were deleted and created again -> until when (ms) an answer that has one is taken for stale."""
-        self._missing: dict[str, _Missing] = {}
+        self._missing: dict[str, _MissingTopic] = {}
         self._watched_ms: int | None = None
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
@@ -172,27 +167,27 @@ class Metadata:
         clock = self.scheduler.clock
         deadline = clock.now_ms() + limit
         while True:
-            wanted = self._addresses()
-            said: list[str] = []
-            for number, (address, node) in enumerate(wanted):
+            candidates = self._addresses()
+            reasons: list[str] = []
+            for number, (address, node) in enumerate(candidates):
                 # One address that drops packets must leave time for the others.
-                share = max((deadline - clock.now_ms()) // (len(wanted) - number), 1)
+                share = max((deadline - clock.now_ms()) // (len(candidates) - number), 1)
                 try:
                     return await self._reach(address, node, share)
                 except RebootstrapRequired:
                     self.rebootstrap()
-                    said.append(f"{address[0]}:{address[1]}: another broker than it was")
+                    reasons.append(f"{address[0]}:{address[1]}: another broker than it was")
                 except KafkaError as error:
                     if not isinstance(error, ConnectionLost | RequestTimedOut):
                         raise
-                    said.append(str(error))
+                    reasons.append(str(error))
             if clock.now_ms() + self.config["reconnect.backoff.ms"] >= deadline:
-                raise BrokersUnreachable(f"no broker answered within {limit} ms: {'; '.join(said)}")
+                raise BrokersUnreachable(f"no broker answered within {limit} ms: {'; '.join(reasons)}")
             await self.scheduler.sleep(max(min(self.config["reconnect.backoff.ms"], deadline - clock.now_ms()), 1))
 
-    async def _reach(self, address: Address, node: int, patience_ms: int) -> Link:
+    async def _reach(self, address: Address, node: int, timeout_ms: int) -> Link:
         attempt = self.scheduler.spawn(self.network.ready_at(address, "", node), "connect")
-        if not await self.scheduler.within(attempt, patience_ms):
+        if not await self.scheduler.within(attempt, timeout_ms):
             attempt.cancel()
             self.network.give_up(address)
             met = self.network.troubles.get(address, f"{address[0]}:{address[1]}: no connection in time")
@@ -219,11 +214,11 @@ class Metadata:
         self.forget()
 
     async def ask(
-        self, node: int, request: Request, *, newest: int = 32767, timeout_ms: int | None = None, purpose: str = ""
-    ) -> Any:
+        self, node: int, request: Request[R], *, newest: int = 32767, timeout_ms: int | None = None, purpose: str = ""
+    ) -> R:
         """Send to a node, -1 for whichever, in the newest version that both sides know; the response."""
 
-        async def attempt(link: Link) -> Any:
+        async def attempt(link: Link) -> R:
             return await link.request(request, link.version(type(request), newest), timeout_ms=timeout_ms)
 
         if node < 0:
@@ -295,12 +290,12 @@ class Metadata:
 
     async def _one_topic(self, name: str, *, create: bool = False) -> TopicInfo:
         answer = await self.fetch([name], create=create)
-        for found in answer.topics:
-            if found.name == name:
-                if found.error_code == UNKNOWN_TOPIC_OR_PARTITION and not create:
-                    raise UnknownTopic(f"topic {name} does not exist", found.error_code)
-                if found.error_code != NONE:
-                    raise error_for(found.error_code, f"topic {name}")
+        for row in answer.topics:
+            if row.name == name:
+                if row.error_code == UNKNOWN_TOPIC_OR_PARTITION and not create:
+                    raise UnknownTopic(f"topic {name} does not exist", row.error_code)
+                if row.error_code != NONE:
+                    raise error_for(row.error_code, f"topic {name}")
                 known = self._topics.get(name)
                 if known is None:
                     raise StaleMetadata(
@@ -316,11 +311,11 @@ class Metadata:
 
     async def fetch(self, names: Iterable[str] | None, *, create: bool = False) -> MetadataResponse:
         """Ask now, for topics by name or (None) for all."""
-        wanted = None if names is None else tuple(sorted(set(names)))
-        key = (wanted, create)
+        requested = None if names is None else tuple(sorted(set(names)))
+        key = (requested, create)
         task = self._asking.get(key)
         if task is None:
-            task = self._asking[key] = self.scheduler.spawn(self._fetch(wanted, create=create), "metadata")
+            task = self._asking[key] = self.scheduler.spawn(self._fetch(requested, create=create), "metadata")
             task.listen(lambda _: self._asking.pop(key, None))
         return await _shared(task)
 
@@ -428,7 +423,7 @@ class Metadata:
     def _warn(self, name: str, code: int) -> None:
         """Log that a topic cannot be had: not the first time, when it may be about to be created; then every few seconds."""
         now = self.scheduler.clock.now_ms()
-        missing = self._missing.setdefault(name, _Missing(now))
+        missing = self._missing.setdefault(name, _MissingTopic(now))
         last = missing.begun_ms if missing.warned_ms is None else missing.warned_ms
         if now - last < (_WARN_AFTER_MS if missing.warned_ms is None else _WARN_EVERY_MS):
             return
@@ -515,7 +510,7 @@ class Metadata:
         if node is not None and node in self.network.brokers:
             return node
 
-        async def attempt(link: Link) -> tuple[Any, int]:
+        async def attempt(link: Link) -> tuple[FindCoordinatorResponse, int]:
             version = link.version(FindCoordinatorRequest)
             request = FindCoordinatorRequest(key_type=kind)
             if version >= 4:
@@ -530,25 +525,9 @@ class Metadata:
             raise error_for(row.error_code, f"the coordinator of {key}", row.error_message)
         self.network.brokers = {**self.network.brokers, row.node_id: (row.host, row.port)}
         self._coordinators[kind, key] = row.node_id
-        return int(row.node_id)
+        return row.node_id
 
-    async def ask_coordinator(
-        self, kind: int, key: str, request: Request, *, newest: int = 32767, timeout_ms: int | None = None
-    ) -> Any:
-        """Send to the coordinator of a key; the response, whose errors the caller looks at (`elsewhere`)."""
-        node = await self.coordinator(kind, key)
-        try:
-            return await self.ask(node, request, newest=newest, timeout_ms=timeout_ms, purpose=COORDINATOR_LINK)
-        except ConnectionLost:
-            self.lost_coordinator(kind, key)
-            raise
-
-    def elsewhere(self, kind: int, key: str, code: int) -> None:
-        """An answer had this code: if it says that the coordinator is another one, it is looked for again."""
-        if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
-            self.lost_coordinator(kind, key)
-
-    def lost_coordinator(self, kind: int, key: str) -> None:
+    def forget_coordinator(self, kind: int, key: str) -> None:
         """Forget the coordinator: another node coordinates now, or none."""
         self._coordinators.pop((kind, key), None)
 
@@ -565,11 +544,11 @@ async def _shared(task: Task[T]) -> T:
     """Wait for a task that others wait for too: to be cancelled does not end it."""
     promise = Promise[T]()
 
-    def told(done: Promise[T]) -> None:
+    def settle(done: Promise[T]) -> None:
         if done.error is not None:
             promise.fail(done.error)
         else:
             promise.keep(done.result())
 
-    task.listen(told)
+    task.listen(settle)
     return await promise

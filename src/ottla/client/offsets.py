@@ -11,7 +11,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 
 async def list_offsets(
     core: Core,
-    wanted: Mapping[TopicPartition, int],
+    targets: Mapping[TopicPartition, int],
     *,
     committed: bool | None = None,
     timeout_ms: int | None = None,
@@ -22,25 +22,25 @@ async def list_offsets(
 
     Raises the first error that time does not mend: UnknownTopic, NotAuthorized; RequestTimedOut.
     """
-    lookup = Lookup(core, wanted, core.config.read_committed if committed is None else committed)
+    lookup = Lookup(core, targets, core.config.read_committed if committed is None else committed)
     await core.metadata.retrying("list offsets", lookup.attempt, timeout_ms)
     for error in lookup.errors.values():
         raise error
-    return lookup.found
+    return lookup.offsets
 
 
 class Lookup:
     """A look-up that is repeated for what is not found yet.
 
-    found   what the leaders said
-    errors  what will not be found, and why
+    offsets  as the leaders returned them
+    errors   of partitions whose look-up failed for good
     """
 
-    def __init__(self, core: Core, wanted: Mapping[TopicPartition, int], committed: bool) -> None:
-        self.found: dict[TopicPartition, FoundOffset] = {}
+    def __init__(self, core: Core, targets: Mapping[TopicPartition, int], committed: bool) -> None:
+        self.offsets: dict[TopicPartition, FoundOffset] = {}
         self.errors: dict[TopicPartition, KafkaError] = {}
         self._core = core
-        self._left = dict(wanted)
+        self._left = dict(targets)
         self._committed = committed
 
     async def attempt(self) -> None:
@@ -91,7 +91,7 @@ class Lookup:
                 part = TopicPartition(topic_answer.name, row.partition_index)
                 if row.error_code == NONE:
                     offset = row.old_style_offsets[0] if version == 0 and row.old_style_offsets else row.offset
-                    self.found[part] = FoundOffset(offset, row.timestamp, row.leader_epoch)
+                    self.offsets[part] = FoundOffset(offset, row.timestamp, row.leader_epoch)
                     self._left.pop(part, None)
                     continue
                 refused = error_for(row.error_code, f"list offsets of {part}")

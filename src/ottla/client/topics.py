@@ -25,7 +25,7 @@ class TopicInfo(NamedTuple):
     leaders: dict[int, int]
     fetched_ms: int
     epochs: dict[int, int] = {}  # noqa: RUF012  (never changed)
-    """partition -> leader epoch, -1 where the broker does not tell (before Kafka 2.1)."""
+    """partition -> leader epoch, -1 where the broker does not return it (before Kafka 2.1)."""
     replicas: dict[int, tuple[int, ...]] = {}  # noqa: RUF012  (never changed)
     """partition -> the nodes that have a copy"""
 

@@ -10,8 +10,9 @@ from typing import Any, Self, TypeVar
 from ottla.client.config import ClientConfig, dotted
 from ottla.client.core import Core
 from ottla.client.forking import register
-from ottla.client.loop import Background
-from ottla.client.scheduler import Promise
+from ottla.client.loop import call, run
+from ottla.environment.thread import LoopThread
+from ottla.net.scheduler import Promise
 
 T = TypeVar("T")
 _FOREVER_MS = 2**40
@@ -38,25 +39,25 @@ class Blocking:
         if not isinstance(config, ClientConfig):
             config = ClientConfig({**(config or {}), **dotted(options)})
         self.config: ClientConfig = config
-        self._background = Background.acquire()
+        self._thread = LoopThread.acquire("ottla-client")
         self._released = False
-        self._core = self._call(lambda: Core(self.config, self._background.surroundings))
+        self._core = self._call(lambda: Core(self.config, self._thread.environment))
         register(self)
 
     def _call(self, function: Callable[[], T]) -> T:
         """Run a function on the core's thread."""
-        return self._background.call(function)
+        return call(self._thread, function)
 
     def _run(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
         """Run a coroutine of the core and wait for it."""
-        return self._background.run(self._core.scheduler, coroutine)
+        return run(self._thread, self._core.scheduler, coroutine)
 
     def _release(self) -> None:
         """Give up the connections, and the thread."""
         if not self._released:
             self._released = True
             self._call(self._core.close)
-            self._background.release()
+            self._thread.release()
 
     def close(self) -> None:
         """End it."""

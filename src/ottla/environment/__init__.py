@@ -97,8 +97,13 @@ class Receiver(Protocol):
 class Transport(Protocol):
     """Opener of connections."""
 
-    def open(self, address: Address, receiver: Receiver) -> Callable[[], None]:
-        """Begin to connect, and return a function that gives up. `receiver` is called back, never before this returns."""
+    def open(
+        self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
+    ) -> Callable[[], None]:
+        """Begin to connect, and return a function that gives up. `receiver` is called back, never before this returns.
+
+        send_buffer, receive_buffer  sizes of the socket's buffers in bytes; -1 leaves them to the system
+        """
 
 
 class ServedStream(Protocol):

@@ -3,7 +3,7 @@
 A declaration is an ordinary class whose attributes describe the wire format, field by field:
 
     @message(api=12, versions="0-4", flexible="4+")
-    class HeartbeatRequest(Request):
+    class HeartbeatRequest(Request["HeartbeatResponse"]):
         group_id: str = field(String)
         group_instance_id: str | None = field(String, versions="3+", nullable="3+", default=None)
 
@@ -16,7 +16,7 @@ Version ranges are written as in Kafka's own schemas: "3", "0-4", "3+"; an open 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, dataclass_transform
 
 from ottla.protocol.context import NO_CONTEXT, RequestContext
 
@@ -228,16 +228,25 @@ class _Received:
     context: RequestContext
 
 
-class Request(Message, _Received):
-    """A request; `context` is set by its receiver."""
-
-    __slots__ = ("context",)
-
-
 class Response(Message):
     """The response to a request."""
 
     __slots__ = ()
+
+
+# Covariant: code that sends any request takes a Request[Response]. `Request` alone is Request[Any].
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as _TypeVarWithDefault
+
+    ResponseT = _TypeVarWithDefault("ResponseT", bound=Response, covariant=True, default=Any)
+else:
+    ResponseT = TypeVar("ResponseT", covariant=True)
+
+
+class Request(Message, _Received, Generic[ResponseT]):
+    """A request, and the class of its response; `context` is set by its receiver."""
+
+    __slots__ = ("context",)
 
 
 M = TypeVar("M", bound=type[Message])

@@ -60,7 +60,7 @@ class Cluster(Blocking):
 
     def creates_topics(self) -> bool:
         """Return whether brokers create topics that are written to (auto.create.topics.enable). Raises KafkaError."""
-        from ottla.client.admin.cluster import Cluster as ClusterRequests
+        from ottla.client.admin.cluster import ClusterRequests
         from ottla.client.admin.configs import ConfigResource, Configs, ResourceType
 
         node = self._run(ClusterRequests(self._core).describe_cluster()).nodes[0].id

@@ -12,7 +12,7 @@ from ottla.client.consumer.assignors import (
     ASSIGNORS,
     Assignment,
     Racks,
-    Subscriber,
+    SubscribedMember,
     assign_cooperatively,
     assign_range,
     assign_roundrobin,
@@ -54,7 +54,7 @@ def wanted(members: dict[str, tuple[str, ...]], counts: dict[str, int]) -> list[
 def test_every_partition_goes_to_one_who_subscribes(
     members: dict[str, tuple[str, ...]], counts: dict[str, int], name: str
 ) -> None:
-    found = ASSIGNORS[name]({member: Subscriber(topics) for member, topics in members.items()}, anywhere(counts))
+    found = ASSIGNORS[name]({member: SubscribedMember(topics) for member, topics in members.items()}, anywhere(counts))
     assert found.keys() == members.keys()
     assert partitions(found) == wanted(members, counts)
     for member, parts in found.items():
@@ -66,16 +66,18 @@ def test_every_partition_goes_to_one_who_subscribes(
 def test_sticky_is_balanced_and_moves_no_more_than_it_must(
     before: dict[str, tuple[str, ...]], counts: dict[str, int], after: dict[str, tuple[str, ...]]
 ) -> None:
-    first = assign_sticky({member: Subscriber(topics) for member, topics in before.items()}, anywhere(counts))
+    first = assign_sticky({member: SubscribedMember(topics) for member, topics in before.items()}, anywhere(counts))
     owned = {member: tuple(first.get(member, ())) for member in after}
-    second = assign_sticky({member: Subscriber(after[member], owned[member], 1) for member in after}, anywhere(counts))
+    second = assign_sticky(
+        {member: SubscribedMember(after[member], owned[member], 1) for member in after}, anywhere(counts)
+    )
     assert partitions(second) == wanted(after, counts)
     for giver, parts in second.items():
         for taker in after:
             movable = [partition for partition in parts if partition.topic in after[taker]]
             assert not movable or len(second[giver]) - len(second[taker]) < 2
     again = assign_sticky(
-        {member: Subscriber(after[member], tuple(second[member]), 2) for member in after}, anywhere(counts)
+        {member: SubscribedMember(after[member], tuple(second[member]), 2) for member in after}, anywhere(counts)
     )
     assert again == second
 
@@ -89,14 +91,14 @@ def test_cooperative_gives_nothing_that_somebody_still_has(
     everything = {topic for topics in members.values() for topic in topics}
     owned = tuple(TopicPartition(topic, index) for topic in sorted(everything) for index in range(counts[topic]))
     group = {
-        member: Subscriber(tuple(everything) if member == alone else topics, owned if member == alone else (), 1)
+        member: SubscribedMember(tuple(everything) if member == alone else topics, owned if member == alone else (), 1)
         for member, topics in members.items()
     }
     found = assign_cooperatively(group, anywhere(counts))
     assert all(not parts for member, parts in found.items() if member != alone)
     for generation in range(2, 5):
         following = {
-            member: Subscriber(each.topics, tuple(found[member]), generation) for member, each in group.items()
+            member: SubscribedMember(each.topics, tuple(found[member]), generation) for member, each in group.items()
         }
         found = assign_cooperatively(following, anywhere(counts))
         if partitions(found) == sorted(owned):
@@ -105,18 +107,18 @@ def test_cooperative_gives_nothing_that_somebody_still_has(
 
 
 def test_range_and_roundrobin_as_kafka_has_them() -> None:
-    members = {"m2": Subscriber(("a", "b")), "m1": Subscriber(("a", "b"))}
+    members = {"m2": SubscribedMember(("a", "b")), "m1": SubscribedMember(("a", "b"))}
     counts = {"a": 3, "b": 3}
     a, b = ([TopicPartition(topic, index) for index in range(3)] for topic in "ab")
     assert assign_range(members, anywhere(counts)) == {"m1": [a[0], a[1], b[0], b[1]], "m2": [a[2], b[2]]}
     assert assign_roundrobin(members, anywhere(counts)) == {"m1": [a[0], a[2], b[1]], "m2": [a[1], b[0], b[2]]}
-    static = {"z": Subscriber(("a",), instance_id="1"), "a": Subscriber(("a",))}
+    static = {"z": SubscribedMember(("a",), instance_id="1"), "a": SubscribedMember(("a",))}
     assert assign_range(static, anywhere(counts)) == {"z": a[:2], "a": a[2:]}
 
 
 def test_of_two_claims_the_newer_generation_counts() -> None:
     partition = TopicPartition("a", 0)
-    members = {"old": Subscriber(("a",), (partition,), 3), "new": Subscriber(("a",), (partition,), 4)}
+    members = {"old": SubscribedMember(("a",), (partition,), 3), "new": SubscribedMember(("a",), (partition,), 4)}
     assert assign_sticky(members, anywhere({"a": 1})) == {"old": [], "new": [partition]}
 
 
@@ -130,13 +132,13 @@ PLACES = st.dictionaries(
 )
 
 
-def scene(members: str, topics: str) -> tuple[dict[str, Subscriber], dict[str, tuple[Racks, ...]]]:
+def scene(members: str, topics: str) -> tuple[dict[str, SubscribedMember], dict[str, tuple[Racks, ...]]]:
     """Members and topics as Assignments.java writes them."""
     found = {}
     for member in members.split(" "):
         name, _, rest = member.partition("@")
         rack, _, names = rest.partition(":")
-        found[name] = Subscriber(tuple(names.split(",")), rack=None if rack == "-" else rack)
+        found[name] = SubscribedMember(tuple(names.split(",")), rack=None if rack == "-" else rack)
     places = (topic.split("=") for topic in topics.split(" "))
     return found, {name: tuple(frozenset(each) for each in racks.split(",")) for name, racks in places}
 
@@ -146,7 +148,7 @@ def told(found: Assignment) -> str:
     return " ".join(rows)
 
 
-def near(members: Mapping[str, Subscriber], topics: Mapping[str, tuple[Racks, ...]], found: Assignment) -> int:
+def near(members: Mapping[str, SubscribedMember], topics: Mapping[str, tuple[Racks, ...]], found: Assignment) -> int:
     """How many partitions have a copy where their member is."""
     return sum(
         members[member].rack is None or members[member].rack in topics[part.topic][part.partition]
@@ -183,9 +185,9 @@ def test_racks_cost_no_balance(
 ) -> None:
     """As even as without racks, no less near than without, and nothing moves when all join again."""
     topics = {topic: tuple(each) for topic, each in places.items()}
-    first = assign_sticky({member: Subscriber(names) for member, names in before.items()}, topics)
+    first = assign_sticky({member: SubscribedMember(names) for member, names in before.items()}, topics)
     members = {
-        member: Subscriber(names, tuple(first.get(member, ())), 1, rack=racks[int(member[1:])])
+        member: SubscribedMember(names, tuple(first.get(member, ())), 1, rack=racks[int(member[1:])])
         for member, names in after.items()
     }
     found = assign_sticky(members, topics)

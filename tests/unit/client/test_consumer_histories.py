@@ -20,8 +20,8 @@ from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.scheduler import Cancelled
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Cancelled
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
     FENCED_LEADER_EPOCH,

@@ -14,8 +14,8 @@ import pytest
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.errors import FencedError, KafkaError
-from ottla.client.scheduler import Cancelled
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Cancelled
 from ottla.protocol.connection import Envelope
 from ottla.protocol.errors import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID
 from ottla.protocol.messages.join_group import JoinGroupRequest

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
 from ottla.client.errors import (
     BrokersUnreachable,
@@ -14,7 +15,6 @@ from ottla.client.errors import (
     UnknownTopic,
     UnsupportedVersion,
 )
-from ottla.client.metadata import GROUP
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -276,9 +276,34 @@ def test_coordinators_are_remembered_until_they_are_others(world: World) -> None
     world.run(core, core.metadata.fetch([]))
     assert (find(), find()) == (2, 2)
     assert broker.asked[FindCoordinatorRequest] == 2
-    core.metadata.elsewhere(GROUP, "g", NOT_COORDINATOR)
+    CoordinatorClient(core.metadata, GROUP, "g").note(NOT_COORDINATOR)
     assert find() == 2
     assert broker.asked[FindCoordinatorRequest] == 3
+
+
+@pytest.mark.parametrize("during", ["connect", "request"])
+def test_a_coordinator_whose_connection_is_lost_is_looked_up_again(world: World, during: str) -> None:
+    brokers = {1: world.broker("one", 1), 2: world.broker("two", 2)}
+    coordinator = 2
+
+    def find(request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+        row = Coordinator(key="g", node_id=coordinator, host=brokers[coordinator].host, port=9092)
+        return FindCoordinatorResponse(coordinators=[row])
+
+    for broker in brokers.values():
+        broker.on(FindCoordinatorRequest, find)
+    core = world.core()
+    client = CoordinatorClient(core.metadata, GROUP, "g")
+    assert world.run(core, client.link()).node == 2
+    if during == "connect":
+        brokers[2].lose_all()
+        brokers[2].refuses = True
+    else:
+        brokers[2].on(HeartbeatRequest, LOST)
+    coordinator = 1
+    with pytest.raises(ConnectionLost):
+        world.run(core, client.request(beat()))
+    assert world.run(core, client.link()).node == 1
 
 
 def test_what_cannot_be_mended_is_not_repeated(world: World) -> None:

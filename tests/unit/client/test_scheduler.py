@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.scheduler import Cancelled, Promise, Scheduler, Signal, kept
+from ottla.net.scheduler import Alarm, Cancelled, Promise, Scheduler, Signal, kept
 
 from .world import World
 
@@ -162,3 +162,18 @@ def test_a_signal_happens_again_and_again(scheduler: Scheduler) -> None:
     signal.happen()
     assert first.done
     assert not signal.wait().done
+
+
+def test_an_alarm_calls_at_the_earliest_of_its_times(world: World, scheduler: Scheduler) -> None:
+    rung: list[int] = []
+    alarm = Alarm(scheduler, lambda: rung.append(world.now - 1000))
+    alarm.set(1300)
+    alarm.set(1100)
+    alarm.set(1200)
+    world.advance(500)
+    assert rung == [100]
+    alarm.set(1600)
+    alarm.cancel()
+    alarm.set(1700)
+    world.advance(500)
+    assert rung == [100, 700]

@@ -17,6 +17,7 @@ from ottla.protocol.errors import (
     OUT_OF_ORDER_SEQUENCE_NUMBER,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -252,3 +253,16 @@ def test_a_broker_without_producer_ids() -> None:
     assert bench.outcomes == {b"one": 0, b"two": 1}
     assert [each[16] for each in sets] == [1, 1]
     assert b"one" in sets[0]
+
+
+def test_the_metadata_of_a_topic_that_was_idle_is_requested_again() -> None:
+    world = World()
+    broker = world.broker()
+    Log(broker)
+    core = world.core(metadata_max_idle_ms=5000)
+    producer = ProducerCore(core, contextlib.nullcontext(), lambda: None)
+    for idle_ms, requests in ((0, 1), (4000, 1), (4000, 1), (5000, 2)):
+        world.advance(idle_ms)
+        world.run(core, producer.append_later("t", 0, 1, None, b"v", None, None))
+        assert world.run(core, producer.flush(1000)) == 0
+        assert broker.asked[MetadataRequest] == requests

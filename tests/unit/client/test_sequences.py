@@ -1,6 +1,6 @@
 """What may be sent next, and what an answer means."""
 
-from ottla.client.producer.sequences import Batch, PartitionQueue, Verdict
+from ottla.client.producer.sequences import BatchVerdict, PartitionQueue, SequencedBatch
 from ottla.client.topics import TopicPartition
 from ottla.protocol import errors
 
@@ -11,7 +11,7 @@ NEXT = (9, 1)
 def queue_of(count: int, **settings: int) -> PartitionQueue:
     queue = PartitionQueue(idempotent=True, **settings)
     for _ in range(count):
-        queue.add(Batch(TopicPartition("t", 0), b"", 10, 0))
+        queue.add(SequencedBatch(TopicPartition("t", 0), b"", 10, 0))
     return queue
 
 
@@ -37,7 +37,7 @@ def test_one_is_on_its_way_until_the_broker_has_state_of_the_producer() -> None:
     queue.done(third)
     queue.begin_topic(bytes(16))  # created again: it knows nothing
     assert queue.take(ME).sequence == 30
-    queue.add(Batch(TopicPartition("t", 0), b"", 10, 0))
+    queue.add(SequencedBatch(TopicPartition("t", 0), b"", 10, 0))
     assert queue.next(ME) is None
 
 
@@ -87,24 +87,24 @@ def test_out_of_order_behind_a_failed_one_is_sent_again() -> None:
     queue = queue_of(2)
     queue.take(ME)
     second = queue.take(ME)
-    assert queue.verdict(second, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    assert queue.verdict(second, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is BatchVerdict.AGAIN
 
 
 def test_out_of_order_of_the_oldest_means_loss() -> None:
     queue = queue_of(2)
     first = queue.take(ME)
-    assert queue.verdict(first, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.REFUSED
+    assert queue.verdict(first, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is BatchVerdict.REFUSED
 
 
 def test_a_duplicate_is_as_good_as_acknowledged() -> None:
     queue = queue_of(1)
-    assert queue.verdict(queue.take(ME), errors.DUPLICATE_SEQUENCE_NUMBER) is Verdict.ACKNOWLEDGED
+    assert queue.verdict(queue.take(ME), errors.DUPLICATE_SEQUENCE_NUMBER) is BatchVerdict.ACKNOWLEDGED
 
 
 def test_sequences_go_back_to_zero_after_the_largest() -> None:
     queue = queue_of(0)
     for count in (2**31 - 5, 10, 1):
-        queue.add(Batch(TopicPartition("t", 0), b"", count, 0))
+        queue.add(SequencedBatch(TopicPartition("t", 0), b"", count, 0))
     assert [queue.take(ME).sequence for _ in range(3)] == [0, 2**31 - 5, 5]
 
 
@@ -112,10 +112,10 @@ def test_behind_a_refused_batch_all_is_renumbered_once_everything_is_answered() 
     queue = queue_of(3)
     first, second, third = queue.take(ME), queue.take(ME), queue.take(ME)
     queue.failed(first)
-    assert queue.verdict(second, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    assert queue.verdict(second, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is BatchVerdict.AGAIN
     queue.again(second)
     assert not queue.wants_identity()
-    assert queue.verdict(third, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    assert queue.verdict(third, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is BatchVerdict.AGAIN
     queue.again(third)
     assert queue.wants_identity()
     queue.renumber(NEXT)
@@ -133,9 +133,9 @@ def test_a_batch_behind_a_refused_one_keeps_its_number_until_its_answer_is_known
         queue.again(batch)
     assert not queue.wants_identity()
     assert (queue.take(ME), queue.take(ME), queue.next(ME)) == (third, fourth, None)
-    assert queue.verdict(third, errors.DUPLICATE_SEQUENCE_NUMBER) is Verdict.ACKNOWLEDGED
+    assert queue.verdict(third, errors.DUPLICATE_SEQUENCE_NUMBER) is BatchVerdict.ACKNOWLEDGED
     queue.done(third)
-    assert queue.verdict(fourth, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    assert queue.verdict(fourth, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is BatchVerdict.AGAIN
     queue.again(fourth)
     assert queue.wants_identity()
     queue.renumber(NEXT)
@@ -176,7 +176,7 @@ def test_out_of_order_behind_an_expired_batch_shows_the_hole() -> None:
     first.uncertain = second.uncertain = True
     queue.again(first)
     queue.failed(queue.waiting.popleft())
-    assert queue.verdict(second, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.AGAIN
+    assert queue.verdict(second, errors.OUT_OF_ORDER_SEQUENCE_NUMBER) is BatchVerdict.AGAIN
     queue.again(second)
     assert queue.wants_identity()
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client.errors import KafkaError
 from ottla.client.share.consumer import ShareConsumerCore
-from ottla.client.share.delivery import AcknowledgeType, Acquired, Delivered, Home, Run
+from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, DeliveredBatch, Home, Run
 from ottla.client.topics import TopicPartition
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.records.record import Record
@@ -223,7 +223,7 @@ def records(*offsets: int) -> list[Record]:
 
 
 def test_runs_and_gaps() -> None:
-    acquired = Acquired(HOME, [(10, 19), (30, 31)], records(10, 11, 12, 14, 15, 30, 31))
+    acquired = AcquiredBatch(HOME, [(10, 19), (30, 31)], records(10, 11, 12, 14, 15, 30, 31))
     taken, delivered = acquired.take(5)
     assert [record.offset for record in taken] == [10, 11, 12, 14, 15]
     delivered.acknowledge(12, REJECT)
@@ -240,7 +240,7 @@ def test_runs_and_gaps() -> None:
 
 
 def test_a_renewed_record_stays_in_hand() -> None:
-    delivered = Delivered(HOME, [(5, 6)], [5, 6])
+    delivered = DeliveredBatch(HOME, [(5, 6)], [5, 6])
     delivered.acknowledge(5, RENEW)
     delivered.acknowledge(6, ACCEPT)
     assert delivered.collect() == [Run(5, 5, RENEW), Run(6, 6, ACCEPT)]
@@ -251,6 +251,6 @@ def test_a_renewed_record_stays_in_hand() -> None:
 
 
 def test_nothing_to_say_says_nothing() -> None:
-    delivered = Delivered(HOME, [(5, 7)], [5, 7])
+    delivered = DeliveredBatch(HOME, [(5, 7)], [5, 7])
     assert delivered.collect() == []
     assert not delivered.acknowledge(6, ACCEPT)

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from ottla.client.errors import IllegalState, KafkaError
-from ottla.client.scheduler import Cancelled
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType, Home, Run
-from ottla.client.share.session import ShareSession
+from ottla.client.share.session import NodeShareSession
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Cancelled
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -212,9 +212,9 @@ def test_every_delivery_is_accounted_for(tmp_path: Path, dice_seed: int, rounds:
 def test_the_checker_finds_acknowledgements_that_were_confirmed_too_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[WholeCluster]
 ) -> None:
-    say = ShareSession._say
+    say = NodeShareSession._report
 
-    def say_fine(session: ShareSession, telling: dict[Home, list[Run]], error: KafkaError | None) -> None:
+    def say_fine(session: NodeShareSession, telling: dict[Home, list[Run]], error: KafkaError | None) -> None:
         del error
         say(session, telling, None)
 
@@ -223,6 +223,6 @@ def test_the_checker_finds_acknowledgements_that_were_confirmed_too_early(
         made.append(history.cluster)
         history.run(40)
 
-    monkeypatch.setattr(ShareSession, "_say", say_fine)
+    monkeypatch.setattr(NodeShareSession, "_report", say_fine)
     with pytest.raises(AssertionError, match="delivered after its acknowledgement was confirmed"):
         list(map(run, range(60)))

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.core import Core
-from ottla.client.scheduler import Promise, Task
 from ottla.environment import Address, Receiver
 from ottla.environment.files import Region
+from ottla.net.scheduler import Promise, Task
 from ottla.protocol import codec
 from ottla.protocol.answer import Pending
 from ottla.protocol.api import APIS
@@ -113,7 +113,9 @@ class World:
         heapq.heappush(self._due, (self.now + max(delay_ms, 0), self._count, alarm))
         return alarm
 
-    def open(self, address: Address, receiver: Receiver) -> Callable[[], None]:
+    def open(
+        self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
+    ) -> Callable[[], None]:
         self.opened.append((self.now, address))
         broker = self.brokers.get(address)
         if broker is None or broker.refuses:

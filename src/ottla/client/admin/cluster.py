@@ -64,7 +64,7 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
 
 
-class Cluster(Requests):
+class ClusterRequests(Requests):
     """Requests about the cluster."""
 
     async def describe_cluster(
@@ -80,11 +80,11 @@ class Cluster(Requests):
                 return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(nodes)))
             version = link.version(DescribeClusterRequest)
             request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
-            said = await link.request(request, version)
-            if said.error_code != NONE:
-                raise error_for(said.error_code, "describe the cluster", said.error_message)
-            nodes = [Node(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in said.brokers]
-            return ClusterDescription(said.cluster_id, said.controller_id, tuple(sorted(nodes)))
+            response = await link.request(request, version)
+            if response.error_code != NONE:
+                raise error_for(response.error_code, "describe the cluster", response.error_message)
+            nodes = [Node(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in response.brokers]
+            return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(nodes)))
 
         return await self.metadata.retrying("describe the cluster", attempt, self.limit_ms(timeout))
 
@@ -99,7 +99,7 @@ class Cluster(Requests):
             return dict(link.versions)
 
         known = await self.metadata.retrying("list brokers", self.nodes, limit)
-        return await self.each(known if nodes is None else nodes, one)
+        return await self.for_each(known if nodes is None else nodes, one)
 
     async def describe_features(self, node: int | None = None, *, timeout: float | None = None) -> Features:
         """The cluster's features, as this broker (or any) says (KIP-584; since Kafka 2.7)."""
@@ -144,11 +144,11 @@ class Cluster(Requests):
             request.validate_only = validate_only
             answer = await link.request(request, version)
             of_all = refusal(answer.error_code, "update features", answer.error_message)
-            found: dict[str, KafkaError | None] = dict.fromkeys(names, of_all)
+            outcomes: dict[str, KafkaError | None] = dict.fromkeys(names, of_all)
             if of_all is None:
                 for row in answer.results:
-                    found[row.feature] = refusal(row.error_code, f"update {row.feature}", row.error_message)
-            return found
+                    outcomes[row.feature] = refusal(row.error_code, f"update {row.feature}", row.error_message)
+            return outcomes
 
         return await self.repeating("update features", updates, ask, timeout)
 

@@ -2,13 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
 from ottla.client.errors import KafkaError, UnsupportedVersion, error_for
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
-from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from ottla.protocol.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+)
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -19,6 +24,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
+)
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
 from ottla.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -131,7 +139,7 @@ class Configs(Requests):
         timeout: float | None = None,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
         """The configs of each resource by name, only these `names` if any are given."""
-        wanted = None if names is None else list(names)
+        config_names = None if names is None else list(names)
 
         async def ask(
             node: int | None, its: list[ConfigResource]
@@ -139,7 +147,7 @@ class Configs(Requests):
             request = DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(
-                        resource_type=resource.type, resource_name=resource.name, configuration_keys=wanted
+                        resource_type=resource.type, resource_name=resource.name, configuration_keys=config_names
                     )
                     for resource in its
                 ]
@@ -149,12 +157,12 @@ class Configs(Requests):
             request.include_synonyms = include_synonyms and version >= 1
             request.include_documentation = include_documentation and version >= 3
             answer = await link.request(request, version)
-            found: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
+            outcomes: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
             for row in answer.results:
                 resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
-                error = refusal(row.error_code, f"describe {_told(resource)}", row.error_message)
-                found[resource] = error or {config.name: _entry(config, resource, version) for config in row.configs}
-            return found
+                error = refusal(row.error_code, f"describe {_text_of(resource)}", row.error_message)
+                outcomes[resource] = error or {config.name: _entry(config, resource, version) for config in row.configs}
+            return outcomes
 
         return await self._by_node("describe configs", resources, ask, timeout)
 
@@ -195,7 +203,7 @@ class Configs(Requests):
         timeout: float | None = None,
     ) -> Results[ConfigResource, None]:
         """Change some configs of each resource (KIP-339; since Kafka 2.3)."""
-        wanted = {resource: list(its) for resource, its in changes.items()}
+        changes_of = {resource: list(its) for resource, its in changes.items()}
 
         async def ask(node: int | None, its: list[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
             request = IncrementalAlterConfigsRequest(
@@ -204,8 +212,8 @@ class Configs(Requests):
                         resource_type=resource.type,
                         resource_name=resource.name,
                         configs=[
-                            IncrementalConfig(name=each.name, config_operation=each.operation, value=each.value)
-                            for each in wanted[resource]
+                            IncrementalConfig(name=change.name, config_operation=change.operation, value=change.value)
+                            for change in changes_of[resource]
                         ],
                     )
                     for resource in its
@@ -215,21 +223,21 @@ class Configs(Requests):
             answer = await (self.metadata.ask(-1, request) if node is None else self.on_node(node, request))
             return _altered(answer.responses)
 
-        return await self._by_node("alter configs", wanted, ask, timeout)
+        return await self._by_node("alter configs", changes_of, ask, timeout)
 
     async def list_config_resources(
         self, types: Iterable[ResourceType] = (), *, timeout: float | None = None
     ) -> list[ConfigResource]:
         """List the resources that have configs of their own, of these types or (empty) of all (KIP-1142; client metrics since
         Kafka 3.7, the others since 4.1)."""
-        wanted = list(types)
+        requested = list(types)
 
         async def attempt() -> list[ConfigResource]:
             link = await self.metadata.any_link()
             version = link.version(ListConfigResourcesRequest)
-            if version == 0 and wanted != [ResourceType.CLIENT_METRICS]:
+            if version == 0 and requested != [ResourceType.CLIENT_METRICS]:
                 raise UnsupportedVersion(f"{link} lists client-metrics resources alone", UNSUPPORTED_VERSION)
-            request = ListConfigResourcesRequest(resource_types=list(wanted) if version >= 1 else [])
+            request = ListConfigResourcesRequest(resource_types=list(requested) if version >= 1 else [])
             answer = await link.request(request, version)
             if answer.error_code != NONE:
                 raise error_for(answer.error_code, "list config resources")
@@ -257,25 +265,27 @@ class Configs(Requests):
             for resource in left:
                 its_own = resource.type in _OF_ONE_NODE and resource.name.isdecimal()
                 by_node.setdefault(int(resource.name) if its_own else None, []).append(resource)
-            found: dict[ConfigResource, V | KafkaError] = {}
+            outcomes: dict[ConfigResource, V | KafkaError] = {}
             for answer in await self.side_by_side([one(node, its) for node, its in by_node.items()]):
-                found |= answer
-            return found
+                outcomes |= answer
+            return outcomes
 
         return await self.repeating(about, resources, round_of, timeout)
 
 
-def _told(resource: ConfigResource) -> str:
+def _text_of(resource: ConfigResource) -> str:
     """A resource in a sentence."""
     return f"configs of {resource.type.name.lower().replace('_', ' ')} {resource.name or '(default)'}"
 
 
-def _altered(rows: Iterable[Any]) -> dict[ConfigResource, KafkaError | None]:
-    found: dict[ConfigResource, KafkaError | None] = {}
+def _altered(
+    rows: Iterable[AlterConfigsResourceResponse | IncrementalResourceResponse],
+) -> dict[ConfigResource, KafkaError | None]:
+    outcomes: dict[ConfigResource, KafkaError | None] = {}
     for row in rows:
         resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
-        found[resource] = refusal(row.error_code, f"alter {_told(resource)}", row.error_message)
-    return found
+        outcomes[resource] = refusal(row.error_code, f"alter {_text_of(resource)}", row.error_message)
+    return outcomes
 
 
 def _entry(row: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> ConfigEntry:
@@ -293,7 +303,7 @@ def _entry(row: DescribeConfigsResourceResult, resource: ConfigResource, version
         source,
         row.read_only,
         row.is_sensitive,
-        tuple(ConfigSynonym(each.name, each.value, _source(each.source)) for each in row.synonyms),
+        tuple(ConfigSynonym(synonym.name, synonym.value, _source(synonym.source)) for synonym in row.synonyms),
         kind,
         row.documentation,
     )

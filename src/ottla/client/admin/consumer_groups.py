@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
+from ottla.client.coordinator import GROUP
 from ottla.client.errors import KafkaError
 from ottla.client.groups import OffsetAndMetadata
-from ottla.client.network import Link
 from ottla.client.topics import TopicPartition
 from ottla.coordinators.groups.classic.embedded import decode_assignment, decode_subscription
+from ottla.net.connection import Link
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -29,7 +30,6 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-    OffsetCommitResponse,
 )
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -111,20 +111,20 @@ class ConsumerGroups(Requests):
                     raise
             return await self._classic_group(group_id, timeout)
 
-        return await self.each(groups, one)
+        return await self.for_each(groups, one)
 
     async def describe_classic_groups(
         self, groups: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, ConsumerGroupDescription]:
         """As `describe_consumer_groups`, of classic groups alone: those of Kafka Connect too."""
-        return await self.each(groups, lambda group_id: self._classic_group(group_id, timeout))
+        return await self.for_each(groups, lambda group_id: self._classic_group(group_id, timeout))
 
     async def _consumer_group(self, group_id: str, timeout: float | None) -> ConsumerGroupDescription:
         def code_of(answer: ConsumerGroupDescribeResponse) -> tuple[int, str | None]:
             return answer.groups[0].error_code, answer.groups[0].error_message
 
         request = ConsumerGroupDescribeRequest(group_ids=[group_id])
-        answer: ConsumerGroupDescribeResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         return _described(answer.groups[0], await self._coordinator(group_id))
 
     async def _classic_group(self, group_id: str, timeout: float | None) -> ConsumerGroupDescription:
@@ -132,11 +132,11 @@ class ConsumerGroups(Requests):
             return answer.groups[0].error_code, answer.groups[0].error_message
 
         request = DescribeGroupsRequest(groups=[group_id])
-        answer: DescribeGroupsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         return _described_classic(answer.groups[0], await self._coordinator(group_id))
 
     async def _coordinator(self, group_id: str) -> tuple[int, str, int]:
-        node = await self.metadata.coordinator(0, group_id)
+        node = await self.metadata.coordinator(GROUP, group_id)
         return node, *self.metadata.network.brokers[node]
 
     async def list_consumer_group_offsets(
@@ -150,10 +150,10 @@ class ConsumerGroups(Requests):
 
         require_stable  wait for transactions that commit offsets (KIP-447; since Kafka 2.5)
         """
-        wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
+        requested = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
 
         async def one(group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-            asked = wanted[group_id]
+            asked = requested[group_id]
             partitions = None if asked is None else by_topic(asked)
 
             def request(link: Link) -> OffsetFetchRequest:
@@ -161,12 +161,10 @@ class ConsumerGroups(Requests):
                 version = link.version(OffsetFetchRequest, _BY_NAME, oldest=oldest)
                 return _offset_fetch(group_id, partitions, version, require_stable=require_stable)
 
-            answer: OffsetFetchResponse = await self.at_coordinator(
-                group_id, request, timeout, _offset_fetch_error, newest=_BY_NAME
-            )
+            answer = await self.at_coordinator(group_id, request, timeout, _offset_fetch_error, newest=_BY_NAME)
             return _committed(answer)
 
-        return await self.each(wanted, one)
+        return await self.for_each(requested, one)
 
     async def alter_consumer_group_offsets(
         self,
@@ -180,8 +178,8 @@ class ConsumerGroups(Requests):
         async def ask(partitions: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             topics: dict[str, OffsetCommitRequestTopic] = {}
             for partition in partitions:
-                given = offsets[partition]
-                committed = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+                value = offsets[partition]
+                committed = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
                 topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic)).partitions.append(
                     OffsetCommitRequestPartition(
                         partition_index=partition.partition,
@@ -191,14 +189,15 @@ class ConsumerGroups(Requests):
                     )
                 )
             request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
-            answer: OffsetCommitResponse = await self.metadata.ask_coordinator(0, group_id, request, newest=_BY_NAME)
-            found: dict[TopicPartition, KafkaError | None] = {}
+            coordinator = self.coordinator(group_id)
+            answer = await coordinator.request(request, newest=_BY_NAME)
+            outcomes: dict[TopicPartition, KafkaError | None] = {}
             for topic in answer.topics:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
-                    self.metadata.elsewhere(0, group_id, row.error_code)
-                    found[partition] = refusal(row.error_code, f"move group {group_id} on {partition}")
-            return found
+                    coordinator.note(row.error_code)
+                    outcomes[partition] = refusal(row.error_code, f"move group {group_id} on {partition}")
+            return outcomes
 
         return await self.repeating(f"move group {group_id}", offsets, ask, timeout)
 
@@ -222,7 +221,7 @@ class ConsumerGroups(Requests):
                 for name, indexes in by_topic(partitions).items()
             ],
         )
-        answer: OffsetDeleteResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         results = Results[TopicPartition, None]()
         for topic in answer.topics:
             for row in topic.partitions:
@@ -247,7 +246,7 @@ class ConsumerGroups(Requests):
             described = (await self.describe_consumer_groups([group_id], timeout=timeout))[group_id]
             identities = [(member.member_id, member.group_instance_id) for member in described.members]
         else:
-            identities = [("", each) for each in instance_ids]
+            identities = [("", instance_id) for instance_id in instance_ids]
         results = Results[str, None]()
         if not identities:
             return results
@@ -267,7 +266,7 @@ class ConsumerGroups(Requests):
             ],
         )
 
-        answer: LeaveGroupResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         for row in answer.members:
             name = row.group_instance_id or row.member_id
             results.put(name, None, refusal(row.error_code, f"remove member {name} of group {group_id}"))

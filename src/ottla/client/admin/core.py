@@ -1,29 +1,29 @@
 """The admin client: all its parts in one."""
 
-from ottla.client.admin.cluster import Cluster
+from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.configs import Configs
 from ottla.client.admin.consumer_groups import ConsumerGroups
-from ottla.client.admin.groups import Groups
+from ottla.client.admin.groups import GroupRequests
 from ottla.client.admin.log_dirs import LogDirs
 from ottla.client.admin.quotas import Quotas
-from ottla.client.admin.replicas import Replicas
+from ottla.client.admin.replicas import ReplicaRequests
 from ottla.client.admin.scram import Scram
 from ottla.client.admin.share_groups import ShareGroups
 from ottla.client.admin.topics import Topics
-from ottla.client.admin.transactions import Transactions
+from ottla.client.admin.transactions import TransactionRequests
 
 
 class AdminCore(
     Topics,
     Configs,
-    Groups,
+    GroupRequests,
     ConsumerGroups,
     ShareGroups,
-    Cluster,
+    ClusterRequests,
     LogDirs,
-    Replicas,
+    ReplicaRequests,
     Quotas,
     Scram,
-    Transactions,
+    TransactionRequests,
 ):
     """Everything an administrator asks of a cluster. Every method is a coroutine of the core."""

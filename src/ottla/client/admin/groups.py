@@ -20,7 +20,7 @@ class ListedGroup(NamedTuple):
     type: str
 
 
-class Groups(Requests):
+class GroupRequests(Requests):
     """Requests about groups, whatever their kind."""
 
     async def list_groups(
@@ -40,7 +40,7 @@ class Groups(Requests):
                 request.states_filter = wanted_states
             if version >= 5:
                 request.types_filter = wanted_types
-            answer: ListGroupsResponse = await link.request(request, version)
+            answer = await link.request(request, version)
             if answer.error_code != NONE:
                 raise error_for(answer.error_code, f"list groups of node {node}")
             return answer
@@ -50,13 +50,13 @@ class Groups(Requests):
             return await self.core.scheduler.every([of_node(node) for node in self.metadata.network.brokers])
 
         answers = await self.metadata.retrying("list groups", attempt, self.limit_ms(timeout))
-        found = {}
+        listed = {}
         for answer in answers:
-            for each in answer.groups:
-                if wanted_states and each.group_state and each.group_state.lower() not in map(str.lower, wanted_states):
+            for row in answer.groups:
+                if wanted_states and row.group_state and row.group_state.lower() not in map(str.lower, wanted_states):
                     continue
-                found[each.group_id] = ListedGroup(each.group_id, each.protocol_type, each.group_state, each.group_type)
-        return found
+                listed[row.group_id] = ListedGroup(row.group_id, row.protocol_type, row.group_state, row.group_type)
+        return listed
 
     async def delete_groups(self, groups: Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
         """Delete groups that have no members, with all their offsets."""
@@ -67,4 +67,4 @@ class Groups(Requests):
 
             await self.at_coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]), timeout, code_of)
 
-        return await self.each(groups, one)
+        return await self.for_each(groups, one)

@@ -74,7 +74,7 @@ class LogDirs(Requests):
 
             return await self.metadata.retrying(f"log directories of broker {node}", attempt, limit)
 
-        return await self.each(nodes, one)
+        return await self.for_each(nodes, one)
 
     async def alter_replica_log_dirs(
         self, moves: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
@@ -85,7 +85,7 @@ class LogDirs(Requests):
             paths: dict[str, AlterReplicaLogDir] = {}
             for replica in its:
                 path = paths.setdefault(moves[replica], AlterReplicaLogDir(path=moves[replica]))
-                topic = next((each for each in path.topics if each.name == replica.topic), None)
+                topic = next((row for row in path.topics if row.name == replica.topic), None)
                 if topic is None:
                     topic = AlterReplicaLogDirTopic(name=replica.topic)
                     path.topics.append(topic)
@@ -94,22 +94,22 @@ class LogDirs(Requests):
                 answer = await self.on_node(node, AlterReplicaLogDirsRequest(dirs=list(paths.values())))
             except KafkaError as error:
                 return dict.fromkeys(its, error)
-            found: dict[TopicPartitionReplica, KafkaError | None] = {}
+            outcomes: dict[TopicPartitionReplica, KafkaError | None] = {}
             for row in answer.results:
                 for part in row.partitions:
                     about = f"move {row.topic_name}-{part.partition_index} on broker {node}"
                     replica = TopicPartitionReplica(row.topic_name, part.partition_index, node)
-                    found[replica] = refusal(part.error_code, about)
-            return found
+                    outcomes[replica] = refusal(part.error_code, about)
+            return outcomes
 
         async def ask(left: list[TopicPartitionReplica]) -> dict[TopicPartitionReplica, KafkaError | None]:
             by_node: dict[int, list[TopicPartitionReplica]] = {}
             for replica in left:
                 by_node.setdefault(replica.broker_id, []).append(replica)
-            found: dict[TopicPartitionReplica, KafkaError | None] = {}
+            outcomes: dict[TopicPartitionReplica, KafkaError | None] = {}
             for answer in await self.side_by_side([one(node, its) for node, its in by_node.items()]):
-                found |= answer
-            return found
+                outcomes |= answer
+            return outcomes
 
         return await self.repeating("move replicas", moves, ask, timeout)
 

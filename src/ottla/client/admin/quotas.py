@@ -40,10 +40,10 @@ class Quotas(Requests):
         strict  leave out entities of which the filters do not name every part
         """
         components = []
-        for each in filters:
-            kind = _Match.ANY if each.any else _Match.DEFAULT if each.name is None else _Match.EXACT
-            name = each.name if kind == _Match.EXACT else None
-            components.append(ComponentData(entity_type=each.entity_type, match_type=kind, match=name))
+        for condition in filters:
+            kind = _Match.ANY if condition.any else _Match.DEFAULT if condition.name is None else _Match.EXACT
+            name = condition.name if kind == _Match.EXACT else None
+            components.append(ComponentData(entity_type=condition.entity_type, match_type=kind, match=name))
 
         async def attempt() -> dict[ClientQuotaEntity, dict[str, float]]:
             request = DescribeClientQuotasRequest(components=components, strict=strict)
@@ -80,14 +80,14 @@ class Quotas(Requests):
                 for entity in entities
             ]
             answer = await self.controller(AlterClientQuotasRequest(entries=entries, validate_only=validate_only))
-            found: dict[ClientQuotaEntity, KafkaError | None] = {}
+            outcomes: dict[ClientQuotaEntity, KafkaError | None] = {}
             for row in answer.entries:
                 entity = frozenset((part.entity_type, part.entity_name) for part in row.entity)
-                found[entity] = refusal(row.error_code, f"alter quotas of {_told(entity)}", row.error_message)
-            return found
+                outcomes[entity] = refusal(row.error_code, f"alter quotas of {_text_of(entity)}", row.error_message)
+            return outcomes
 
         return await self.repeating("alter quotas", quotas, ask, timeout)
 
 
-def _told(entity: ClientQuotaEntity) -> str:
+def _text_of(entity: ClientQuotaEntity) -> str:
     return ", ".join(f"{kind} {name or '(default)'}" for kind, name in sorted(entity, key=str))

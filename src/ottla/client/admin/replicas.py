@@ -36,7 +36,7 @@ class Reassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
-class Replicas(Requests):
+class ReplicaRequests(Requests):
     """Requests about replicas and leaders (reassignments since Kafka 2.4, elections since 2.2)."""
 
     async def alter_partition_reassignments(
@@ -67,13 +67,13 @@ class Replicas(Requests):
             )
             answer = await self.controller(request)
             of_all = refusal(answer.error_code, "reassign partitions", answer.error_message)
-            found: dict[TopicPartition, KafkaError | None] = dict.fromkeys(partitions, of_all)
+            outcomes: dict[TopicPartition, KafkaError | None] = dict.fromkeys(partitions, of_all)
             for topic in answer.responses:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
                     error = refusal(row.error_code, f"reassign {partition}", row.error_message)
-                    found[partition] = of_all or error
-            return found
+                    outcomes[partition] = of_all or error
+            return outcomes
 
         return await self.repeating("reassign partitions", reassignments, ask, timeout)
 
@@ -115,12 +115,12 @@ class Replicas(Requests):
 
         ELECTION_NOT_NEEDED is the error of a partition whose leader is right already.
         """
-        wanted = None if partitions is None else list(dict.fromkeys(partitions))
+        requested = None if partitions is None else list(dict.fromkeys(partitions))
 
         async def elect(its: list[TopicPartition] | None) -> dict[TopicPartition, KafkaError | None]:
             topics = None
             if its is not None:
-                topics = [TopicPartitions(topic=name, partitions=each) for name, each in by_topic(its).items()]
+                topics = [TopicPartitions(topic=name, partitions=indexes) for name, indexes in by_topic(its).items()]
             request = ElectLeadersRequest(topic_partitions=topics, timeout_ms=self.limit_ms(timeout))
             request.election_type = election_type
             answer = await self.controller(request)
@@ -136,8 +136,8 @@ class Replicas(Requests):
             }
 
         # What is said of a partition is final: ELECTION_NOT_NEEDED is retriable in the table, and would be said for ever.
-        found = await self.metadata.retrying("elect leaders", lambda: elect(wanted), self.limit_ms(timeout))
+        outcomes = await self.metadata.retrying("elect leaders", lambda: elect(requested), self.limit_ms(timeout))
         results = Results[TopicPartition, None]()
-        for partition, error in found.items():
+        for partition, error in outcomes.items():
             results.put(partition, None, error)
         return results

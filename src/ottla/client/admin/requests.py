@@ -9,17 +9,18 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from ottla.client.admin.results import Results
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import ConnectionLost, KafkaError, RequestTimedOut, UnknownTopic, error_for
-from ottla.client.metadata import COORDINATOR_LINK, GROUP
-from ottla.client.network import Link
-from ottla.client.scheduler import Promise
+from ottla.client.errors import KafkaError, RequestTimedOut, UnknownTopic, error_for
 from ottla.client.topics import TopicPartition
+from ottla.net.connection import Link
+from ottla.net.scheduler import Promise
 from ottla.protocol.errors import NONE, NOT_CONTROLLER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
-from ottla.protocol.schema import Request
+from ottla.protocol.schema import Request, Response
 
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R", bound=Response)
 
 
 def refusal(code: int, about: str, message: str | None = None) -> KafkaError | None:
@@ -37,10 +38,10 @@ _FINAL: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID})
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """The partitions of each topic."""
-    found: dict[str, list[int]] = {}
+    indexes: dict[str, list[int]] = {}
     for partition in partitions:
-        found.setdefault(partition.topic, []).append(partition.partition)
-    return found
+        indexes.setdefault(partition.topic, []).append(partition.partition)
+    return indexes
 
 
 class UnknownNode(KafkaError):
@@ -62,7 +63,7 @@ class Requests:
         """Seconds, or default.api.timeout.ms, as milliseconds."""
         return int(self.core.config["default.api.timeout.ms"]) if timeout is None else int(timeout * 1000)
 
-    async def anywhere(self, about: str, request: Request, timeout: float | None) -> Any:
+    async def anywhere(self, about: str, request: Request[R], timeout: float | None) -> R:
         """Ask whichever broker; the response, without a look at its errors."""
         return await self.metadata.retrying(about, lambda: self.metadata.ask(-1, request), self.limit_ms(timeout))
 
@@ -76,7 +77,7 @@ class Requests:
             return await self.metadata.network.ready(node)
         return await self.metadata.any_link()
 
-    async def controller(self, request: Request) -> Any:
+    async def controller(self, request: Request[R]) -> R:
         """Ask the controller; the response."""
         link = await self.controller_link()
         return await link.request(request, link.version(type(request)))
@@ -89,43 +90,34 @@ class Requests:
     async def at_coordinator(
         self,
         key: str,
-        request: Request | Callable[[Link], Request],
+        request: Request[R] | Callable[[Link], Request[R]],
         timeout: float | None,
-        code_of: Callable[[Any], tuple[int, str | None]],
+        code_of: Callable[[R], tuple[int, str | None]],
         *,
         kind: int = GROUP,
         newest: int = _NEWEST,
-    ) -> Any:
+    ) -> R:
         """Ask the coordinator of a group, or of a transactional id. Raises the error that `code_of` finds in the answer.
 
         request  or what makes one for a link, where versions differ in more than their fields
         newest   version of the request that the caller knows how to fill in
         """
         about = f"{'group' if kind == GROUP else 'transactional id'} {key}"
+        coordinator = self.coordinator(key, kind)
 
-        async def attempt() -> Any:
-            if isinstance(request, Request):
-                answer = await self.metadata.ask_coordinator(kind, key, request, newest=newest)
-            else:
-                link = await self.coordinator_link(key, kind)
-                asked = request(link)
-                answer = await link.request(asked, link.version(type(asked), newest))
+        async def attempt() -> R:
+            link = await coordinator.link()
+            sent = request if isinstance(request, Request) else request(link)
+            answer = await coordinator.response(link.request(sent, link.version(type(sent), newest)))
             code, message = code_of(answer)
-            if code != NONE:
-                self.metadata.elsewhere(kind, key, code)
-                raise error_for(code, about, message)
+            coordinator.check(code, about, message)
             return answer
 
         return await self.metadata.retrying(about, attempt, self.limit_ms(timeout))
 
-    async def coordinator_link(self, key: str, kind: int = GROUP) -> Link:
-        """The connection to the coordinator of a key."""
-        node = await self.metadata.coordinator(kind, key)
-        try:
-            return await self.metadata.network.ready(node, COORDINATOR_LINK)
-        except ConnectionLost:
-            self.metadata.lost_coordinator(kind, key)
-            raise
+    def coordinator(self, key: str, kind: int = GROUP) -> CoordinatorClient:
+        """The coordinator of a group or of a transactional id."""
+        return CoordinatorClient(self.metadata, kind, key)
 
     async def nodes(self) -> list[int]:
         """The brokers that there are now, by number."""
@@ -138,7 +130,7 @@ class Requests:
             raise UnknownNode(f"there is no broker {node}")
         return await self.metadata.network.ready(node)
 
-    async def on_node(self, node: int, request: Request, newest: int = _NEWEST) -> Any:
+    async def on_node(self, node: int, request: Request[R], newest: int = _NEWEST) -> R:
         """Ask a broker by number; the response."""
         link = await self.node_link(node)
         return await link.request(request, link.version(type(request), newest))
@@ -163,23 +155,23 @@ class Requests:
                 return dict.fromkeys(its, error)
 
         async def round_of(left: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError]:
-            found: dict[TopicPartition, V | KafkaError] = {}
+            outcomes: dict[TopicPartition, V | KafkaError] = {}
             by_node: dict[int, list[TopicPartition]] = {}
             for partition in left:
                 try:
                     by_node.setdefault(await self.metadata.leader(partition), []).append(partition)
                 except KafkaError as error:
-                    found[partition] = error
+                    outcomes[partition] = error
             for answer in await self.side_by_side([one(node, its) for node, its in by_node.items()]):
-                found |= answer
-            for partition, outcome in found.items():
+                outcomes |= answer
+            for partition, outcome in outcomes.items():
                 if isinstance(outcome, KafkaError) and outcome.retriable:
                     self.metadata.forget(partition.topic)
-            return found
+            return outcomes
 
         return await self.repeating(about, partitions, round_of, timeout)
 
-    async def each(self, keys: Iterable[K], one: Callable[[K], Awaitable[V]]) -> Results[K, V]:
+    async def for_each(self, keys: Iterable[K], one: Callable[[K], Awaitable[V]]) -> Results[K, V]:
         """`one(key)` for every key, side by side; what each returned or raised."""
         results = Results[K, V]()
 
@@ -205,11 +197,11 @@ class Requests:
 
         async def attempt() -> None:
             nonlocal left
-            found = await ask(left)
+            outcomes = await ask(left)
             again: list[K] = []
             last: KafkaError | None = None
             for key in left:
-                outcome = found[key]
+                outcome = outcomes[key]
                 if not isinstance(outcome, KafkaError):
                     results.put(key, outcome)
                 elif outcome.retriable:

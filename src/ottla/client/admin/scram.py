@@ -65,11 +65,11 @@ class Scram(Requests):
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
         """Describe the credentials of these users, or (None) of all that have any. Raises errors of the whole request."""
-        wanted = None if users is None else list(dict.fromkeys(users))
+        requested = None if users is None else list(dict.fromkeys(users))
 
         async def attempt() -> Results[str, tuple[ScramCredentialInfo, ...]]:
             request = DescribeUserScramCredentialsRequest(
-                users=None if wanted is None else [UserName(name=name) for name in wanted]
+                users=None if requested is None else [UserName(name=name) for name in requested]
             )
             answer = await self.controller(request)
             if answer.error_code != NONE:
@@ -95,22 +95,24 @@ class Scram(Requests):
     ) -> Results[str, None]:
         """Set and delete credentials; by user, whose alterations are done together or not at all."""
         by_user: dict[str, list[UserScramCredentialUpsertion | UserScramCredentialDeletion]] = {}
-        for each in alterations:
-            by_user.setdefault(each.user, []).append(each)
+        for alteration in alterations:
+            by_user.setdefault(alteration.user, []).append(alteration)
         salted = {
-            user: [self._salted(each) for each in its if isinstance(each, UserScramCredentialUpsertion)]
+            user: [
+                self._salted(alteration) for alteration in its if isinstance(alteration, UserScramCredentialUpsertion)
+            ]
             for user, its in by_user.items()
         }
 
         async def ask(users: list[str]) -> dict[str, KafkaError | None]:
             request = AlterUserScramCredentialsRequest(
                 deletions=[
-                    ScramCredentialDeletion(name=user, mechanism=each.mechanism)
+                    ScramCredentialDeletion(name=user, mechanism=alteration.mechanism)
                     for user in users
-                    for each in by_user[user]
-                    if isinstance(each, UserScramCredentialDeletion)
+                    for alteration in by_user[user]
+                    if isinstance(alteration, UserScramCredentialDeletion)
                 ],
-                upsertions=[each for user in users for each in salted[user]],
+                upsertions=[alteration for user in users for alteration in salted[user]],
             )
             answer = await self.controller(request)
             return {

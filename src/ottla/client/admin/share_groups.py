@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
+from ottla.client.coordinator import GROUP
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_share_group_offsets import (
@@ -76,11 +77,11 @@ class ShareGroups(Requests):
                 return answer.groups[0].error_code, answer.groups[0].error_message
 
             request = ShareGroupDescribeRequest(group_ids=[group_id])
-            answer: ShareGroupDescribeResponse = await self.at_coordinator(group_id, request, timeout, code_of)
-            node = await self.metadata.coordinator(0, group_id)
+            answer = await self.at_coordinator(group_id, request, timeout, code_of)
+            node = await self.metadata.coordinator(GROUP, group_id)
             return _described(answer.groups[0], (node, *self.metadata.network.brokers[node]))
 
-        return await self.each(groups, one)
+        return await self.for_each(groups, one)
 
     async def list_share_group_offsets(
         self,
@@ -89,13 +90,13 @@ class ShareGroups(Requests):
         timeout: float | None = None,
     ) -> Results[str, dict[TopicPartition, ShareGroupOffset]]:
         """List the start offsets of each group, of the partitions given or (None) of all that it has offsets of."""
-        wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
+        requested = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
 
         async def one(group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
             def code_of(answer: DescribeShareGroupOffsetsResponse) -> tuple[int, str | None]:
                 return answer.groups[0].error_code, answer.groups[0].error_message
 
-            partitions = wanted[group_id]
+            partitions = requested[group_id]
             topics = None
             if partitions is not None:
                 topics = [
@@ -104,7 +105,7 @@ class ShareGroups(Requests):
                 ]
             group = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
             request = DescribeShareGroupOffsetsRequest(groups=[group])
-            answer: DescribeShareGroupOffsetsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+            answer = await self.at_coordinator(group_id, request, timeout, code_of)
             return {
                 TopicPartition(topic.topic_name, row.partition_index): ShareGroupOffset(
                     row.start_offset if row.start_offset >= 0 else None,
@@ -116,7 +117,7 @@ class ShareGroups(Requests):
                 if row.error_code == NONE
             }
 
-        return await self.each(wanted, one)
+        return await self.for_each(requested, one)
 
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
@@ -133,11 +134,11 @@ class ShareGroups(Requests):
             return answer.error_code, answer.error_message
 
         request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=list(topics.values()))
-        answer: AlterShareGroupOffsetsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         results = Results[TopicPartition, None]()
-        for found in answer.responses:
-            for row in found.partitions:
-                partition = TopicPartition(found.topic_name, row.partition_index)
+        for topic_answer in answer.responses:
+            for row in topic_answer.partitions:
+                partition = TopicPartition(topic_answer.topic_name, row.partition_index)
                 about = f"move group {group_id} on {partition}"
                 results.put(partition, None, refusal(row.error_code, about, row.error_message))
         return results
@@ -153,7 +154,7 @@ class ShareGroups(Requests):
         request = DeleteShareGroupOffsetsRequest(
             group_id=group_id, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
         )
-        answer: DeleteShareGroupOffsetsResponse = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of)
         results = Results[str, None]()
         for row in answer.responses:
             about = f"delete offsets of group {group_id} in {row.topic_name}"

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
 from ottla.client.errors import KafkaError, RequestTimedOut, error_for
-from ottla.client.network import Link
 from ottla.client.offsets import Lookup
 from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
+from ottla.net.connection import Link
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -26,10 +26,9 @@ from ottla.protocol.messages.delete_records import DeleteRecordsPartition, Delet
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 class NewTopic(NamedTuple):
@@ -104,30 +103,28 @@ class Topics(Requests):
         self, new_topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = None
     ) -> Results[str, CreatedTopic]:
         """Make topics, all checked and none made with `validate_only`. By name; timeout in seconds."""
-        wanted = {
-            each.topic: each for each in (NewTopic(each) if isinstance(each, str) else each for each in new_topics)
-        }
+        new_by_name = {new.topic: new for new in (NewTopic(new) if isinstance(new, str) else new for new in new_topics)}
 
         async def ask(names: list[str]) -> dict[str, CreatedTopic | KafkaError]:
             request = CreateTopicsRequest(
-                topics=[_creatable(wanted[name]) for name in names],
+                topics=[_creatable(new_by_name[name]) for name in names],
                 timeout_ms=self.limit_ms(timeout),
                 validate_only=validate_only,
             )
             answer = await self.controller(request)
             return {row.name: _created(row) for row in answer.topics}
 
-        return await self.repeating("create topics", wanted, ask, timeout)
+        return await self.repeating("create topics", new_by_name, ask, timeout)
 
     async def create_partitions(
         self, new_partitions: Iterable[NewPartitions], *, validate_only: bool = False, timeout: float | None = None
     ) -> Results[str, None]:
         """Give topics more partitions. By name; timeout in seconds."""
-        wanted = {each.topic: each for each in new_partitions}
+        new_by_name = {new.topic: new for new in new_partitions}
 
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
             request = CreatePartitionsRequest(
-                topics=[_grown(wanted[name]) for name in names],
+                topics=[_grown(new_by_name[name]) for name in names],
                 timeout_ms=self.limit_ms(timeout),
                 validate_only=validate_only,
             )
@@ -139,7 +136,7 @@ class Topics(Requests):
                 for row in answer.results
             }
 
-        return await self.repeating("create partitions", wanted, ask, timeout)
+        return await self.repeating("create partitions", new_by_name, ask, timeout)
 
     async def delete_topics(
         self, topics: Iterable[str | bytes], *, timeout: float | None = None
@@ -160,11 +157,11 @@ class Topics(Requests):
                 ]
             answer = await link.request(request, version)
             self.metadata.forget()
-            found: dict[str | bytes, KafkaError | None] = {}
+            outcomes: dict[str | bytes, KafkaError | None] = {}
             for row in answer.responses:
-                key = row.topic_id if row.topic_id in keys else row.name
-                found[key] = refusal(row.error_code, f"delete topic {row.name or ''}".rstrip(), row.error_message)
-            return found
+                key = row.topic_id if row.topic_id in keys or row.name is None else row.name
+                outcomes[key] = refusal(row.error_code, f"delete topic {row.name or ''}".rstrip(), row.error_message)
+            return outcomes
 
         return await self.repeating("delete topics", topics, ask, timeout)
 
@@ -182,13 +179,15 @@ class Topics(Requests):
                 )
             request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self.limit_ms(timeout))
             answer = await self.on_node(node, request)
-            found: dict[TopicPartition, int | KafkaError] = {}
+            outcomes: dict[TopicPartition, int | KafkaError] = {}
             for topic_answer in answer.topics:
                 for row in topic_answer.partitions:
                     partition = TopicPartition(topic_answer.name, row.partition_index)
                     about = f"delete records of {partition}"
-                    found[partition] = row.low_watermark if row.error_code == NONE else error_for(row.error_code, about)
-            return found
+                    outcomes[partition] = (
+                        row.low_watermark if row.error_code == NONE else error_for(row.error_code, about)
+                    )
+            return outcomes
 
         return await self.at_leaders("delete records", offsets, ask, timeout)
 
@@ -203,13 +202,13 @@ class Topics(Requests):
         async def ask(keys: list[str | bytes]) -> dict[str | bytes, TopicDescription | KafkaError]:
             link = await self.metadata.any_link()
             names = [key for key in keys if isinstance(key, str)]
-            found: dict[str | bytes, TopicDescription | KafkaError] = {}
+            outcomes: dict[str | bytes, TopicDescription | KafkaError] = {}
             if names and link.serves(DescribeTopicPartitionsRequest):
-                found |= await self._described_in_parts(link, names, partitions_per_answer)
+                outcomes |= await self._described_in_parts(link, names, partitions_per_answer)
                 keys = [key for key in keys if not isinstance(key, str)]
             if keys:
-                found |= await self._described_by_metadata(link, keys)
-            return found
+                outcomes |= await self._described_by_metadata(link, keys)
+            return outcomes
 
         return await self.repeating("describe topics", topics, ask, timeout)
 
@@ -217,20 +216,20 @@ class Topics(Requests):
         self, link: Link, names: list[str], limit: int
     ) -> dict[str | bytes, TopicDescription | KafkaError]:
         """As many answers as it takes."""
-        found: dict[str | bytes, TopicDescription | KafkaError] = {}
+        outcomes: dict[str | bytes, TopicDescription | KafkaError] = {}
         request = DescribeTopicPartitionsRequest(
             topics=[TopicRequest(name=name) for name in sorted(names)], response_partition_limit=limit
         )
         while True:
             version = link.version(DescribeTopicPartitionsRequest)
-            answer: DescribeTopicPartitionsResponse = await link.request(request, version)
+            answer = await link.request(request, version)
             for row in answer.topics:
                 if row.name is None:
                     continue
                 error = refusal(row.error_code, f"topic {row.name}")
-                earlier = found.get(row.name)
+                earlier = outcomes.get(row.name)
                 before = earlier.partitions if isinstance(earlier, TopicDescription) else ()
-                found[row.name] = error or TopicDescription(
+                outcomes[row.name] = error or TopicDescription(
                     row.name,
                     row.topic_id,
                     row.is_internal,
@@ -250,7 +249,7 @@ class Topics(Requests):
                     ),
                 )
             if answer.next_cursor is None:
-                return found
+                return outcomes
             request.cursor = answer.next_cursor
 
     async def _described_by_metadata(
@@ -268,11 +267,11 @@ class Topics(Requests):
             ],
             allow_auto_topic_creation=version < 4,
         )
-        answer: MetadataResponse = await link.request(request, version)
-        found: dict[str | bytes, TopicDescription | KafkaError] = {}
+        answer = await link.request(request, version)
+        outcomes: dict[str | bytes, TopicDescription | KafkaError] = {}
         for row in answer.topics:
-            key = row.topic_id if row.topic_id in keys else row.name or row.topic_id
-            found[key] = refusal(row.error_code, f"topic {row.name or ''}".rstrip()) or TopicDescription(
+            key = row.topic_id if row.topic_id in keys or row.name is None else row.name or row.topic_id
+            outcomes[key] = refusal(row.error_code, f"topic {row.name or ''}".rstrip()) or TopicDescription(
                 row.name or "",
                 row.topic_id,
                 row.is_internal,
@@ -288,13 +287,13 @@ class Topics(Requests):
                     for part in sorted(row.partitions, key=lambda part: part.partition_index)
                 ),
             )
-        return found
+        return outcomes
 
     async def list_topics(self, *, internal: bool = True, timeout: float | None = None) -> dict[str, TopicInfo]:
         """Every topic, by name; Kafka's own only with `internal`."""
         answer = await self.metadata.retrying("list topics", lambda: self.metadata.fetch(None), self.limit_ms(timeout))
-        found = (self.metadata.known(row.name) for row in answer.topics if row.name is not None)
-        return {info.name: info for info in sorted(filter(None, found)) if internal or not info.internal}
+        infos = (self.metadata.known(row.name) for row in answer.topics if row.name is not None)
+        return {info.name: info for info in sorted(filter(None, infos)) if internal or not info.internal}
 
     async def list_offsets(
         self, partitions: Mapping[TopicPartition, int], *, read_committed: bool = False, timeout: float | None = None
@@ -304,9 +303,9 @@ class Topics(Requests):
         try:
             await self.metadata.retrying("list offsets", lookup.attempt, self.limit_ms(timeout))
         except RequestTimedOut as late:
-            for partition in partitions.keys() - lookup.found.keys():
+            for partition in partitions.keys() - lookup.offsets.keys():
                 lookup.errors.setdefault(partition, late)
-        return Results(lookup.found, lookup.errors)
+        return Results(lookup.offsets, lookup.errors)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
+from ottla.client.coordinator import TRANSACTION
 from ottla.client.errors import KafkaError, error_for
-from ottla.client.metadata import TRANSACTION
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -72,7 +72,7 @@ class FencedProducer(NamedTuple):
     producer_epoch: int
 
 
-class Transactions(Requests):
+class TransactionRequests(Requests):
     """Requests about producers and transactions (KIP-664; since Kafka 2.8 and 3.0)."""
 
     async def describe_producers(
@@ -83,28 +83,28 @@ class Transactions(Requests):
         async def ask(
             node: int, its: list[TopicPartition]
         ) -> dict[TopicPartition, tuple[ProducerState, ...] | KafkaError]:
-            topics = [TopicRequest(name=name, partition_indexes=each) for name, each in by_topic(its).items()]
+            topics = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_topic(its).items()]
             answer = await self.on_node(node, DescribeProducersRequest(topics=topics))
-            found: dict[TopicPartition, tuple[ProducerState, ...] | KafkaError] = {}
+            outcomes: dict[TopicPartition, tuple[ProducerState, ...] | KafkaError] = {}
             for topic in answer.topics:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
                     if row.error_code != NONE:
                         about = f"producers of {partition}"
-                        found[partition] = error_for(row.error_code, about, row.error_message)
+                        outcomes[partition] = error_for(row.error_code, about, row.error_message)
                         continue
-                    found[partition] = tuple(
+                    outcomes[partition] = tuple(
                         ProducerState(
-                            each.producer_id,
-                            each.producer_epoch,
-                            each.last_sequence,
-                            each.last_timestamp,
-                            each.coordinator_epoch if each.coordinator_epoch >= 0 else None,
-                            each.current_txn_start_offset if each.current_txn_start_offset >= 0 else None,
+                            producer.producer_id,
+                            producer.producer_epoch,
+                            producer.last_sequence,
+                            producer.last_timestamp,
+                            producer.coordinator_epoch if producer.coordinator_epoch >= 0 else None,
+                            producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None,
                         )
-                        for each in row.active_producers
+                        for producer in row.active_producers
                     )
-            return found
+            return outcomes
 
         if broker_id is None:
             return await self.at_leaders("describe producers", partitions, ask, timeout)
@@ -136,7 +136,7 @@ class Transactions(Requests):
 
         async def one(node: int) -> list[ListedTransaction]:
             async def attempt() -> list[ListedTransaction]:
-                answer: ListTransactionsResponse = await self.on_node(node, request)
+                answer = await self.on_node(node, request)
                 if answer.error_code != NONE:
                     raise error_for(answer.error_code, f"list transactions of node {node}")
                 return [
@@ -146,7 +146,7 @@ class Transactions(Requests):
 
             return await self.metadata.retrying(f"list transactions of node {node}", attempt, limit)
 
-        return await self.each(await self.metadata.retrying("list brokers", self.nodes, limit), one)
+        return await self.for_each(await self.metadata.retrying("list brokers", self.nodes, limit), one)
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
@@ -158,9 +158,7 @@ class Transactions(Requests):
                 return answer.transaction_states[0].error_code, None
 
             request = DescribeTransactionsRequest(transactional_ids=[name])
-            answer: DescribeTransactionsResponse = await self.at_coordinator(
-                name, request, timeout, code_of, kind=TRANSACTION
-            )
+            answer = await self.at_coordinator(name, request, timeout, code_of, kind=TRANSACTION)
             row = answer.transaction_states[0]
             return TransactionDescription(
                 await self.metadata.coordinator(TRANSACTION, name),
@@ -172,13 +170,15 @@ class Transactions(Requests):
                 frozenset(TopicPartition(topic.topic, index) for topic in row.topics for index in topic.partitions),
             )
 
-        return await self.each(transactional_ids, one)
+        return await self.for_each(transactional_ids, one)
 
     async def abort_transaction(self, spec: AbortTransactionSpec, *, timeout: float | None = None) -> None:
         """Write the marker that ends a transaction in one partition, whatever its coordinator thinks."""
 
         async def ask(node: int, its: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            topics = [WritableTxnMarkerTopic(name=name, partition_indexes=each) for name, each in by_topic(its).items()]
+            topics = [
+                WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic(its).items()
+            ]
             marker = WritableTxnMarker(
                 producer_id=spec.producer_id,
                 producer_epoch=spec.producer_epoch,
@@ -191,8 +191,8 @@ class Transactions(Requests):
                 TopicPartition(topic.name, row.partition_index): refusal(
                     row.error_code, f"abort the transaction of producer {spec.producer_id} in {spec.partition}"
                 )
-                for each in answer.markers
-                for topic in each.topics
+                for marker_answer in answer.markers
+                for topic in marker_answer.topics
                 for row in topic.partitions
             }
 
@@ -201,7 +201,7 @@ class Transactions(Requests):
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, FencedProducer]:
-        """Keep whoever writes under these ids from writing on; a transaction that is open is aborted (since Kafka 0.11)."""
+        """Fence the producers with these ids; an open transaction is aborted (since Kafka 0.11)."""
 
         async def one(name: str) -> FencedProducer:
             def code_of(answer: InitProducerIdResponse) -> tuple[int, str | None]:
@@ -209,12 +209,10 @@ class Transactions(Requests):
 
             # The newest version is for two-phase commit (KIP-939), which is not requested here.
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
-            answer: InitProducerIdResponse = await self.at_coordinator(
-                name, request, timeout, code_of, kind=TRANSACTION, newest=5
-            )
+            answer = await self.at_coordinator(name, request, timeout, code_of, kind=TRANSACTION, newest=5)
             return FencedProducer(answer.producer_id, answer.producer_epoch)
 
-        return await self.each(transactional_ids, one)
+        return await self.for_each(transactional_ids, one)
 
     async def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
         """Abort the transaction that is open under this id, and fence its producer (KIP-939)."""

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from ottla.client.topics import TopicPartition
 
 
-class Subscriber(NamedTuple):
+class SubscribedMember(NamedTuple):
     """Subscription of a member of the group, as the leader gets it.
 
     owned       partitions that it has
@@ -40,7 +40,7 @@ Topics = Mapping[str, Sequence[Racks]]
 
 
 Assignment = dict[str, list[TopicPartition]]
-Members = Mapping[str, Subscriber]
+Members = Mapping[str, SubscribedMember]
 Assignor = Callable[[Members, Topics], Assignment]
 
 
@@ -54,12 +54,12 @@ def _ordered(members: Members) -> list[str]:
     return sorted(members, key=rank)
 
 
-def _racks_matter(members: Iterable[Subscriber], partitions: Iterable[Racks]) -> bool:
+def _racks_matter(members: Iterable[SubscribedMember], partitions: Iterable[Racks]) -> bool:
     """Return True if racks can make a difference to the assignment, as Kafka's AbstractPartitionAssignor decides it."""
     ours = {member.rack for member in members if member.rack}
-    each = list(partitions)
-    theirs: Racks = frozenset().union(*each)
-    return not theirs.isdisjoint(ours) and any(racks != theirs for racks in each)
+    per_partition = list(partitions)
+    theirs: Racks = frozenset().union(*per_partition)
+    return not theirs.isdisjoint(ours) and any(racks != theirs for racks in per_partition)
 
 
 class _Range:
@@ -85,19 +85,19 @@ class _Range:
         """Return True if a partition has a copy in the rack, or the member has no rack."""
         return not rack or rack in self.racks[index]
 
-    def give(self, member: str, indexes: list[int], found: Assignment) -> None:
+    def give(self, member: str, indexes: list[int], assignment: Assignment) -> None:
         """These are the member's now."""
         self._given[member] += len(indexes)
         self._extra -= self._given[member] > self._each
         self.left = [index for index in self.left if index not in set(indexes)]
-        found[member] += [TopicPartition(self.topic, index) for index in indexes]
+        assignment[member] += [TopicPartition(self.topic, index) for index in indexes]
 
-    def share_out(self, found: Assignment, *, near: bool) -> None:
+    def share_out(self, assignment: Assignment, *, near: bool) -> None:
         """Neighbours to one member, as many as it may have; `near`: only what has a copy in its rack."""
         for member, rack in self.takers:
-            wanted = [index for index in self.left if not near or self.near(rack, index)][: self.room(member)]
-            if wanted:
-                self.give(member, wanted, found)
+            indexes = [index for index in self.left if not near or self.near(rack, index)][: self.room(member)]
+            if indexes:
+                self.give(member, indexes, assignment)
 
 
 def assign_range(members: Members, topics: Topics) -> Assignment:
@@ -106,51 +106,55 @@ def assign_range(members: Members, topics: Topics) -> Assignment:
     Where racks matter, what is near comes first; topics with the same subscribers and as many partitions stay together, so that
     who joins them finds both sides in one place.
     """
-    found: Assignment = {member: [] for member in members}
+    assignment: Assignment = {member: [] for member in members}
     ordered = _ordered(members)
     ranges = []
     for topic in sorted({topic for member in members.values() for topic in member.topics if topics.get(topic)}):
         takers = [(member, members[member].rack) for member in ordered if topic in members[member].topics]
         ranges.append(_Range(topic, takers, topics[topic]))
-    nearby = [each for each in ranges if _racks_matter([members[member] for member, _ in each.takers], each.racks)]
+    nearby = [
+        topic_range
+        for topic_range in ranges
+        if _racks_matter([members[member] for member, _ in topic_range.takers], topic_range.racks)
+    ]
     if nearby:
         together: dict[tuple[tuple[tuple[str, str | None], ...], int], list[_Range]] = {}
-        for each in ranges:
-            together.setdefault((tuple(each.takers), len(each.racks)), []).append(each)
+        for topic_range in ranges:
+            together.setdefault((tuple(topic_range.takers), len(topic_range.racks)), []).append(topic_range)
         for group in together.values():
             if len(group) > 1:
-                _share_out_together(group, found)
+                _share_out_together(group, assignment)
             elif group[0] in nearby:
-                group[0].share_out(found, near=True)
-    for each in ranges:
-        each.share_out(found, near=False)
-    return {member: sorted(parts) for member, parts in found.items()} if nearby else found
+                group[0].share_out(assignment, near=True)
+    for topic_range in ranges:
+        topic_range.share_out(assignment, near=False)
+    return {member: sorted(parts) for member, parts in assignment.items()} if nearby else assignment
 
 
-def _share_out_together(group: list[_Range], found: Assignment) -> None:
+def _share_out_together(group: list[_Range], assignment: Assignment) -> None:
     """The same partition of every topic to the first member that is near to all of them."""
     if not any(rack for _, rack in group[0].takers):
         return
     for index in range(len(group[0].racks)):
         for member, rack in group[0].takers:
-            if all(each.near(rack, index) and each.room(member) for each in group):
-                for each in group:
-                    each.give(member, [index], found)
+            if all(topic_range.near(rack, index) and topic_range.room(member) for topic_range in group):
+                for topic_range in group:
+                    topic_range.give(member, [index], assignment)
                 break
 
 
 def assign_roundrobin(members: Members, topics: Topics) -> Assignment:
     """One after the other to those who subscribe."""
-    found: Assignment = {member: [] for member in members}
+    assignment: Assignment = {member: [] for member in members}
     takers = _ordered(members)
     turn = 0
     for topic in sorted({topic for member in members.values() for topic in member.topics if topic in topics}):
         for index in range(len(topics[topic])):
             while topic not in members[takers[turn % len(takers)]].topics:
                 turn += 1
-            found[takers[turn % len(takers)]].append(TopicPartition(topic, index))
+            assignment[takers[turn % len(takers)]].append(TopicPartition(topic, index))
             turn += 1
-    return found
+    return assignment
 
 
 def assign_sticky(members: Members, topics: Topics) -> Assignment:
@@ -171,8 +175,8 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
         rack = members[member].rack
         return not matter or not rack or rack in topics[partition.topic][partition.partition]
 
-    found = _kept(members, topics)
-    taken = {partition for parts in found.values() for partition in parts}
+    assignment = _kept(members, topics)
+    taken = {partition for parts in assignment.values() for partition in parts}
     free = [
         TopicPartition(topic, index)
         for topic in sorted(eligible)
@@ -181,14 +185,16 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
     ]
     # Those that few may take come first.
     for partition in sorted(free, key=lambda part: (len(eligible[part.topic]), part)):
-        least = min(eligible[partition.topic], key=lambda member: (len(found[member]), not near(member, partition)))
-        found[least].append(partition)
+        least = min(
+            eligible[partition.topic], key=lambda member: (len(assignment[member]), not near(member, partition))
+        )
+        assignment[least].append(partition)
     changes = True
     while changes:
-        while _moved_one(found, eligible):
+        while _moved_one(assignment, eligible):
             pass
-        changes = matter and _brought_nearer(found, eligible, near)
-    return {member: sorted(parts) for member, parts in found.items()}
+        changes = matter and _brought_nearer(assignment, eligible, near)
+    return {member: sorted(parts) for member, parts in assignment.items()}
 
 
 def _kept(members: Members, topics: Topics) -> Assignment:
@@ -200,72 +206,74 @@ def _kept(members: Members, topics: Topics) -> Assignment:
                 before = claims.get(partition)
                 if before is None or subscriber.generation > before[0]:
                     claims[partition] = (subscriber.generation, member)
-    found: Assignment = {member: [] for member in members}
+    assignment: Assignment = {member: [] for member in members}
     for partition, (_, member) in claims.items():
-        found[member].append(partition)
-    return found
+        assignment[member].append(partition)
+    return assignment
 
 
 def _brought_nearer(
-    found: Assignment, eligible: Mapping[str, list[str]], near: Callable[[str, TopicPartition], bool]
+    assignment: Assignment, eligible: Mapping[str, list[str]], near: Callable[[str, TopicPartition], bool]
 ) -> bool:
     """Bring partitions nearer without making it less even: one by one to a member that has one less, or in exchange for
     another. Return True if one was moved. Every step leaves fewer that are far."""
     moved = False
-    for giver in found:
-        for partition in [each for each in found[giver] if not near(giver, each)]:
+    for giver in assignment:
+        for partition in [other for other in assignment[giver] if not near(giver, other)]:
             for taker in eligible[partition.topic]:
                 if not near(taker, partition):
                     continue
                 in_return = None
-                if len(found[giver]) != len(found[taker]) + 1:
+                if len(assignment[giver]) != len(assignment[taker]) + 1:
                     fair = [
-                        each
-                        for each in found[taker]
-                        if giver in eligible[each.topic] and (near(giver, each) or not near(taker, each))
+                        other
+                        for other in assignment[taker]
+                        if giver in eligible[other.topic] and (near(giver, other) or not near(taker, other))
                     ]
                     if not fair:
                         continue
-                    in_return = min(fair, key=lambda each: (near(taker, each), not near(giver, each)))
-                    found[taker].remove(in_return)
-                    found[giver].append(in_return)
-                found[giver].remove(partition)
-                found[taker].append(partition)
+                    in_return = min(fair, key=lambda other: (near(taker, other), not near(giver, other)))
+                    assignment[taker].remove(in_return)
+                    assignment[giver].append(in_return)
+                assignment[giver].remove(partition)
+                assignment[taker].append(partition)
                 moved = True
                 break
     return moved
 
 
-def _moved_one(found: Assignment, eligible: Mapping[str, list[str]]) -> bool:
+def _moved_one(assignment: Assignment, eligible: Mapping[str, list[str]]) -> bool:
     """Move one partition to make it more even, from hand to hand if need be; whether there was one."""
-    fewest = min(map(len, found.values()), default=0)
-    for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
-        if len(found[giver]) < fewest + 2:
+    fewest = min(map(len, assignment.values()), default=0)
+    for giver in sorted(assignment, key=lambda member: (-len(assignment[member]), member)):
+        if len(assignment[giver]) < fewest + 2:
             return False
-        path = _path(giver, found, eligible)
+        path = _path(giver, assignment, eligible)
         for partition, before, after in path:
-            found[before].remove(partition)
-            found[after].append(partition)
+            assignment[before].remove(partition)
+            assignment[after].append(partition)
         if path:
             return True
     return False
 
 
-def _path(giver: str, found: Assignment, eligible: Mapping[str, list[str]]) -> list[tuple[TopicPartition, str, str]]:
+def _path(
+    giver: str, assignment: Assignment, eligible: Mapping[str, list[str]]
+) -> list[tuple[TopicPartition, str, str]]:
     """The shortest way from a member to one that has at least two less: (partition, from, to), the last step first."""
     came: dict[str, tuple[TopicPartition, str]] = {}
     seen = {giver}
     reached = [giver]
     for member in reached:
-        last = {partition.topic: partition for partition in sorted(found[member])}
+        last = {partition.topic: partition for partition in sorted(assignment[member])}
         for topic in sorted(last, reverse=True):
-            for taker in sorted(eligible[topic], key=lambda each: (len(found[each]), each)):
+            for taker in sorted(eligible[topic], key=lambda candidate: (len(assignment[candidate]), candidate)):
                 if taker in seen:
                     continue
                 seen.add(taker)
                 reached.append(taker)
                 came[taker] = last[topic], member
-                if len(found[taker]) <= len(found[giver]) - 2:
+                if len(assignment[taker]) <= len(assignment[giver]) - 2:
                     path = []
                     while taker != giver:
                         partition, before = came[taker]
@@ -275,12 +283,12 @@ def _path(giver: str, found: Assignment, eligible: Mapping[str, list[str]]) -> l
     return []
 
 
-def cooperative(before: Members, wanted: Assignment) -> Assignment:
+def cooperative(before: Members, target: Assignment) -> Assignment:
     """Return the part of an assignment that can be given now, without partitions that another member still owns."""
     owner = {partition: member for member, subscriber in before.items() for partition in subscriber.owned}
     return {
         member: [partition for partition in parts if owner.get(partition, member) == member]
-        for member, parts in wanted.items()
+        for member, parts in target.items()
     }
 
 
@@ -306,8 +314,8 @@ _JAVA_NAMES: Final = {
 
 def assignor_names(names: tuple[str, ...]) -> list[str]:
     """As they go over the wire; Java's class names stand for them too. Raises ValueError."""
-    found = [_JAVA_NAMES.get(name.rpartition(".")[2], name) for name in names]
-    for name in found:
+    short_names = [_JAVA_NAMES.get(name.rpartition(".")[2], name) for name in names]
+    for name in short_names:
         if name not in ASSIGNORS:
             raise ValueError(f"{name} is no assignor; there are {', '.join(ASSIGNORS)}")
-    return found
+    return short_names

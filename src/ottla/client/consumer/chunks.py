@@ -55,12 +55,12 @@ class Chunk:
 
     def batches(self) -> bytes:
         """The batches that the application may see, with all their records. Raises CorruptBatch."""
-        found = scan(self.data)
+        scanned = scan(self.data)
         if self.check_crcs:
-            for header in found.batches:
+            for header in scanned.batches:
                 if not crc_ok(self.data, header):
                     raise self._corrupt(f"the batch at offset {header.base_offset} fails its CRC")
-        return without_aborted(self.data, found.batches, self.aborted)
+        return without_aborted(self.data, scanned.batches, self.aborted)
 
     def records(self) -> list[Record]:
         """The records, from `position` on. Raises CorruptBatch."""
@@ -100,14 +100,14 @@ def chunk_of(state: PartitionState, row: PartitionData, position: int, config: C
         data = modern(data)
     except CorruptRecords as damage:
         raise CorruptBatch(f"{state.partition}: {damage}; seek past it to go on", CORRUPT_MESSAGE) from None
-    found = scan(data)
-    if not found.batches:
-        if found.corrupt is not None:
-            raise CorruptBatch(f"{state.partition}: {found.corrupt}; seek past it to go on", CORRUPT_MESSAGE)
+    scanned = scan(data)
+    if not scanned.batches:
+        if scanned.corrupt is not None:
+            raise CorruptBatch(f"{state.partition}: {scanned.corrupt}; seek past it to go on", CORRUPT_MESSAGE)
         return None
-    next_offset = max(position, found.batches[-1].next_offset)
+    next_offset = max(position, scanned.batches[-1].next_offset)
     aborted = (row.aborted_transactions or []) if config.read_committed else []
-    whole = data if found.end == len(data) else data[: found.end]
+    whole = data if scanned.end == len(data) else data[: scanned.end]
     return Chunk(state, whole, position, next_offset, aborted, check_crcs=config["check.crcs"])
 
 

@@ -10,17 +10,17 @@ join again when that lets another member have it. A member that does not poll fo
 import contextlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from ottla.client.consumer.assignors import ASSIGNORS, Racks, Subscriber, assignor_names
-from ottla.client.consumer.rebalance import Change, Member, Silent
+from ottla.client.consumer.assignors import ASSIGNORS, Racks, SubscribedMember, assignor_names
+from ottla.client.consumer.rebalance import AssignmentChange, MemberConsumer, PollTimeout
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import InvalidClientConfig, KafkaError, error_for
+from ottla.client.errors import InvalidClientConfig, KafkaError
 from ottla.client.groups import GroupMetadata
-from ottla.client.metadata import COORDINATOR_LINK, GROUP
-from ottla.client.network import Link
-from ottla.client.scheduler import Cancelled, Promise, Signal, Task
 from ottla.client.topics import TopicPartition
+from ottla.net.connection import Link
+from ottla.net.scheduler import Cancelled, Promise, Signal, Task
 from ottla.protocol import codec
 from ottla.protocol import errors as table
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -31,22 +31,23 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sticky_assignor_user_data import PreviousTopic, StickyAssignorUserData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 
-T = TypeVar("T")
-_NOBODY: Final = -1
+R = TypeVar("R", bound=Response)
+_NO_GENERATION: Final = -1
 _PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION_VERSION: Final = 3
 _ASSIGNMENT_VERSION: Final = 0
-_ANEW: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.ILLEGAL_GENERATION})
+_REJOIN_CODES: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.ILLEGAL_GENERATION})
 _COOPERATIVE: Final = "cooperative-sticky"
 _STICKY: Final = "sticky"
 
 
-class ClassicMember:
+class ClassicMembership:
     """One member."""
 
-    def __init__(self, core: Core, consumer: Member) -> None:
+    def __init__(self, core: Core, consumer: MemberConsumer) -> None:
         config = core.config
         self.error: BaseException | None = None
         try:
@@ -57,19 +58,20 @@ class ClassicMember:
         self._core = core
         self._consumer = consumer
         self._group_id: str = config["group.id"]
+        self._coordinator = CoordinatorClient(core.metadata, GROUP, self._group_id)
         self._instance_id: str | None = config["group.instance.id"]
         self._member_id = ""
-        self._generation = _NOBODY
+        self._generation = _NO_GENERATION
         self._topics: list[str] = []
         self._pattern: re.Pattern[str] | None = None
         self._owned: list[TopicPartition] = []
         self._rejoin = True
-        self._task: Task[Any] | None = None
+        self._task: Task[None] | None = None
         self._joining: Link | None = None
         """The connection on which a join or a sync is waited for."""
         self._polls = 0
         self._resubscribed = Signal()
-        self._previous: tuple[list[TopicPartition], int] = ([], _NOBODY)
+        self._previous: tuple[list[TopicPartition], int] = ([], _NO_GENERATION)
         """The last assignment and its generation, for the sticky assignor."""
         self._looked_at = 0
         self._last_poll = core.clock.now_ms()
@@ -88,7 +90,7 @@ class ClassicMember:
         self.error = None
         self._last_poll = self._core.clock.now_ms()
         if self._task is None:
-            self._task = self._core.scheduler.background(self._live(), "group membership")
+            self._task = self._core.scheduler.background(self._run_membership(), "group membership")
         self._resubscribed.happen()
 
     def _note_polls(self) -> int:
@@ -99,7 +101,7 @@ class ClassicMember:
         return self._last_poll
 
     async def leave(self) -> None:
-        """Tell the coordinator; a static member stays until its session is over."""
+        """Leave the group; a static member stays until its session is over."""
         if self._task is None:
             return
         self._task.cancel()
@@ -109,18 +111,18 @@ class ClassicMember:
             self._joining.close()
             self._joining = None
         with contextlib.suppress(KafkaError):  # its session times out instead
-            await self._say_goodbye()
+            await self._send_leave()
         self._forget()
         self._owned = []
 
     def _forget(self) -> None:
         self._member_id = ""
-        self._generation = _NOBODY
+        self._generation = _NO_GENERATION
         self._rejoin = True
 
     # -- life --
 
-    async def _live(self) -> None:
+    async def _run_membership(self) -> None:
         failures = 0
         config = self._core.config
         while True:
@@ -129,75 +131,77 @@ class ClassicMember:
                 if self._rejoin:
                     await self._rebalance()
                 elif self._core.clock.now_ms() - self._note_polls() > config["max.poll.interval.ms"]:
-                    raise Silent
+                    raise PollTimeout
                 else:
-                    await self._beat()
+                    await self._heartbeat()
                 failures = 0
                 if not self._rejoin:
                     await self._core.scheduler.within(again, config["heartbeat.interval.ms"])
             except Cancelled:
                 raise
-            except Silent:
+            except PollTimeout:
                 await self._stop_until_polled()
             except KafkaError as error:
                 if error.code == table.REBALANCE_IN_PROGRESS:
                     self._rejoin = True
                     continue
-                if error.code in _ANEW:
+                if error.code in _REJOIN_CODES:
                     self._forget()
-                    await self._lose()
+                    await self._drop_all()
                 elif not error.retriable:
                     self._forget()
-                    await self._lose()
+                    await self._drop_all()
                     self.error = error
                     self._task = None
                     return
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
 
-    async def _tell(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
-        """Tell the application when it polls; heartbeats go on until then. Raises Silent."""
+    async def _notify_consumer(
+        self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
+    ) -> None:
+        """Have the consumer apply a change when the application polls; heartbeats go on until then. Raises PollTimeout."""
         config = self._core.config
-        telling = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "rebalance")
+        notification = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "rebalance")
         try:
-            while not await self._core.scheduler.within(telling, config["heartbeat.interval.ms"]):
+            while not await self._core.scheduler.within(notification, config["heartbeat.interval.ms"]):
                 if self._core.clock.now_ms() - self._note_polls() > config["max.poll.interval.ms"]:
-                    raise Silent
+                    raise PollTimeout
                 try:
-                    await self._say_alive()
+                    await self._send_heartbeat()
                 except KafkaError as error:
                     if error.code != table.REBALANCE_IN_PROGRESS and not error.retriable:
                         raise
-            telling.result()
+            notification.result()
         finally:
-            telling.cancel()
+            notification.cancel()
 
     async def _stop_until_polled(self) -> None:
         """The application has not polled for max.poll.interval.ms: leave, and come back when it does."""
-        await self._say_goodbye()
+        await self._send_leave()
         self._forget()
         before = self._last_poll
-        await self._lose()
+        await self._drop_all()
         while self._note_polls() == before:
             await self._core.scheduler.sleep(100)
 
-    async def _lose(self) -> None:
+    async def _drop_all(self) -> None:
         lost, self._owned = self._owned, []
         if lost:
-            await self._consumer.changed(Change.LOST, lost, [])
+            await self._consumer.changed(AssignmentChange.LOST, lost, [])
 
-    async def _beat(self) -> None:
-        await self._say_alive()
+    async def _heartbeat(self) -> None:
+        await self._send_heartbeat()
         if await self._topics_changed():
             self._rejoin = True
 
-    async def _say_alive(self) -> None:
+    async def _send_heartbeat(self) -> None:
         request = HeartbeatRequest(group_id=self._group_id, generation_id=self._generation, member_id=self._member_id)
-        link = await self._link()
+        link = await self._coordinator.link()
         version = link.version(HeartbeatRequest)
         if version >= 3:
             request.group_instance_id = self._instance_id
-        answer = await link.request(request, version)
+        answer = await self._coordinator.response(link.request(request, version))
         self._check(answer.error_code, "heartbeat")
 
     async def _topics_changed(self) -> bool:
@@ -213,34 +217,28 @@ class ClassicMember:
             return False
         # A leader has seen the topics of other members as well.
         topics = sorted({*await self._subscribed(), *self._seen})
-        return self._noted(await self._partitions_of(topics)) != self._seen
-
-    async def _link(self) -> Any:
-        node = await self._core.metadata.coordinator(GROUP, self._group_id)
-        return await self._core.network.ready(node, COORDINATOR_LINK)
+        return self._relevant_racks(await self._partitions_of(topics)) != self._seen
 
     def _check(self, code: int, about: str) -> None:
-        if code != table.NONE:
-            self._core.metadata.elsewhere(GROUP, self._group_id, code)
-            raise error_for(code, f"{about} in group {self._group_id}")
+        self._coordinator.check(code, f"{about} in group {self._group_id}")
 
-    async def _say_goodbye(self) -> None:
+    async def _send_leave(self) -> None:
         if self._instance_id is not None or not self._member_id:
             return
-        link = await self._link()
+        link = await self._coordinator.link()
         version = link.version(LeaveGroupRequest)
         request = LeaveGroupRequest(group_id=self._group_id)
         if version >= 3:
             request.members = [MemberIdentity(member_id=self._member_id)]
         else:
             request.member_id = self._member_id
-        await link.request(request, version)
+        await self._coordinator.response(link.request(request, version))
 
     # -- a rebalance --
 
     async def _rebalance(self) -> None:
         if self._owned and not self._cooperative:
-            await self._tell(Change.REVOKED, self._owned, [])
+            await self._notify_consumer(AssignmentChange.REVOKED, self._owned, [])
             self._owned = []
         topics = await self._subscribed()
         self._rejoin = False
@@ -248,7 +246,7 @@ class ClassicMember:
             answer = await self._join(topics)
             self._member_id, self._generation = answer.member_id, answer.generation_id
             assignments: dict[str, bytes] = {}
-            self._seen = self._noted(await self._partitions_of(topics))
+            self._seen = self._relevant_racks(await self._partitions_of(topics))
             if answer.leader == answer.member_id and not answer.skip_assignment:
                 assignments = await self._assignments(answer)
             assigned = await self._sync(answer, assignments)
@@ -267,7 +265,7 @@ class ClassicMember:
 
     async def _join(self, topics: list[str]) -> JoinGroupResponse:
         config = self._core.config
-        link = await self._link()
+        link = await self._coordinator.link()
         version = link.version(JoinGroupRequest)
         request = JoinGroupRequest(
             group_id=self._group_id,
@@ -284,9 +282,7 @@ class ClassicMember:
         timeout_ms = max(config["max.poll.interval.ms"] + 5000, config["request.timeout.ms"])
         for _ in range(2):
             request.member_id = self._member_id
-            answer: JoinGroupResponse = await self._waited_for(
-                link, link.request(request, version, timeout_ms=timeout_ms)
-            )
+            answer = await self._waited_for(link, link.request(request, version, timeout_ms=timeout_ms))
             if answer.error_code != table.MEMBER_ID_REQUIRED:
                 break
             self._member_id = answer.member_id
@@ -295,11 +291,11 @@ class ClassicMember:
         self._check(answer.error_code, "join")
         return answer
 
-    async def _waited_for(self, link: Link, promise: Promise[T]) -> T:
+    async def _waited_for(self, link: Link, promise: Promise[R]) -> R:
         """Await a join or sync, and note its connection so that `leave` can close it."""
         self._joining = link
         try:
-            answer = await promise
+            answer = await self._coordinator.response(promise)
         except Cancelled:
             raise  # `leave` closes the connection
         except BaseException:
@@ -312,28 +308,30 @@ class ClassicMember:
         owned: dict[str, OwnedTopic] = {}
         for name, index in self._owned:
             owned.setdefault(name, OwnedTopic(topic=name)).partitions.append(index)
-        said = ConsumerProtocolSubscription(
+        subscription = ConsumerProtocolSubscription(
             topics=topics,
             owned_partitions=list(owned.values()),
             generation_id=self._generation,
             rack_id=self._core.config["client.rack"] or None,
         )
         if assignor == _STICKY:
-            said.user_data = _previous_data(*self._previous)
-        return _SUBSCRIPTION_VERSION.to_bytes(2, "big") + codec.encode(said, _SUBSCRIPTION_VERSION)
+            subscription.user_data = _previous_data(*self._previous)
+        return _SUBSCRIPTION_VERSION.to_bytes(2, "big") + codec.encode(subscription, _SUBSCRIPTION_VERSION)
 
     async def _assignments(self, answer: JoinGroupResponse) -> dict[str, bytes]:
         """Assign the partitions to the members, as the leader of the group."""
         name = answer.protocol_name or self._assignors[0]
         members = {}
         for member in answer.members:
-            said = _subscription_of(member.metadata)
-            owned, generation = _previous_of(said.user_data) if name == _STICKY else _owned_of(said)
-            members[member.member_id] = Subscriber(
-                tuple(said.topics), owned, generation, member.group_instance_id, said.rack_id
+            subscription = _subscription_of(member.metadata)
+            owned, generation = _previous_of(subscription.user_data) if name == _STICKY else _owned_of(subscription)
+            members[member.member_id] = SubscribedMember(
+                tuple(subscription.topics), owned, generation, member.group_instance_id, subscription.rack_id
             )
-        partitions = await self._partitions_of(sorted({name for each in members.values() for name in each.topics}))
-        self._seen.update(self._noted(partitions))
+        partitions = await self._partitions_of(
+            sorted({name for subscriber in members.values() for name in subscriber.topics})
+        )
+        self._seen.update(self._relevant_racks(partitions))
         assigned = ASSIGNORS[name](members, partitions)
         return {member: _encoded(partitions) for member, partitions in assigned.items()}
 
@@ -343,21 +341,21 @@ class ClassicMember:
         missing = [name for name in topics if metadata.known(name) is None]
         if missing:
             await metadata.fetch(missing)
-        found = {}
+        racks_by_topic = {}
         for name in topics:
             info = metadata.known(name)
             if info is not None:
-                found[name] = tuple(metadata.racks_of(info, index) for index in sorted(info.leaders))
-        return found
+                racks_by_topic[name] = tuple(metadata.racks_of(info, index) for index in sorted(info.leaders))
+        return racks_by_topic
 
-    def _noted(self, partitions: dict[str, tuple[Racks, ...]]) -> dict[str, tuple[Racks, ...]]:
+    def _relevant_racks(self, partitions: dict[str, tuple[Racks, ...]]) -> dict[str, tuple[Racks, ...]]:
         """Return the part of the partitions whose change needs a rebalance: racks only if client.rack is set (KIP-881)."""
         if self._core.config["client.rack"]:
             return dict(partitions)
         return {name: (frozenset(),) * len(racks) for name, racks in partitions.items()}
 
     async def _sync(self, joined: JoinGroupResponse, assignments: Mapping[str, bytes]) -> list[TopicPartition]:
-        link = await self._link()
+        link = await self._coordinator.link()
         version = link.version(SyncGroupRequest)
         request = SyncGroupRequest(
             group_id=self._group_id,
@@ -366,7 +364,8 @@ class ClassicMember:
             protocol_type=_PROTOCOL_TYPE,
             protocol_name=joined.protocol_name,
             assignments=[
-                SyncGroupRequestAssignment(member_id=member, assignment=said) for member, said in assignments.items()
+                SyncGroupRequestAssignment(member_id=member, assignment=assignment)
+                for member, assignment in assignments.items()
             ],
         )
         if version >= 3:
@@ -379,42 +378,44 @@ class ClassicMember:
         return _assigned_of(answer.assignment)
 
     async def _adopt(self, assigned: list[TopicPartition]) -> None:
-        """Take what is new; a cooperative member gives up what it has no more, and joins again for whoever gets it."""
+        """Take added partitions; a cooperative member revokes those it lost, and joins again so that others can get them."""
         before = set(self._owned)
         revoked = [partition for partition in self._owned if partition not in set(assigned)]
         if revoked:
             kept = [partition for partition in self._owned if partition in set(assigned)]
-            await self._tell(Change.REVOKED, revoked, kept)
+            await self._notify_consumer(AssignmentChange.REVOKED, revoked, kept)
             self._owned = kept
             self._rejoin = True
         added = [partition for partition in assigned if partition not in before]
         self._owned = assigned
         self._previous = (list(assigned), self._generation)
-        await self._tell(Change.ASSIGNED, added, list(assigned))
+        await self._notify_consumer(AssignmentChange.ASSIGNED, added, list(assigned))
 
 
 def _subscription_of(data: bytes) -> ConsumerProtocolSubscription:
     """Decode the subscription of a member, in the version that its client writes."""
     version = min(int.from_bytes(data[:2], "big"), _SUBSCRIPTION_VERSION)
-    said, _ = codec.decode(ConsumerProtocolSubscription, version, data, 2)
-    return said
+    subscription, _ = codec.decode(ConsumerProtocolSubscription, version, data, 2)
+    return subscription
 
 
 def _previous_data(assigned: list[TopicPartition], generation: int) -> bytes:
     topics: dict[str, PreviousTopic] = {}
     for name, index in assigned:
         topics.setdefault(name, PreviousTopic(topic=name)).partitions.append(index)
-    said = StickyAssignorUserData(previous_assignment=list(topics.values()), generation=generation)
-    return codec.encode(said, 1)
+    user_data = StickyAssignorUserData(previous_assignment=list(topics.values()), generation=generation)
+    return codec.encode(user_data, 1)
 
 
-def _owned_of(said: ConsumerProtocolSubscription) -> tuple[tuple[TopicPartition, ...], int]:
+def _owned_of(subscription: ConsumerProtocolSubscription) -> tuple[tuple[TopicPartition, ...], int]:
     """Return the partitions that a member still owns, and their generation. Before version 2 (KIP-792) cooperative members put
     the generation into the user data: four bytes."""
-    owned = (TopicPartition(each.topic, index) for each in said.owned_partitions for index in each.partitions)
-    generation = said.generation_id
-    if generation < 0 and said.user_data is not None and len(said.user_data) == 4:
-        generation = int.from_bytes(said.user_data, "big", signed=True)
+    owned = (
+        TopicPartition(topic.topic, index) for topic in subscription.owned_partitions for index in topic.partitions
+    )
+    generation = subscription.generation_id
+    if generation < 0 and subscription.user_data is not None and len(subscription.user_data) == 4:
+        generation = int.from_bytes(subscription.user_data, "big", signed=True)
     return tuple(owned), generation
 
 
@@ -423,26 +424,30 @@ def _previous_of(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
     nothing if its user data is missing or cannot be decoded."""
     for version in (1, 0):
         with contextlib.suppress(PeerError):
-            said, end = codec.decode(StickyAssignorUserData, version, data or b"")
+            user_data, end = codec.decode(StickyAssignorUserData, version, data or b"")
             if end == len(data or b""):
                 had = (
-                    TopicPartition(each.topic, index) for each in said.previous_assignment for index in each.partitions
+                    TopicPartition(topic.topic, index)
+                    for topic in user_data.previous_assignment
+                    for index in topic.partitions
                 )
-                return tuple(had), said.generation
-    return (), _NOBODY
+                return tuple(had), user_data.generation
+    return (), _NO_GENERATION
 
 
 def _encoded(partitions: list[TopicPartition]) -> bytes:
     topics: dict[str, AssignedTopic] = {}
     for name, index in partitions:
         topics.setdefault(name, AssignedTopic(topic=name)).partitions.append(index)
-    said = ConsumerProtocolAssignment(assigned_partitions=list(topics.values()))
-    return _ASSIGNMENT_VERSION.to_bytes(2, "big") + codec.encode(said, _ASSIGNMENT_VERSION)
+    assignment = ConsumerProtocolAssignment(assigned_partitions=list(topics.values()))
+    return _ASSIGNMENT_VERSION.to_bytes(2, "big") + codec.encode(assignment, _ASSIGNMENT_VERSION)
 
 
 def _assigned_of(data: bytes) -> list[TopicPartition]:
     if len(data) < 2:
         return []
     version = min(int.from_bytes(data[:2], "big"), _SUBSCRIPTION_VERSION)
-    said, _ = codec.decode(ConsumerProtocolAssignment, version, data, 2)
-    return sorted(TopicPartition(each.topic, index) for each in said.assigned_partitions for index in each.partitions)
+    assignment, _ = codec.decode(ConsumerProtocolAssignment, version, data, 2)
+    return sorted(
+        TopicPartition(topic.topic, index) for topic in assignment.assigned_partitions for index in topic.partitions
+    )

@@ -9,18 +9,17 @@ the request.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, RetriableError, StaleMetadata, UnknownTopic, error_for
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.metadata import COORDINATOR_LINK, GROUP
-from ottla.client.network import Link
 from ottla.client.topics import TopicPartition
+from ottla.net.connection import Link
 from ottla.protocol import errors as table
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-    OffsetCommitResponse,
 )
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -68,6 +67,7 @@ class Commits:
     def __init__(self, core: Core, group_id: str) -> None:
         self._core = core
         self._group_id = group_id
+        self._coordinator = CoordinatorClient(core.metadata, GROUP, group_id)
 
     async def commit(
         self,
@@ -116,8 +116,7 @@ class Commits:
         return f"commit offsets of group {self._group_id}"
 
     async def _attempt(self, commit: _Commit, member: GroupMetadata) -> None:
-        node = await self._core.metadata.coordinator(GROUP, self._group_id)
-        link = await self._core.network.ready(node, COORDINATOR_LINK)
+        link = await self._coordinator.link()
         by_id = link.version(OffsetCommitRequest) > _NEWEST_WITHOUT_IDS
         partitions, refused = await self._partitions(commit, by_id=by_id)
         if partitions:
@@ -176,7 +175,7 @@ class Commits:
         )
         if version >= 7:
             request.group_instance_id = member.group_instance_id
-        answer: OffsetCommitResponse = await link.request(request, version)
+        answer = await self._coordinator.response(link.request(request, version))
         for topic_answer in answer.topics:
             for row in topic_answer.partitions:
                 if row.error_code == table.UNKNOWN_TOPIC_ID:
@@ -186,13 +185,13 @@ class Commits:
 
     async def _ids(self, names: Iterable[str]) -> dict[str, bytes]:
         """Topic ids, zero for what is not known: names do as well."""
-        found = {}
+        ids = {}
         for name in names:
             try:
-                found[name] = (await self._core.metadata.topic(name)).id
+                ids[name] = (await self._core.metadata.topic(name)).id
             except UnknownTopic:
-                found[name] = ZERO_UUID
-        return found
+                ids[name] = ZERO_UUID
+        return ids
 
     async def fetch(
         self,
@@ -206,20 +205,18 @@ class Commits:
 
         stable  wait for open transactions that commit offsets; otherwise return the offsets committed before them
         """
-        wanted = list(partitions)
+        requested = list(partitions)
         about = f"offsets of group {self._group_id}"
-        if not wanted:
+        if not requested:
             return {}
         return await self._core.metadata.retrying(
-            about, lambda: self._fetch(wanted, member(), about, stable=stable), timeout_ms
+            about, lambda: self._fetch(requested, member(), about, stable=stable), timeout_ms
         )
 
     async def _fetch(
         self, partitions: list[TopicPartition], member: GroupMetadata, about: str, *, stable: bool
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        metadata = self._core.metadata
-        node = await metadata.coordinator(GROUP, self._group_id)
-        link = await self._core.network.ready(node, COORDINATOR_LINK)
+        link = await self._coordinator.link()
         ids = await self._ids({part.topic for part in partitions})
         version = link.version(OffsetFetchRequest, 32767 if ZERO_UUID not in ids.values() else _NEWEST_WITHOUT_IDS)
         request = OffsetFetchRequest()
@@ -242,27 +239,27 @@ class Commits:
             if member.generation >= 0 and member.member_id:
                 group.member_id, group.member_epoch = member.member_id, member.generation
             request.groups = [group]
-        answer: OffsetFetchResponse = await link.request(request, version)
-        return self._found(answer, version, {found: name for name, found in ids.items()}, about)
+        answer = await self._coordinator.response(link.request(request, version))
+        return self._committed_offsets(answer, version, {topic_id: name for name, topic_id in ids.items()}, about)
 
-    def _found(
+    def _committed_offsets(
         self, answer: OffsetFetchResponse, version: int, names: dict[bytes, str], about: str
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         whole = answer if version <= _NEWEST_BY_TOPIC else answer.groups[0]
         self._check(whole.error_code, about)
-        found = {}
+        offsets = {}
         for topic in whole.topics:
             for row in topic.partitions:
                 self._check(row.error_code, about)
                 if row.committed_offset >= 0:
                     name = topic.name or names[getattr(topic, "topic_id", ZERO_UUID)]
                     offset = OffsetAndMetadata(row.committed_offset, row.metadata or "", row.committed_leader_epoch)
-                    found[TopicPartition(name, row.partition_index)] = offset
-        return found
+                    offsets[TopicPartition(name, row.partition_index)] = offset
+        return offsets
 
     def _check(self, code: int, about: str) -> None:
         if code != table.NONE:
-            self._core.metadata.elsewhere(GROUP, self._group_id, code)
+            self._coordinator.note(code)
             error = error_for(code, about)
             # The next heartbeat brings the new epoch (KIP-848), or says that the member was removed.
             raise RetriableError(str(error), code) if code == table.STALE_MEMBER_EPOCH else error

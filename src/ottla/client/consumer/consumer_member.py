@@ -10,15 +10,15 @@ An epoch that the coordinator does not agree with loses everything at once, and 
 
 import base64
 import contextlib
-from typing import Any, Final
+from typing import Final
 
-from ottla.client.consumer.rebalance import Change, Member, Silent
+from ottla.client.consumer.rebalance import AssignmentChange, MemberConsumer, PollTimeout
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, error_for
+from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata
-from ottla.client.metadata import GROUP
-from ottla.client.scheduler import Cancelled, Signal, Task
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -30,18 +30,19 @@ _JOIN: Final = 0
 _LEAVE: Final = -1
 _LEAVE_STATIC: Final = -2
 _DEFAULT_INTERVAL_MS: Final = 5000
-_AGAIN: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_EPOCH})
+_REJOIN_CODES: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_EPOCH})
 
 
-class ConsumerMember:
+class ConsumerMembership:
     """One member."""
 
-    def __init__(self, core: Core, consumer: Member) -> None:
+    def __init__(self, core: Core, consumer: MemberConsumer) -> None:
         config = core.config
         self.error: BaseException | None = None
         self._core = core
         self._consumer = consumer
         self._group_id: str = config["group.id"]
+        self._coordinator = CoordinatorClient(core.metadata, GROUP, self._group_id)
         self._instance_id: str | None = config["group.instance.id"]
         self._member_id = base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
         self._epoch = _JOIN
@@ -51,8 +52,8 @@ class ConsumerMember:
         self._target: set[tuple[bytes, int]] | None = None
         self._ids: dict[str, bytes] = {}
         self._full = True
-        self._owned_told = False
-        self._task: Task[Any] | None = None
+        self._owned_sent = False
+        self._task: Task[None] | None = None
         self._now = Signal()
         self._interval_ms = _DEFAULT_INTERVAL_MS
         self._polls = 0
@@ -70,7 +71,7 @@ class ConsumerMember:
         self.error = None
         self._last_poll = self._core.clock.now_ms()
         if self._task is None:
-            self._task = self._core.scheduler.background(self._live(), "heartbeats")
+            self._task = self._core.scheduler.background(self._run_membership(), "heartbeats")
         self._now.happen()
 
     def _note_polls(self) -> int:
@@ -81,7 +82,7 @@ class ConsumerMember:
         return self._last_poll
 
     async def leave(self) -> None:
-        """Tell the coordinator; a static member says that it comes back."""
+        """Leave the group; a static member leaves for a while (epoch -2)."""
         if self._task is None:
             return
         self._task.cancel()
@@ -89,68 +90,70 @@ class ConsumerMember:
         if self._epoch != _JOIN:
             self._epoch = _LEAVE_STATIC if self._instance_id is not None else _LEAVE
             with contextlib.suppress(KafkaError):  # its session times out instead
-                await self._beat()
+                await self._heartbeat()
         self._epoch = _JOIN
         self._owned.clear()
         self._target = None
 
     # -- heartbeats --
 
-    async def _live(self) -> None:
+    async def _run_membership(self) -> None:
         failures = 0
         while True:
             again = self._now.wait()
             try:
                 if self._core.clock.now_ms() - self._note_polls() > self._core.config["max.poll.interval.ms"]:
-                    raise Silent
-                answer = await self._beat()
+                    raise PollTimeout
+                answer = await self._heartbeat()
                 failures = 0
-                self._take(answer)
+                self._apply(answer)
                 if not await self._reconcile():
                     await self._core.scheduler.within(again, self._interval_ms)
             except Cancelled:
                 raise
-            except Silent:
+            except PollTimeout:
                 await self._stop_until_polled()
             except KafkaError as error:
-                if error.code in _AGAIN:
-                    await self._lose()
+                if error.code in _REJOIN_CODES:
+                    await self._drop_all()
                 elif not error.retriable:
-                    await self._lose()
+                    await self._drop_all()
                     self.error = error
                     self._task = None
                     return
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
 
-    async def _tell(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
-        """Tell the application when it polls; heartbeats go on until then. Raises Silent."""
+    async def _notify_consumer(
+        self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
+    ) -> None:
+        """Have the consumer apply a change when the application polls; heartbeats go on until then. Raises PollTimeout."""
         limit: int = self._core.config["max.poll.interval.ms"]
-        telling = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "reconciliation")
+        notification = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "reconciliation")
         try:
-            while not await self._core.scheduler.within(telling, min(self._interval_ms, limit)):
+            while not await self._core.scheduler.within(notification, min(self._interval_ms, limit)):
                 if self._core.clock.now_ms() - self._note_polls() > limit:
-                    raise Silent
+                    raise PollTimeout
                 try:
-                    self._take(await self._beat())
+                    self._apply(await self._heartbeat())
                 except KafkaError as error:
                     if not error.retriable:
                         raise
-            telling.result()
+            notification.result()
         finally:
-            telling.cancel()
+            notification.cancel()
 
     async def _stop_until_polled(self) -> None:
         """The application has not polled for max.poll.interval.ms: leave, and come back when it does."""
         self._epoch = _LEAVE
         with contextlib.suppress(KafkaError):
-            await self._beat()
-        await self._lose()
+            await self._heartbeat()
+        await self._drop_all()
         before = self._last_poll
         while self._note_polls() == before:
             await self._core.scheduler.sleep(100)
 
-    async def _lose(self) -> None:
+    async def _drop_all(self) -> None:
         """Nothing is ours any more."""
         self._epoch = _JOIN
         self._target = None
@@ -158,9 +161,9 @@ class ConsumerMember:
         lost = sorted(self._owned)
         self._owned.clear()
         if lost:
-            await self._consumer.changed(Change.LOST, lost, [])
+            await self._consumer.changed(AssignmentChange.LOST, lost, [])
 
-    async def _beat(self) -> ConsumerGroupHeartbeatResponse:
+    async def _heartbeat(self) -> ConsumerGroupHeartbeatResponse:
         joins = self._epoch == _JOIN
         full = self._full or joins
         request = ConsumerGroupHeartbeatRequest(
@@ -178,19 +181,15 @@ class ConsumerMember:
             request.rack_id = config["client.rack"] or None
         if joins:
             request.topic_partitions = []
-        elif not self._owned_told and self._epoch > _JOIN:
+        elif not self._owned_sent and self._epoch > _JOIN:
             request.topic_partitions = self._owned_partitions()
         try:
-            answer: ConsumerGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
-                GROUP, self._group_id, request
-            )
-            if answer.error_code != table.NONE:
-                self._core.metadata.elsewhere(GROUP, self._group_id, answer.error_code)
-                raise error_for(answer.error_code, f"consumer group {self._group_id}", answer.error_message)
+            answer = await self._coordinator.request(request)
+            self._coordinator.check(answer.error_code, f"consumer group {self._group_id}", answer.error_message)
         except KafkaError:
             # The coordinator may have assigned partitions all the same, which it sends once: when the answer is lost, and when
             # its write was not replicated in time. A request with all fields has the assignment sent again.
-            self._full, self._owned_told = True, False
+            self._full, self._owned_sent = True, False
             raise
         if full and (request.subscribed_topic_names, request.subscribed_topic_regex or None) == (
             self._topics,
@@ -198,7 +197,7 @@ class ConsumerMember:
         ):
             self._full = False
         if request.topic_partitions is not None:
-            self._owned_told = True
+            self._owned_sent = True
         return answer
 
     def _owned_partitions(self) -> list[TopicPartitions]:
@@ -208,7 +207,7 @@ class ConsumerMember:
             topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id)).partitions.append(index)
         return list(topics.values())
 
-    def _take(self, answer: ConsumerGroupHeartbeatResponse) -> None:
+    def _apply(self, answer: ConsumerGroupHeartbeatResponse) -> None:
         self._epoch = answer.member_epoch
         self._interval_ms = answer.heartbeat_interval_ms or self._interval_ms
         if answer.assignment is not None:
@@ -217,26 +216,26 @@ class ConsumerMember:
             }
             # The coordinator waits until the member says what it has, also when there is nothing to revoke or to take: of a
             # topic that was deleted before the member knew its name, or created again under the same name.
-            self._owned_told = False
+            self._owned_sent = False
 
     # -- reconciliation --
 
     async def _reconcile(self) -> bool:
-        """One step towards the target; whether there is something to tell the coordinator at once."""
+        """Go one step towards the target. Return True if the next heartbeat must be sent at once."""
         if self._target is None:
             return False
-        wanted = await self._named(self._target)
-        revoked = sorted(self._owned - wanted)
+        target = await self._named(self._target)
+        revoked = sorted(self._owned - target)
         if revoked:
-            await self._tell(Change.REVOKED, revoked, sorted(self._owned - set(revoked)))
+            await self._notify_consumer(AssignmentChange.REVOKED, revoked, sorted(self._owned - set(revoked)))
             self._owned -= set(revoked)
-            self._owned_told = False
+            self._owned_sent = False
             return True
-        added = sorted(wanted - self._owned)
+        added = sorted(target - self._owned)
         if added:
-            await self._tell(Change.ASSIGNED, added, sorted(self._owned | set(added)))
+            await self._notify_consumer(AssignmentChange.ASSIGNED, added, sorted(self._owned | set(added)))
             self._owned |= set(added)
-            self._owned_told = False
+            self._owned_sent = False
             return True
         return False
 
@@ -245,10 +244,10 @@ class ConsumerMember:
         metadata = self._core.metadata
         if any(metadata.name_of(topic_id) is None for topic_id, _ in target):
             await metadata.fetch(self._topics if self._pattern is None else None)
-        found = set()
+        named = set()
         for topic_id, index in target:
             name = metadata.name_of(topic_id)
             if name is not None:
                 self._ids[name] = topic_id
-                found.add(TopicPartition(name, index))
-        return found
+                named.add(TopicPartition(name, index))
+        return named

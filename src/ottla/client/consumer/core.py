@@ -1,8 +1,8 @@
 """A consumer: what `ottla.Consumer` and `ottla.aio.Consumer` show.
 
 Strategy. Three things go on by themselves on the core's thread: the membership (classic_member.py, consumer_member.py), the
-search for positions (search.py), and the fetches (fetcher.py). The application's thread takes records from chunks that are
-there (`take`), which touches the core only once a chunk; without a chunk, or when something wants its attention, it waits in
+search for positions (search.py), and the fetches (fetcher.py). The application's thread takes records from fetched chunks
+(`take`, in reading.py), which touches the core only once a chunk; without a chunk, or when `attention` is set, it waits in
 `wait`. A listener runs in the application's thread: `wait` hands it out.
 
     take() --> a record of the chunk at hand ---------------------------------------------> application
@@ -18,72 +18,61 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.client.consumer.chunks import Chunk
-from ottla.client.consumer.classic_member import ClassicMember
+from ottla.client.consumer.classic_member import ClassicMembership
 from ottla.client.consumer.commits import Commits, lost_membership
-from ottla.client.consumer.consumer_member import ConsumerMember
+from ottla.client.consumer.consumer_member import ConsumerMembership
 from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
-from ottla.client.consumer.rebalance import Change, Handover, Listeners, Membership
+from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
+from ottla.client.consumer.reading import ChunkReader
+from ottla.client.consumer.rebalance import AssignmentChange, Handover, Listeners, Membership
 from ottla.client.consumer.search import PositionSearch
 from ottla.client.consumer.validation import EpochEnd
 from ottla.client.core import Core, logger
 from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffset, OffsetOutOfRange, RequestTimedOut
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
-from ottla.client.scheduler import Promise, Signal, Task
 from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
-from ottla.environment import Cancellable
+from ottla.net.scheduler import Alarm, Promise, Signal, Task
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
 from ottla.protocol.schema import ZERO_UUID
-from ottla.records.record import Record
 
 _NO_GROUP: Final = "this needs the config group.id"
 
 
-class ConsumerCore:
-    """One consumer. `take`, `positions` and `attention` may be used by the application's thread, all else runs on the core's.
-
-    attention  something waits for the application's thread to come by
-    polls      how often the application has asked for records
-    """
+class ConsumerCore(ChunkReader):
+    """One consumer. The methods defined here run on the core's thread, those of `ChunkReader` on the application's."""
 
     def __init__(self, core: Core) -> None:
         config = core.config
         self.core = core
-        self.attention = False
-        self.polls = 0
+        positions = ConsumerPositions()
+        super().__init__(positions, Fetcher(core, positions, self._lost, self._truncated, self._recreated))
         self.listeners = Listeners()
         self._group_id: str = config["group.id"]
-        self._positions = Positions()
-        self._fetcher = Fetcher(core, self._positions, self._lost, self._truncated, self._recreated)
         self._commits = Commits(core, self._group_id)
         self._membership: Membership | None = None
         self._handovers: deque[Handover] = deque()
         self._truncations: deque[tuple[PartitionState, int, EpochEnd]] = deque()
-        self._stirred = Signal()
+        self._woken = Signal()
         self._topics: list[str] = []
         self._pattern: str | None = None
-        self._chunk: Chunk | None = None
-        self._records: list[Record] = []
-        self._next = 0
         self._search = PositionSearch(
             core,
             self._positions,
             self._commits,
             lambda: self.group_metadata,
-            found=self._fetcher.pump,
+            on_end=self._fetcher.pump,
             failed=self._not_found,
         )
         self._committed_ms = core.clock.now_ms()
         self._committing: Task[None] | None = None
         self._closed = False
         self._assigned_by_hand = False
-        self._reminder: Cancellable | None = None
-        self._inside = False
+        self._reminder = Alarm(core.scheduler, self._wake_application)
+        self._waiting = False
         """True while the application is in `wait`."""
         self._entered = Signal()
-        self._visitors = 0
+        self._pending_changes = 0
         """Changes that wait for the application to be in `wait`, or happen there."""
 
     # -- what is read --
@@ -98,7 +87,7 @@ class ConsumerCore:
         self.listeners = listeners
         self._topics, self._pattern = list(topics), pattern
         if self._membership is None:
-            protocol = ConsumerMember if self.core.config["group.protocol"] == "consumer" else ClassicMember
+            protocol = ConsumerMembership if self.core.config["group.protocol"] == "consumer" else ClassicMembership
             self._membership = protocol(self.core, self)
         self._membership.subscribe(self._topics, pattern)
 
@@ -143,33 +132,35 @@ class ConsumerCore:
 
     # -- what a membership says --
 
-    async def changed(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
+    async def changed(
+        self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
+    ) -> None:
         """Partitions come or go, while the application is inside `wait`: nothing changes under its hands."""
-        self._visitors += 1
+        self._pending_changes += 1
         try:
-            await self._until_inside()
-            if change is Change.REVOKED:
+            await self._until_waiting()
+            if change is AssignmentChange.REVOKED:
                 await self._commit_before_revocation()
-                await self._until_inside()  # the application's `poll` may have ended meanwhile: its time was over
-            if change is Change.ASSIGNED:
+                await self._until_waiting()  # the application's `poll` may have ended meanwhile: its time was over
+            if change is AssignmentChange.ASSIGNED:
                 self._take_over(owned)
             listener = self.listeners.of(change)
             if listener is not None and not self._closed:
                 done = Promise[None]()
                 self._handovers.append(Handover(change, partitions, listener, done))
-                self._stir()
+                self._wake_application()
                 await done
-            if change is not Change.ASSIGNED:
+            if change is not AssignmentChange.ASSIGNED:
                 self._take_over(owned)
         finally:
-            self._visitors -= 1
-            self._stirred.happen()
+            self._pending_changes -= 1
+            self._woken.happen()
 
-    async def _until_inside(self) -> None:
+    async def _until_waiting(self) -> None:
         """Wait until the application is in `wait`; what follows without another wait happens there."""
-        while not self._inside and not self._closed:
+        while not self._waiting and not self._closed:
             entered = self._entered.wait()
-            self._stir()
+            self._wake_application()
             await entered
 
     async def _commit_before_revocation(self) -> None:
@@ -189,125 +180,6 @@ class ConsumerCore:
             except KafkaError as error:
                 logger.warning("commit before a rebalance: %s", error)
 
-    # -- records --
-
-    def take(self) -> Record | None:
-        """Return the next fetched record; None if there is no record, or if `attention` is set. Raises CorruptBatch."""
-        self.polls += 1
-        if self.attention:
-            return None
-        while True:
-            if self._next < len(self._records):
-                record = self._records[self._next]
-                self._next += 1
-                return record
-            if not self._open_chunk():
-                return None
-
-    def take_many(self, most: int) -> list[Record]:
-        """Up to `most` records that are there. Raises CorruptBatch; behind records that are there `wait` raises it."""
-        self.polls += 1
-        found: list[Record] = []
-        while len(found) < most and not self.attention:
-            part = self._records[self._next : self._next + most - len(found)]
-            self._next += len(part)
-            found += part
-            try:
-                if len(found) < most and not self._open_chunk():
-                    break
-            except KafkaError as error:
-                if not found:
-                    raise
-                self._fetcher.trouble = error
-                self.attention = True
-        return found
-
-    def peek_many(self, most: int) -> list[Record]:
-        """Up to `most` records of one chunk, which stay where they are until `advance`. Raises CorruptBatch."""
-        self.polls += 1
-        if self.attention:
-            return []
-        while self._next >= len(self._records):
-            if not self._open_chunk():
-                return []
-        return self._records[self._next : self._next + most]
-
-    def advance(self, records: list[Record], count: int) -> bool:
-        """Go on behind the first `count` of the records of `peek_many`. False when they are not the next ones any more, because
-        of a seek, a pause or a rebalance."""
-        if self._next >= len(self._records) or self._records[self._next] is not records[0]:
-            return False
-        self._next += count
-        return True
-
-    def take_batches(self) -> tuple[TopicPartition, bytes, int, int] | None:
-        """A whole chunk as it came: partition, batches, first offset wanted, next offset. Raises CorruptBatch."""
-        self.polls += 1
-        if self.attention:
-            return None
-        if self._next < len(self._records):
-            raise IllegalState(
-                "records of a chunk are being read one by one: read them all before asking for whole ones"
-            )
-        chunk = self._next_chunk()
-        if chunk is None:
-            return None
-        self._records, self._next = [], 0
-        return chunk.state.partition, chunk.batches(), chunk.position, chunk.next_offset
-
-    def _open_chunk(self) -> bool:
-        """Go on to the next chunk; whether there is one."""
-        chunk = self._next_chunk()
-        if chunk is None:
-            return False
-        try:
-            self._records, self._next = chunk.records(), 0
-        except KafkaError:
-            self._drop_chunk()
-            chunk.state.fetch_position = UNKNOWN
-            raise
-        return True
-
-    def _next_chunk(self) -> Chunk | None:
-        self._finish_chunk()
-        chunks = self._fetcher.chunks
-        while chunks:
-            chunk = chunks.popleft()
-            state = chunk.state
-            if chunk.stale or self._positions.states.get(state.partition) is not state:
-                continue
-            if state.paused:
-                # It is fetched again after a resume.
-                state.seek(chunk.position, state.epoch_before(chunk.position))
-                continue
-            self._chunk = chunk
-            return chunk
-        return None
-
-    def _finish_chunk(self) -> None:
-        """The chunk at hand is read to its end."""
-        chunk, self._chunk = self._chunk, None
-        self._records, self._next = [], 0
-        if chunk is not None:
-            if not chunk.stale:
-                chunk.state.position = chunk.next_offset
-            self.more_room(chunk)
-
-    def more_room(self, chunk: Chunk) -> None:
-        """A chunk is done with; whoever drives the core sets how this reaches its thread."""
-        self._fetcher.taken(chunk)
-
-    def _drop_chunk(self) -> None:
-        self._chunk = None
-        self._records, self._next = [], 0
-
-    def _note_positions(self) -> None:
-        """The position in the chunk at hand."""
-        chunk = self._chunk
-        if chunk is not None and not chunk.stale:
-            left = self._next < len(self._records)
-            chunk.state.position = self._records[self._next].offset if left else chunk.next_offset
-
     # -- waiting --
 
     async def wait(self, timeout_ms: int) -> Handover | bool:
@@ -316,27 +188,27 @@ class ConsumerCore:
         if self._membership is None and not self._positions.states:
             raise IllegalState("poll comes after subscribe or assign")
         self.attention = False
-        self._inside = True
+        self._waiting = True
         self._entered.happen()
         self.polls += 1
         try:
             self._commit_now_and_then()
             return await self._wait(self.core.clock.now_ms() + timeout_ms)
         finally:
-            self._inside = False
-            if self._visitors:
+            self._waiting = False
+            if self._pending_changes:
                 self.attention = True  # no record of a partition that is about to go is given until the change is over
 
     async def _wait(self, deadline: int) -> Handover | bool:
         while True:
-            stirred, arrived = self._stirred.wait(), self._fetcher.arrived.wait()
+            woken, arrived = self._woken.wait(), self._fetcher.arrived.wait()
             if self._handovers:
                 return self._handovers.popleft()
             left = deadline - self.core.clock.now_ms()
-            if self._visitors:
+            if self._pending_changes:
                 # At least one turn, also when the time is over: calls with timeout 0 would hold up a rebalance for good.
-                await self.core.scheduler.within(stirred, max(left, 0))
-                if left <= 0 and self._visitors and not self._handovers:
+                await self.core.scheduler.within(woken, max(left, 0))
+                if left <= 0 and self._pending_changes and not self._handovers:
                     return False
                 continue
             self._settle_truncations()
@@ -348,7 +220,7 @@ class ConsumerCore:
             self._search.begin()
             self._fetcher.pump()
             self.core.metadata.watch(self._topics)
-            await self.core.scheduler.within(stirred, left, arrived)
+            await self.core.scheduler.within(woken, left, arrived)
 
     def _raise_trouble(self) -> None:
         trouble: BaseException | None = self._fetcher.trouble
@@ -360,15 +232,15 @@ class ConsumerCore:
         if trouble is not None:
             raise trouble
 
-    def _stir(self) -> None:
+    def _wake_application(self) -> None:
         self.attention = True
-        self._stirred.happen()
+        self._woken.happen()
 
     # -- positions --
 
     def _not_found(self, error: KafkaError) -> None:
         self._fetcher.trouble = error
-        self._stir()
+        self._wake_application()
 
     def _lost(self, state: PartitionState, error: OffsetOutOfRange) -> None:
         """The log has no such offset."""
@@ -387,17 +259,17 @@ class ConsumerCore:
         if self.core.config["auto.offset.reset"] == "none":
             state.fetch_position = UNKNOWN
             self._fetcher.trouble = OffsetOutOfRange(f"{state.partition}: {what}: seek to go on", OFFSET_OUT_OF_RANGE)
-            self._stir()
+            self._wake_application()
             return
         logger.warning("%s: %s: going on at its beginning", state.partition, what)
+        # The chunks of the position are stale now. They stay where they are: the application's thread may be taking one.
         state.look_up(EARLIEST)
-        self._fetcher.drop_stale()
         self._search.begin()
 
     def _truncated(self, state: PartitionState, end: EpochEnd) -> None:
         """Note that fetched records are not in the log any more. The next `wait` raises the error or changes the position."""
         self._truncations.append((state, state.version, end))
-        self._stir()
+        self._wake_application()
 
     def _settle_truncations(self) -> None:
         while self._truncations:
@@ -490,7 +362,7 @@ class ConsumerCore:
         return await self.core.metadata.retrying(f"position in {state.partition}", attempt, timeout_ms)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end that readers see; None before a fetch told."""
+        """Records between the position and the end that readers see; None before a fetch returned it."""
         self._note_positions()
         state = self._state(partition)
         end = state.last_stable_offset if self.core.config.read_committed else state.high_watermark
@@ -514,11 +386,11 @@ class ConsumerCore:
         """Commit offsets, or the positions; what was committed. Raises FencedError and the like."""
         if not self._group_id:
             raise IllegalState(f"commit: {_NO_GROUP}")
-        wanted = self.consumed() if offsets is None else whole_offsets(offsets)
-        ids = self._topic_ids(wanted)
-        await self._commits.commit(wanted, lambda: self.group_metadata, timeout_ms, topic_ids=ids)
+        positions = self.consumed() if offsets is None else whole_offsets(offsets)
+        ids = self._topic_ids(positions)
+        await self._commits.commit(positions, lambda: self.group_metadata, timeout_ms, topic_ids=ids)
         self._committed_ms = self.core.clock.now_ms()
-        return wanted
+        return positions
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None
@@ -526,8 +398,8 @@ class ConsumerCore:
         """Return the committed offsets of the group; partitions without a commit are left out."""
         if not self._group_id:
             raise IllegalState(f"committed: {_NO_GROUP}")
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        return await self._commits.fetch(wanted, lambda: GroupMetadata(self._group_id), timeout_ms)
+        requested = [TopicPartition(*partition) for partition in partitions]
+        return await self._commits.fetch(requested, lambda: GroupMetadata(self._group_id), timeout_ms)
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
         """Ids of the topics that positions belong to, as far as they are known."""
@@ -543,9 +415,8 @@ class ConsumerCore:
         now = self.core.clock.now_ms()
         interval: int = config["auto.commit.interval.ms"]
         left = self._committed_ms + interval - now
-        if self._reminder is None:
-            # The application may be at one chunk for long: it is asked to come by when the time is over.
-            self._reminder = self.core.scheduler.call_later(left if left > 0 else max(interval, 1), self._remind)
+        # The application may process one chunk for long: it is reminded to poll when the interval is over.
+        self._reminder.set(now + (left if left > 0 else max(interval, 1)))
         if left > 0 or (self._committing is not None and not self._committing.done):
             return
         self._committed_ms = now
@@ -573,10 +444,6 @@ class ConsumerCore:
         finally:
             attempt.cancel()
 
-    def _remind(self) -> None:
-        self._reminder = None
-        self._stir()
-
     # -- the end --
 
     async def offsets_at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
@@ -594,8 +461,7 @@ class ConsumerCore:
         finally:
             self._closed = True
             self._fetcher.active = False
-            if self._reminder is not None:
-                self._reminder.cancel()
+            self._reminder.cancel()
             self.core.close()
 
     async def _leave(self) -> None:

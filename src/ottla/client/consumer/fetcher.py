@@ -23,12 +23,12 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.client.consumer.chunks import Chunk, chunk_of
-from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
+from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
 from ottla.client.consumer.validation import EpochEnd, Question, epoch_ends
 from ottla.client.core import Core
 from ottla.client.errors import CorruptBatch, KafkaError, OffsetOutOfRange, RequestTimedOut, error_for
-from ottla.client.scheduler import Promise, Signal
 from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.net.scheduler import Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.fetch import (
     FetchPartition,
@@ -95,7 +95,7 @@ class Fetcher:
     def __init__(
         self,
         core: Core,
-        positions: Positions,
+        positions: ConsumerPositions,
         lost: Callable[[PartitionState, OffsetOutOfRange], None],
         truncated: Truncated,
         recreated: Callable[[PartitionState], None],
@@ -119,7 +119,7 @@ class Fetcher:
         if not self.active:
             return
         now = self._core.clock.now_ms()
-        wanted: dict[int, dict[PartitionState, TopicInfo]] = {}
+        by_node: dict[int, dict[PartitionState, TopicInfo]] = {}
         doubtful: dict[int, dict[PartitionState, Question]] = {}
         for state in list(self._positions.states.values()):
             if state.fetch_position == UNKNOWN or state.paused or state.validating or state.not_before > now:
@@ -139,14 +139,14 @@ class Fetcher:
             if node >= 0 and question is not None:
                 doubtful.setdefault(node, {})[state] = question
             elif node >= 0:
-                wanted.setdefault(node, {})[state] = info
+                by_node.setdefault(node, {})[state] = info
         for node, questions in doubtful.items():
             for state in questions:
                 state.validating = True
             known = self._nodes.setdefault(node, _NodeFetch())
             known.validating += 1
             self._core.scheduler.background(self._validate(node, known, questions), "validation of positions")
-        for node, states in wanted.items():
+        for node, states in by_node.items():
             known = self._nodes.setdefault(node, _NodeFetch())
             # A fetch that waits for records would keep those waiting that are validated meanwhile.
             if not known.busy and not known.validating and known.not_before <= now:
@@ -176,12 +176,12 @@ class Fetcher:
     async def _validate(self, node: int, known: _NodeFetch, questions: dict[PartitionState, Question]) -> None:
         sent = {state: (state.version, state.fetch_position) for state in questions}
         failed: KafkaError | None = None
-        found: dict[TopicPartition, EpochEnd | KafkaError] = {}
+        ends: dict[TopicPartition, EpochEnd | KafkaError] = {}
         asked = {state.partition: question for state, question in questions.items()}
         asking = self._core.scheduler.spawn(epoch_ends(self._core, node, asked), "validation")
         try:
             if await self._core.scheduler.within(asking, _ANSWER_WITHIN_MS):
-                found = asking.result()
+                ends = asking.result()
             else:  # another node may lead by now
                 failed = RequestTimedOut(f"node {node} did not say whether it has what was read")
         except KafkaError as error:
@@ -193,7 +193,7 @@ class Fetcher:
             state.validating = False
             if sent[state] != (state.version, state.fetch_position):
                 continue
-            end = failed or found.get(state.partition)
+            end = failed or ends.get(state.partition)
             if isinstance(end, KafkaError):
                 self._refused(state, end)
             elif end is None:
@@ -218,7 +218,7 @@ class Fetcher:
         self._truncated(state, EpochEnd(-1, -1) if newer == UNKNOWN else EpochEnd(epoch, min(offset, newer)))
 
     def _refused(self, state: PartitionState, error: KafkaError) -> None:
-        """An error about one partition: later again, or the application hears of it."""
+        """Handle the error of one partition: retry later, or raise it in the application."""
         if error.retriable:
             state.preferred = None
             self._core.metadata.forget(state.partition.topic)
@@ -273,7 +273,7 @@ class Fetcher:
             request = self._request(known, states, version)
             timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
             self.fetches += 1
-            asking: Promise[FetchResponse] = link.request(request, version, timeout_ms=timeout_ms)
+            asking = link.request(request, version, timeout_ms=timeout_ms)
             while not await self._core.scheduler.within(asking, self._config["fetch.max.wait.ms"] + _ANSWER_WITHIN_MS):
                 self._look_for_leaders(states)
             answer = asking.result()
@@ -313,12 +313,12 @@ class Fetcher:
 
     def _request(self, known: _NodeFetch, states: dict[PartitionState, TopicInfo], version: int) -> FetchRequest:
         config = self._config
-        wanted: dict[TopicPartition, Asked] = {}
+        requested: dict[TopicPartition, Asked] = {}
         topics: dict[str, FetchTopic] = {}
         for state, info in states.items():
             epoch = info.epochs.get(state.partition.partition, -1)
             last = state.epoch_before(state.fetch_position)
-            asked = wanted[state.partition] = (info.id, state.fetch_position, epoch, last)
+            asked = requested[state.partition] = (info.id, state.fetch_position, epoch, last)
             if known.epoch > _FULL and known.asked.get(state.partition) == asked:
                 continue
             topic = topics.setdefault(info.name, FetchTopic(topic=info.name, topic_id=info.id))
@@ -342,8 +342,8 @@ class Fetcher:
             rack_id=config["client.rack"],
         )
         if version >= 7 and known.epoch > _FULL:
-            request.forgotten_topics_data = _forgotten(known.asked, wanted, by_id=version >= _OLDEST_WITH_IDS)
-        known.asked = wanted
+            request.forgotten_topics_data = _forgotten(known.asked, requested, by_id=version >= _OLDEST_WITH_IDS)
+        known.asked = requested
         return request
 
     def _next_epoch(self, known: _NodeFetch, answer: FetchResponse) -> None:
@@ -427,19 +427,19 @@ class Fetcher:
     def drop_stale(self) -> None:
         """Drop chunks that are stale or of partitions that are not assigned any more."""
         states = self._positions.states
-        kept = [each for each in self.chunks if not each.stale and states.get(each.state.partition) is each.state]
+        kept = [chunk for chunk in self.chunks if not chunk.stale and states.get(chunk.state.partition) is chunk.state]
         self.chunks.clear()
         self.chunks.extend(kept)
 
 
 def _forgotten(
-    before: dict[TopicPartition, Asked], wanted: dict[TopicPartition, Asked], *, by_id: bool
+    before: dict[TopicPartition, Asked], requested: dict[TopicPartition, Asked], *, by_id: bool
 ) -> list[ForgottenTopic]:
     """The partitions that leave a session, under the ids by which they came: those not wanted any more, and those whose topic
     has another id now. By name (before version 13) such a one is replaced, and would be lost if it were forgotten as well."""
     topics: dict[tuple[str, bytes], ForgottenTopic] = {}
     for partition, (topic_id, *_) in before.items():
-        following = wanted.get(partition)
+        following = requested.get(partition)
         if following is None or (by_id and following[0] != topic_id):
             name = partition.topic
             topic = topics.setdefault((name, topic_id), ForgottenTopic(topic=name, topic_id=topic_id))

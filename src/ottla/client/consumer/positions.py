@@ -87,12 +87,12 @@ class PartitionState:
 
     def epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the record before an offset between `position` and `fetch_position`; -1 if unknown."""
-        found = -1
+        latest = -1
         for begin, epoch in self.epochs:
             if begin >= offset:
                 break
-            found = epoch
-        return found
+            latest = epoch
+        return latest
 
     def begin_after(self, leader_epoch: int) -> int:
         """The first offset that was fetched with a newer epoch; UNKNOWN when it was before all that was fetched."""
@@ -106,7 +106,7 @@ class PartitionState:
         self.version += 1
 
 
-class Positions:
+class ConsumerPositions:
     """All assigned partitions; changed on the core's thread only.
 
     topic_ids  of the topic in which each partition was last read, those that are not assigned any more too
@@ -118,16 +118,16 @@ class Positions:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """These and no others; what was known of those that stay is kept."""
-        wanted = dict.fromkeys(partitions)
-        self.states = {each: self.states.get(each) or PartitionState(each) for each in wanted}
+        assigned = dict.fromkeys(partitions)
+        self.states = {partition: self.states.get(partition) or PartitionState(partition) for partition in assigned}
 
     def lacking(self) -> list[PartitionState]:
         """Those without a position and without an order to look one up."""
-        return [each for each in self.states.values() if each.position == UNKNOWN and each.reset is None]
+        return [state for state in self.states.values() if state.position == UNKNOWN and state.reset is None]
 
     def resetting(self) -> list[PartitionState]:
         """Those whose position is to be looked up."""
-        return [each for each in self.states.values() if each.reset is not None]
+        return [state for state in self.states.values() if state.reset is not None]
 
     def known(self) -> dict[TopicPartition, PartitionState]:
         """Those with a position."""

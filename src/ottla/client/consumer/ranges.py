@@ -1,4 +1,4 @@
-"""Ranges of a partition: the batches that hold given offsets, as the broker stored them, for whoever reads without being a
+"""Ranges of a partition: the batches that hold given offsets, as the broker stored them, for a reader that is not a
 consumer (Spark's executors, tools).
 
 Strategy. A range is read by fetches without a session (KIP-227), one ahead of the reader: as soon as an answer shows where
@@ -16,9 +16,9 @@ from ottla.client.consumer.chunks import Chunk, chunk_of
 from ottla.client.consumer.positions import PartitionState
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, OffsetOutOfRange, RequestTimedOut, RetriableError, UnknownTopic, error_for
-from ottla.client.network import Link
-from ottla.client.scheduler import Task
 from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.net.connection import Link
+from ottla.net.scheduler import Task
 from ottla.protocol.errors import NONE, OFFSET_OUT_OF_RANGE
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.protocol.schema import ZERO_UUID
@@ -91,9 +91,9 @@ class RangeReading:
         while True:
             failed: KafkaError | None = None
             try:
-                found = await self._attempt(position)
-                if found is not None:
-                    return found
+                chunk = await self._attempt(position)
+                if chunk is not None:
+                    return chunk
             except KafkaError as error:
                 if not error.retriable or isinstance(error, OffsetOutOfRange):
                     raise
@@ -127,10 +127,10 @@ class RangeReading:
         rows = [row for topic in answer.responses for row in topic.partitions]
         if len(rows) != 1 or rows[0].partition_index != self.partition.partition:
             raise RetriableError(f"{about}: the answer is about something else")
-        found = _chunk(core, self.partition, rows[0], position, about)
-        if found is None and answer.throttle_time_ms == 0 and self._has_nothing(rows[0]):
+        chunk = _chunk(core, self.partition, rows[0], position, about)
+        if chunk is None and answer.throttle_time_ms == 0 and self._has_nothing(rows[0]):
             return Chunk(PartitionState(self.partition), b"", position, self.end, [], check_crcs=False)
-        return found
+        return chunk
 
     def _has_nothing(self, row: PartitionData) -> bool:
         """Return True if an answer without records means that the rest of the range has none: it was compacted away, and what
@@ -183,7 +183,7 @@ async def _fetch(
         rack_id=config["client.rack"],
     )
     limit = config["request.timeout.ms"] + max_wait_ms
-    answer: FetchResponse = await link.request(request, version, timeout_ms=limit)
+    answer = await link.request(request, version, timeout_ms=limit)
     if answer.error_code != NONE:
         raise error_for(answer.error_code, "fetch")
     return answer
@@ -244,7 +244,7 @@ async def bytes_per_offset(
         link = await core.network.ready(node, _WAITING)
         answer = await _fetch(core, link, parts, max_wait_ms=0, min_bytes=0, partition_max_bytes=sample_bytes)
         names = {info.id: part.topic for part, (_, info) in parts.items()}
-        found = {}
+        sizes = {}
         for topic in answer.responses:
             for row in topic.partitions:
                 part = TopicPartition(topic.topic or names.get(topic.topic_id, ""), row.partition_index)
@@ -253,8 +253,8 @@ async def bytes_per_offset(
                 offset = parts[part][0]
                 chunk = chunk_of(PartitionState(part), row, offset, core.config)
                 if chunk is not None and chunk.next_offset > offset:
-                    found[part] = len(chunk.data) / (chunk.next_offset - offset)
-        return found
+                    sizes[part] = len(chunk.data) / (chunk.next_offset - offset)
+        return sizes
 
     groups = await _by_node(core, positions)
     answers = await core.scheduler.every([look(node, parts) for node, parts in groups.items()])

@@ -9,14 +9,14 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from ottla.client.groups import GroupMetadata
-from ottla.client.scheduler import Promise
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Promise
 
 Listener = Callable[[list[TopicPartition]], object]
 
 
-class Change(Enum):
-    """Change of the assigned partitions.
+class AssignmentChange(Enum):
+    """AssignmentChange of the assigned partitions.
 
     ASSIGNED  they belong to this member from now on
     REVOKED   they go to another member; processed records can still be committed
@@ -35,11 +35,11 @@ class Listeners(NamedTuple):
     on_revoke: Listener | None = None
     on_lost: Listener | None = None
 
-    def of(self, change: Change) -> Listener | None:
+    def of(self, change: AssignmentChange) -> Listener | None:
         """Return the listener for a change; without a listener for losses, on_revoke gets them, as in Kafka."""
-        if change is Change.ASSIGNED:
+        if change is AssignmentChange.ASSIGNED:
             return self.on_assign
-        if change is Change.REVOKED or self.on_lost is None:
+        if change is AssignmentChange.REVOKED or self.on_lost is None:
             return self.on_revoke
         return self.on_lost
 
@@ -47,7 +47,7 @@ class Listeners(NamedTuple):
 class Handover(NamedTuple):
     """Call `listener(partitions)` in the application's thread, then keep `done`."""
 
-    change: Change
+    change: AssignmentChange
     partitions: list[TopicPartition]
     listener: Listener
     done: Promise[None]
@@ -68,17 +68,19 @@ class Membership(Protocol):
         """Read these topics, or those that match, in place of those before."""
 
     async def leave(self) -> None:
-        """Tell the coordinator, without caring what it says."""
+        """Leave the group; an error of the coordinator is ignored."""
 
 
-class Member(Protocol):
+class MemberConsumer(Protocol):
     """Interface of a consumer, as its membership uses it."""
 
     @property
     def polls(self) -> int:
         """Number of polls of the application: it is alive while the number grows (max.poll.interval.ms)."""
 
-    async def changed(self, change: Change, partitions: list[TopicPartition], owned: list[TopicPartition]) -> None:
+    async def changed(
+        self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
+    ) -> None:
         """Apply a change of partitions; `owned` are the partitions afterwards.
 
         Waits until the application polls, so that nothing changes while it works on records, and returns when the listener has
@@ -86,5 +88,5 @@ class Member(Protocol):
         """
 
 
-class Silent(Exception):
+class PollTimeout(Exception):
     """The application has not polled for max.poll.interval.ms."""

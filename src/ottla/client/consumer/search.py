@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from ottla.client.config import duration_ms
 from ottla.client.consumer.commits import Commits, lost_membership
-from ottla.client.consumer.positions import UNKNOWN, PartitionState, Positions
+from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, NoOffset, OffsetOutOfRange
 from ottla.client.groups import GroupMetadata
 from ottla.client.offsets import list_offsets
-from ottla.client.scheduler import Task
 from ottla.client.topics import EARLIEST, LATEST
+from ottla.net.scheduler import Task
 from ottla.protocol.schema import ZERO_UUID
 
 
@@ -25,18 +25,18 @@ class PositionSearch:
     """One search at a time, over all partitions of a consumer.
 
     member  as whom the group is asked what it has committed; never called without a group
-    found   called when a search is over
+    on_end  called when a search is over
     failed  called in place of it with what does not mend itself
     """
 
     def __init__(
         self,
         core: Core,
-        positions: Positions,
+        positions: ConsumerPositions,
         commits: Commits,
         member: Callable[[], GroupMetadata],
         *,
-        found: Callable[[], None],
+        on_end: Callable[[], None],
         failed: Callable[[KafkaError], None],
     ) -> None:
         self._core = core
@@ -44,7 +44,7 @@ class PositionSearch:
         self._positions = positions
         self._commits = commits
         self._member = member
-        self._found = found
+        self._on_end = on_end
         self._failed = failed
         self._task: Task[None] | None = None
 
@@ -80,7 +80,7 @@ class PositionSearch:
                 return
         finally:
             self._task = None
-        self._found()
+        self._on_end()
         self.begin()  # positions may be missing that were not a moment ago
 
     async def _is_recreated(self, state: PartitionState) -> bool:
@@ -96,9 +96,9 @@ class PositionSearch:
         return current and state.position == UNKNOWN and state.reset is None
 
     async def _find_committed(self, states: list[PartitionState]) -> None:
-        found = await self._commits.fetch([state.partition for state in states], self._member)
+        committed = await self._commits.fetch([state.partition for state in states], self._member)
         for state in states:
-            offset = found.get(state.partition)
+            offset = committed.get(state.partition)
             if offset is not None and self._lacks(state):
                 state.seek(offset.offset, offset.leader_epoch)
 
@@ -119,14 +119,14 @@ class PositionSearch:
             state.look_up(self._core.clock.wall_ms() - duration_ms(policy.removeprefix("by_duration:")))
 
     async def _look_up(self, states: list[PartitionState]) -> None:
-        wanted = {state.partition: state.reset for state in states if state.reset is not None}
+        resets = {state.partition: state.reset for state in states if state.reset is not None}
         versions = {state.partition: state.version for state in states}
-        if not wanted:
+        if not resets:
             return
-        found = await list_offsets(self._core, wanted)
-        late = [part for part in wanted if found[part].offset < 0]
+        offsets = await list_offsets(self._core, resets)
+        late = [part for part in resets if offsets[part].offset < 0]
         ends = await list_offsets(self._core, dict.fromkeys(late, LATEST)) if late else {}
         for state in states:
-            if state.version == versions[state.partition] and state.partition in found:
-                where = ends.get(state.partition, found[state.partition])
+            if state.version == versions[state.partition] and state.partition in offsets:
+                where = ends.get(state.partition, offsets[state.partition])
                 state.seek(where.offset, where.leader_epoch)

@@ -25,15 +25,15 @@ def table_of(
 
     Raises KeyError for an unknown column, CorruptBatch.
     """
-    wanted = schema(COLUMNS if columns is None else columns)
-    reader = ColumnReader(column_flags(wanted.names))
+    arrow_schema = schema(COLUMNS if columns is None else columns)
+    reader = ColumnReader(column_flags(arrow_schema.names))
     parts = []
     complete = False
     while not complete:
         try:
-            found = reader.read(batches, position, next_offset)
+            rows = reader.read(batches, position, next_offset)
         except CorruptRecords as damage:
             raise CorruptBatch(f"{partition}: {damage}", CORRUPT_MESSAGE) from None
-        complete, position = found.complete, found.next_offset
-        parts.append(record_batch(found, partition.topic, partition.partition, wanted))
-    return pa.Table.from_batches(parts, schema=wanted)
+        complete, position = rows.complete, rows.next_offset
+        parts.append(record_batch(rows, partition.topic, partition.partition, arrow_schema))
+    return pa.Table.from_batches(parts, schema=arrow_schema)

@@ -60,12 +60,12 @@ async def epoch_ends(
         )
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.values()))
     answer = await link.request(request, version)
-    found: dict[TopicPartition, EpochEnd | KafkaError] = {}
+    ends: dict[TopicPartition, EpochEnd | KafkaError] = {}
     for topic in answer.topics:
         for row in topic.partitions:
             part = TopicPartition(topic.topic, row.partition)
             if row.error_code != NONE:
-                found[part] = error_for(row.error_code, f"validate the position in {part}")
+                ends[part] = error_for(row.error_code, f"validate the position in {part}")
             else:
-                found[part] = EpochEnd(row.leader_epoch, row.end_offset)
-    return found
+                ends[part] = EpochEnd(row.leader_epoch, row.end_offset)
+    return ends

@@ -345,17 +345,17 @@ class Accumulator:
         selection: bytes | None,
         begin: i64,
         partition: i64,
-        given: bytes | None,
+        row_partitions: bytes | None,
         counter: Any,
     ) -> tuple[int, int]:
         """Write rows of a table into their partitions' batches: how many were taken, and APPENDED or WAKE when more may be
         taken, or why the next one was not. Any thread.
 
-        selection  which rows, in this order (int32 little-endian); None: all of them
-        begin      the place in the selection to begin at
-        partition  where rows go, ANY: wherever their keys say
-        given      the partition of each row of the table (int32 little-endian), ANY for those that have none
-        counter    who counts what becomes of them
+        selection       rows to write, in this order (int32 little-endian); None: all of them
+        begin           index in the selection to begin at
+        partition       partition of all rows; ANY: by their keys
+        row_partitions  partition of each row of the table (int32 little-endian), ANY for rows without one
+        counter         counter of their outcomes
 
         Raises CorruptRecords when buffers are shorter than what their offsets say.
         """
@@ -365,7 +365,7 @@ class Accumulator:
         if self.ended:
             return 0, CLOSED
         with self._lock:
-            return self._append_rows(topic, rows, selection, begin, partition, given, counter)
+            return self._append_rows(topic, rows, selection, begin, partition, row_partitions, counter)
 
     def _append_rows(
         self,
@@ -374,7 +374,7 @@ class Accumulator:
         selection: bytes | None,
         begin: i64,
         partition: i64,
-        given: bytes | None,
+        row_partitions: bytes | None,
         counter: Any,
     ) -> tuple[int, int]:
         sticky = self._sticky
@@ -392,8 +392,8 @@ class Accumulator:
             if content > self._largest:
                 return at - begin, TOO_LARGE
             target: i64 = partition
-            if given is not None:
-                number = read_i32_le(given, row * 4)
+            if row_partitions is not None:
+                number = read_i32_le(row_partitions, row * 4)
                 if number != ANY:
                     target = number
                     if target < 0:

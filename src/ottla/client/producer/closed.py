@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.client.errors import KafkaError
 from ottla.client.producer.accumulator import OpenBatch
-from ottla.client.producer.sequences import Batch
+from ottla.client.producer.sequences import SequencedBatch
 from ottla.client.topics import TopicPartition
 from ottla.records.batch import TRANSACTIONAL, BatchHeader, records_of, seal
 from ottla.records.compression import compress
@@ -31,18 +31,18 @@ Listener = Callable[[KafkaError | None, Delivered | None], object]
 class Counter(Protocol):
     """Counter of the outcomes of many records."""
 
-    def told(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
+    def count_outcome(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
         """Called when `count` records were appended from `base_offset` on (-1: unknown), or failed with `error`."""
 
 
-class Packing(NamedTuple):
+class BatchCompression(NamedTuple):
     """Compression of batches; level None is Kafka's default."""
 
     codec: int
     level: int | None
 
 
-class ClosedBatch(Batch):
+class ClosedBatch(SequencedBatch):
     """One batch of a producer that takes single records.
 
     size      what it holds of buffer.memory
@@ -52,7 +52,13 @@ class ClosedBatch(Batch):
     __slots__ = ("header", "is_named", "listeners", "payload", "size", "spans", "transactional")
 
     def __init__(
-        self, partition: TopicPartition, batch: OpenBatch, packing: Packing, deadline: int, *, transactional: bool
+        self,
+        partition: TopicPartition,
+        batch: OpenBatch,
+        compression: BatchCompression,
+        deadline: int,
+        *,
+        transactional: bool,
     ) -> None:
         super().__init__(partition, b"", batch.count, deadline)
         self.size = batch.size
@@ -61,9 +67,9 @@ class ClosedBatch(Batch):
         self.spans: list[tuple[int, int, Counter]] = batch.spans()
         self.transactional = transactional
         payload = batch.payload()
-        self.payload = compress(packing.codec, payload, packing.level) if packing.codec else payload
+        self.payload = compress(compression.codec, payload, compression.level) if compression.codec else payload
         header = self.header = BatchHeader()
-        header.attributes = packing.codec | (TRANSACTIONAL if transactional else 0)
+        header.attributes = compression.codec | (TRANSACTIONAL if transactional else 0)
         header.last_offset_delta = batch.count - 1
         header.base_timestamp = batch.base_timestamp
         header.max_timestamp = batch.max_timestamp
@@ -105,16 +111,16 @@ class ClosedBatch(Batch):
                 part.listen(place, timestamp, listener)
             if index in counters:
                 part.count_for(place, counters[index])
-        packing = Packing(self.header.compression, None)
+        compression = BatchCompression(self.header.compression, None)
         parts = [
-            ClosedBatch(targets[number], batch, packing, self.deadline, transactional=self.transactional)
+            ClosedBatch(targets[number], batch, compression, self.deadline, transactional=self.transactional)
             for number, batch in sorted(opened.items())
         ]
         # What they hold of buffer.memory is what the whole held.
-        for each in parts:
-            each.size = self.size // len(parts)
-            each.is_named = self.is_named
-        parts[0].size += self.size - sum(each.size for each in parts)
+        for closed in parts:
+            closed.size = self.size // len(parts)
+            closed.is_named = self.is_named
+        parts[0].size += self.size - sum(closed.size for closed in parts)
         return parts
 
     def sealed(self, version: int) -> bytes:
@@ -127,10 +133,10 @@ class ClosedBatch(Batch):
             return data
         return for_old_client(data, 1 if version == 2 else 0, 0, _OLD_LIMIT)
 
-    def tell(self, error: KafkaError | None, base_offset: int = -1, append_time: int = -1) -> None:
-        """Say what became of the records to whoever wants to know."""
+    def complete(self, error: KafkaError | None, base_offset: int = -1, append_time: int = -1) -> None:
+        """Report the outcome to the listeners and counters of the records."""
         for begin, end, counter in self.spans:
-            counter.told(self.partition, end - begin, error, base_offset + begin if base_offset >= 0 else -1)
+            counter.count_outcome(self.partition, end - begin, error, base_offset + begin if base_offset >= 0 else -1)
         topic, partition = self.partition
         for index, timestamp, listener in self.listeners or ():
             if error is not None:

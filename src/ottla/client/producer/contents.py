@@ -16,7 +16,7 @@ def wrong_argument(
     topic: object, value: object, key: object, partition: object, timestamp: object, headers: object
 ) -> TypeError | None:
     """Return the error that names a wrong argument of `produce`; None when all have the right types."""
-    wanted: list[tuple[str, object, tuple[type, ...], str]] = [
+    arguments: list[tuple[str, object, tuple[type, ...], str]] = [
         ("topic", topic, (str,), "str"),
         ("value", value, (bytes, str, type(None)), "bytes, str or None"),
         ("key", key, (bytes, str, type(None)), "bytes, str or None"),
@@ -29,11 +29,11 @@ def wrong_argument(
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 return TypeError(f"headers are (name, value) pairs, not {pair!r}")
-            wanted.append(("the name of a header", pair[0], (str,), "str"))
-            wanted.append((f"header {pair[0]}", pair[1], (bytes, str, type(None)), "bytes, str or None"))
-    for name, given, allowed, said in wanted:
-        if not isinstance(given, allowed):
-            return TypeError(f"{name} must be {said}, not {type(given).__name__}")
+            arguments.append(("the name of a header", pair[0], (str,), "str"))
+            arguments.append((f"header {pair[0]}", pair[1], (bytes, str, type(None)), "bytes, str or None"))
+    for name, argument, allowed, types in arguments:
+        if not isinstance(argument, allowed):
+            return TypeError(f"{name} must be {types}, not {type(argument).__name__}")
     return None
 
 

@@ -23,8 +23,8 @@ from ottla.client.producer.closed import Counter, Listener
 from ottla.client.producer.partitioners import Partitioner, partitioner
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transactions import Transactions
-from ottla.client.scheduler import Promise
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Promise
 from ottla.records.columns import RowEncoder
 from ottla.records.record import Header
 
@@ -101,7 +101,7 @@ class ProducerCore:
         selection: bytes | None,
         begin: int,
         partition: int,
-        given: bytes | None,
+        row_partitions: bytes | None,
         counter: Counter,
     ) -> tuple[int, int]:
         """Take rows of a table, as `Accumulator.append_rows`: how many, and UNKNOWN_TOPIC or NO_ROOM when something must be
@@ -111,7 +111,7 @@ class ProducerCore:
         """
         if self.transactions is not None:
             self.transactions.check_open()
-        taken, outcome = self.accumulator.append_rows(topic, rows, selection, begin, partition, given, counter)
+        taken, outcome = self.accumulator.append_rows(topic, rows, selection, begin, partition, row_partitions, counter)
         if taken:
             self._wake()
         if outcome == TOO_LARGE:
@@ -136,13 +136,13 @@ class ProducerCore:
 
         Raises UnknownTopic, BufferExhausted after max.block.ms, what `append` raises.
         """
-        deadline = self.patience()
+        deadline = self.block_deadline()
         await self.learn(topic, deadline)
         while not self.append(topic, partition, timestamp, key, value, headers, listener):
             await self.wait_for_room(deadline)
 
-    def patience(self) -> int:
-        """Until when whoever produces waits from now on (max.block.ms), by the core's clock."""
+    def block_deadline(self) -> int:
+        """Return the deadline of a call that blocks from now on (max.block.ms), by the core's clock."""
         return self._clock.now_ms() + int(self.core.config["max.block.ms"])
 
     async def learn(self, topic: str, deadline: int) -> None:

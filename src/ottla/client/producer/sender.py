@@ -15,7 +15,7 @@ leaves full batches behind and not one for every few milliseconds.
 One file, because every part of it reads and changes the same state: which partitions wait, and what is in flight.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -29,13 +29,12 @@ from ottla.client.errors import (
     UnsupportedVersion,
     error_for,
 )
-from ottla.client.network import Link
 from ottla.client.producer.accumulator import Accumulator, TopicBuffers
-from ottla.client.producer.closed import ClosedBatch, Packing
-from ottla.client.producer.sequences import Identity, PartitionQueue, Verdict
-from ottla.client.scheduler import Promise, Signal
+from ottla.client.producer.closed import BatchCompression, ClosedBatch
+from ottla.client.producer.sequences import BatchVerdict, Identity, PartitionQueue
 from ottla.client.topics import TopicInfo, TopicPartition
-from ottla.environment import Cancellable
+from ottla.net.connection import Link
+from ottla.net.scheduler import Alarm, Promise, Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import (
@@ -89,7 +88,7 @@ class Sender:
         self._accumulator = accumulator
         codec = CODEC_NAMES.index(config["compression.type"])
         levels = {name: config[f"compression.{name}.level"] for name in ("gzip", "lz4", "zstd")}
-        self._packing = Packing(codec, levels.get(config["compression.type"]))
+        self._compression = BatchCompression(codec, levels.get(config["compression.type"]))
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting: dict[TopicPartition, None] = {}
         """Partitions that have something to send, in order."""
@@ -97,12 +96,13 @@ class Sender:
         self._failures: dict[TopicPartition, int] = {}
         self._busy: dict[int, int] = {}
         """node -> requests on their way"""
+        self._produced_ms: dict[str, int] = {}
+        """Topic -> time (clock ms) of its last batch, the oldest first."""
         self._under_way: set[str] = set()
         """Names of the background tasks in progress, so that each runs once."""
         self._in_flight = 0
         self._pumping = self._pump_again = False
-        self._alarm: Cancellable | None = None
-        self._alarm_at = 0
+        self._alarm = Alarm(core.scheduler, self._woken)
         self.closed = False
 
     # -- in --
@@ -124,23 +124,37 @@ class Sender:
         limit = _ALL if self.flushing else now - linger + 1
         oldest = self._accumulator.close_late(list(self._accumulator.topics.values()), limit, self._waiting)
         if oldest >= 0:
-            self._wake_at(oldest + linger)
+            self._alarm.set(oldest + linger)
         self._queue_closed()
 
     def _queue_closed(self) -> None:
         limit = self._config["delivery.timeout.ms"]
         transactional = self.transactional_id is not None
+        now = self._clock.now_ms()
         for topic, batch in self._accumulator.take_closed():
+            self._forget_idle_topics(now)
+            self._produced_ms.pop(topic, None)
+            self._produced_ms[topic] = now
             deadline = batch.opened_ms + limit
             closed = ClosedBatch(
-                TopicPartition(topic, batch.partition), batch, self._packing, deadline, transactional=transactional
+                TopicPartition(topic, batch.partition), batch, self._compression, deadline, transactional=transactional
             )
             self._queue(closed)
+
+    def _forget_idle_topics(self, now: int) -> None:
+        """Drop the metadata of topics without a batch for metadata.max.idle.ms; their next batch requests it again."""
+        limit = self._config["metadata.max.idle.ms"]
+        while self._produced_ms:
+            topic = next(iter(self._produced_ms))
+            if now - self._produced_ms[topic] < limit:
+                return
+            del self._produced_ms[topic]
+            self._core.metadata.forget(topic)
 
     def _queue(self, batch: ClosedBatch) -> None:
         if self.refused is not None:
             self._release(batch)
-            batch.tell(self.refused)
+            batch.complete(self.refused)
             return
         partition = batch.partition
         queue = self._queues.get(partition)
@@ -200,7 +214,7 @@ class Sender:
         if any(held not in self._waiting for held in self._accumulator.held):
             self._pump_again = True
         if self._waiting:
-            self._wake_at(now + 1000)
+            self._alarm.set(now + 1000)
 
     def _send_ready(self, now: int) -> None:
         """Send the batches whose turn it is to the nodes that take more."""
@@ -225,14 +239,19 @@ class Sender:
             return -1
         not_before = self._not_before.get(partition, 0)
         if not_before > now:
-            self._wake_at(not_before)
+            self._alarm.set(not_before)
             return -1
+        # The order of the next checks matters. `_settled` comes first: it may raise the epoch or give up the producer id, and
+        # renumbers waiting batches: `next` decides by the new numbers.
         if self.idempotent and not self._settled(queue):
             return -1
+        # A partition before this one may have given the producer id up in this very turn.
         if (self.idempotent and self.producer_id < 0) or queue.next(self._identity) is None:
             return -1
+        # Only now, when there is a batch to send: `admit` adds the partition to the transaction.
         if not self.admit(partition):
             return -1
+        # The leader last: a look-up is started only for a batch that could be sent.
         info = infos.get(partition.topic) or self._core.metadata.known(partition.topic)
         if info is None:
             self._once(f"topic {partition.topic}", self._look_up(partition.topic))
@@ -251,7 +270,7 @@ class Sender:
             node = -1
             self._core.metadata.forget(partition.topic)
             self._not_before[partition] = now + self._core.metadata.backoff_ms(1)
-            self._wake_at(self._not_before[partition])
+            self._alarm.set(self._not_before[partition])
         return node
 
     def _send_to(self, node: int, partitions: list[TopicPartition], infos: dict[str, TopicInfo]) -> None:
@@ -318,16 +337,21 @@ class Sender:
             )
             if version >= 3:
                 request.transactional_id = self.transactional_id
-            answer = link.request(request, version, expect_answer=acks != 0)
+            outcome: Promise[ProduceResponse] | Promise[None]
+            outcome = link.request(request, version) if acks != 0 else link.send_only(request, version)
         except UnsupportedVersion as error:
-            answer = Promise()
-            answer.fail(error)
-        answer.listen(partial(self._answered, node, batches, ids))
+            outcome = Promise[None]()
+            outcome.fail(error)
+        outcome.listen(partial(self._answered, node, batches, ids))
 
     # -- answers --
 
     def _answered(
-        self, node: int, batches: list[ClosedBatch], ids: dict[str, bytes], promise: Promise[ProduceResponse | None]
+        self,
+        node: int,
+        batches: list[ClosedBatch],
+        ids: dict[str, bytes],
+        promise: Promise[ProduceResponse] | Promise[None],
     ) -> None:
         self._busy[node] -= 1
         self._in_flight -= 1
@@ -340,15 +364,15 @@ class Sender:
                     rows[topic.name or topic.topic_id, row.index] = row
         for batch in batches:
             name, number = batch.partition
-            found = rows.get((name, number)) or rows.get((ids[name], number))
+            result = rows.get((name, number)) or rows.get((ids[name], number))
             if isinstance(error, KafkaError):
                 self._missed(batch, error)
             elif answer is None and error is None:
                 self._acknowledged(batch, -1, -1)  # acks=0: there is no response
-            elif found is None:
+            elif result is None:
                 self._missed(batch, ConnectionLost(f"produce to {batch.partition}: the answer is about something else"))
             else:
-                self._judge(batch, found)
+                self._judge(batch, result)
         self.pump()
 
     def _missed(self, batch: ClosedBatch, error: KafkaError) -> None:
@@ -363,12 +387,12 @@ class Sender:
     def _judge(self, batch: ClosedBatch, row: PartitionProduceResponse) -> None:
         queue = self._queues[batch.partition]
         verdict = queue.verdict(batch, row.error_code)
-        if verdict is Verdict.ACKNOWLEDGED:
+        if verdict is BatchVerdict.ACKNOWLEDGED:
             self._acknowledged(batch, row.base_offset, row.log_append_time_ms)
         elif row.error_code == table.MESSAGE_TOO_LARGE and batch.count > 1 and self.refused is None:
             queue.divide(batch, batch.halves())
             self._waiting[batch.partition] = None
-        elif verdict is Verdict.AGAIN:
+        elif verdict is BatchVerdict.AGAIN:
             if table.error(row.error_code).retriable:
                 self._core.metadata.forget(batch.partition.topic)
             self._again(batch)
@@ -383,7 +407,7 @@ class Sender:
         self.records += batch.count
         self.bytes += len(batch.payload)
         self._release(batch)
-        batch.tell(None, base_offset, append_time)
+        batch.complete(None, base_offset, append_time)
         if queue.waiting:
             self._waiting[batch.partition] = None
 
@@ -392,14 +416,14 @@ class Sender:
         if self.refused is not None:
             self._queues[partition].failed(batch)
             self._release(batch)
-            batch.tell(self.refused)
+            batch.complete(self.refused)
             return
         self._queues[partition].again(batch)
         self._waiting[partition] = None
         failures = self._failures[partition] = self._failures.get(partition, 0) + 1
         now = self._clock.now_ms()
         self._not_before[partition] = now + self._core.metadata.backoff_ms(failures)
-        self._wake_at(self._not_before[partition])
+        self._alarm.set(self._not_before[partition])
 
     def _refused(self, batch: ClosedBatch, error: KafkaError) -> None:
         """It will never be appended."""
@@ -412,7 +436,7 @@ class Sender:
     def _fail(self, batch: ClosedBatch, error: KafkaError) -> None:
         self._release(batch)
         self.on_failure(error)
-        batch.tell(error)
+        batch.complete(error)
 
     def _release(self, batch: ClosedBatch) -> None:
         self._accumulator.release(batch.size, batch.count)
@@ -442,7 +466,7 @@ class Sender:
                 assert isinstance(batch, ClosedBatch)
                 queue.failed(batch)
                 self._release(batch)
-                batch.tell(error)
+                batch.complete(error)
             del self._waiting[partition]
         if self.empty:
             self.drained.happen()
@@ -527,16 +551,21 @@ class Sender:
 
     def _settled(self, queue: PartitionQueue) -> bool:
         """Return whether a partition may send; raises the epoch when its batches must be renumbered."""
+        # 1. Nothing of the partition is in flight and its sequences have a hole, or it goes on as it is: batches that are in
+        #    flight keep their epoch and sequence, since renumbered ones could be appended twice.
         if not queue.wants_identity():
             return True
+        # 2. The epoch is raised once for all partitions. One that another partition has raised already is only adopted (3.).
         if queue.identity == self._identity:
             if self.transactional_id is not None:
                 return False  # only an abort goes on from here, which brings a new epoch
+            # Epochs are int16, and the last one is left to the coordinator (fencing): start over with another producer id.
             if self.epoch >= _LAST_EPOCH:
                 self.new_identity(-1, -1)
                 self._once("producer id", self._init_producer_id())
             else:
                 self.new_identity(self.producer_id, self.epoch + 1)
+        # 3. Without a producer id there is nothing to number with; `pump` runs again when it is there.
         if self.producer_id < 0:
             return False
         queue.renumber(self._identity)
@@ -554,7 +583,7 @@ class Sender:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
 
         async def attempt() -> InitProducerIdResponse:
-            answer: InitProducerIdResponse = await self._core.metadata.ask(-1, request)
+            answer = await self._core.metadata.ask(-1, request)
             if answer.error_code != table.NONE:
                 raise error_for(answer.error_code, "a producer id")
             return answer
@@ -574,7 +603,7 @@ class Sender:
 
     # -- what is under way --
 
-    def _once(self, what: str, coroutine: Any) -> None:
+    def _once(self, what: str, coroutine: Coroutine[Promise[Any], None, None]) -> None:
         """Run a coroutine unless the same is under way already; then look again."""
         if what in self._under_way:
             coroutine.close()
@@ -602,7 +631,7 @@ class Sender:
             self._resize(info)
 
     def _fail_topic(self, topic: str, error: KafkaError) -> None:
-        for partition in [each for each in self._waiting if each.topic == topic]:
+        for partition in [partition for partition in self._waiting if partition.topic == topic]:
             queue = self._queues[partition]
             while queue.waiting:
                 batch = queue.waiting.popleft()
@@ -618,25 +647,14 @@ class Sender:
             self._core.metadata.forget()
             await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
 
-    def _wake_at(self, moment: int) -> None:
-        """Look again at a moment, of the clock that never goes back."""
-        if self._alarm is not None:
-            if self._alarm_at <= moment:
-                return
-            self._alarm.cancel()
-        self._alarm_at = moment
-        self._alarm = self._core.scheduler.call_later(moment - self._clock.now_ms(), self._woken)
-
     def _woken(self) -> None:
-        self._alarm = None
         if not self.closed:
             self.take_in()
 
     def close(self) -> None:
         """Nothing more is sent."""
         self.closed = True
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._alarm.cancel()
 
 
 def _refusal(batch: ClosedBatch, row: PartitionProduceResponse) -> KafkaError:

@@ -52,7 +52,7 @@ _UNCERTAIN: Final = frozenset(
 """Answers after which a batch may be in the log all the same."""
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     """Outcome of an answer for a batch."""
 
     ACKNOWLEDGED = "appended, now or by an earlier attempt"
@@ -60,7 +60,7 @@ class Verdict(Enum):
     REFUSED = "never"
 
 
-class Batch:
+class SequencedBatch:
     """One batch on its way.
 
     number     position among all batches of its partition, never reused; of halves in between
@@ -92,8 +92,8 @@ class PartitionQueue:
     """
 
     def __init__(self, *, idempotent: bool, limit: int = MOST_IN_FLIGHT) -> None:
-        self.waiting: deque[Batch] = deque()
-        self.in_flight: list[Batch] = []
+        self.waiting: deque[SequencedBatch] = deque()
+        self.in_flight: list[SequencedBatch] = []
         self.identity = NO_IDENTITY
         self.topic_id: bytes | None = None
         self.by_id = True
@@ -113,12 +113,12 @@ class PartitionQueue:
     def __len__(self) -> int:
         return len(self.waiting) + len(self.in_flight)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: SequencedBatch) -> None:
         batch.number = self._numbers
         self._numbers += 1
         self.waiting.append(batch)
 
-    def next(self, identity: Identity) -> Batch | None:
+    def next(self, identity: Identity) -> SequencedBatch | None:
         """The batch that may be sent now by a producer of this identity, left where it is."""
         if not self.waiting or (self.in_flight and (self._draining or not self._has_state)):
             return None
@@ -146,7 +146,7 @@ class PartitionQueue:
                 batch.uncertain = False  # it may be in the log of the topic that was deleted
         self.by_id = True
 
-    def take(self, identity: Identity) -> Batch:
+    def take(self, identity: Identity) -> SequencedBatch:
         """The batch of `next`, in flight from now on."""
         batch = self.waiting[0]
         if self._hole is not None and batch.number >= self._hole:
@@ -162,36 +162,36 @@ class PartitionQueue:
         self.in_flight.append(batch)
         return batch
 
-    def _first_uncertain(self) -> Batch | None:
+    def _first_uncertain(self) -> SequencedBatch | None:
         return next((batch for batch in self.waiting if batch.uncertain), None)
 
-    def verdict(self, batch: Batch, code: int) -> Verdict:
+    def verdict(self, batch: SequencedBatch, code: int) -> BatchVerdict:
         """Return the outcome that an error code means for a batch in flight."""
         if code in (table.NONE, table.DUPLICATE_SEQUENCE_NUMBER):
-            return Verdict.ACKNOWLEDGED
+            return BatchVerdict.ACKNOWLEDGED
         if code == table.OUT_OF_ORDER_SEQUENCE_NUMBER:
             batch.uncertain = False  # in the log it would be a duplicate
             if self._is_behind(batch) or (self._hole is not None and batch.number >= self._hole):
-                return Verdict.AGAIN
+                return BatchVerdict.AGAIN
             if self._unresolved:
                 self._open_hole(batch.number)
-                return Verdict.AGAIN
-            return Verdict.REFUSED  # the broker lost what it had acknowledged
+                return BatchVerdict.AGAIN
+            return BatchVerdict.REFUSED  # the broker lost what it had acknowledged
         if code in _UNCERTAIN:
             batch.uncertain = True
-        return Verdict.AGAIN if table.error(code).retriable else Verdict.REFUSED
+        return BatchVerdict.AGAIN if table.error(code).retriable else BatchVerdict.REFUSED
 
-    def _is_behind(self, batch: Batch) -> bool:
+    def _is_behind(self, batch: SequencedBatch) -> bool:
         return any(other.number < batch.number for other in (*self.in_flight, *self.waiting))
 
-    def done(self, batch: Batch) -> None:
+    def done(self, batch: SequencedBatch) -> None:
         """It was acknowledged."""
         self.in_flight.remove(batch)
         self._has_state = True
         if batch.sequence >= 0 and batch.number > self._acknowledged[0]:
             self._acknowledged = batch.number, (batch.sequence + batch.count) % _SEQUENCES
 
-    def failed(self, batch: Batch) -> None:
+    def failed(self, batch: SequencedBatch) -> None:
         """Give up a batch that is in flight or was removed from `waiting`."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
@@ -240,7 +240,7 @@ class PartitionQueue:
         self._unresolved = False
         self._hole = None
 
-    def divide(self, batch: Batch, parts: tuple[Batch, Batch]) -> None:
+    def divide(self, batch: SequencedBatch, parts: tuple[SequencedBatch, SequencedBatch]) -> None:
         """In place of a batch that was too large for the broker its halves go out, under the sequences that it had."""
         first, second = parts
         first.sequence = batch.sequence
@@ -254,13 +254,13 @@ class PartitionQueue:
         self._draining = True
         self._put_back(*parts)
 
-    def again(self, batch: Batch) -> None:
+    def again(self, batch: SequencedBatch) -> None:
         """It goes out once more, in its turn."""
         self.in_flight.remove(batch)
         self._draining = True
         self._put_back(batch)
 
-    def _put_back(self, *batches: Batch) -> None:
+    def _put_back(self, *batches: SequencedBatch) -> None:
         ordered = list(self.waiting)
         for batch in batches:
             insort(ordered, batch, key=lambda other: other.number)

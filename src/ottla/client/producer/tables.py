@@ -24,8 +24,8 @@ from ottla.client.arrow import pa, pc
 from ottla.client.errors import KafkaError
 from ottla.client.producer.accumulator import ANY, APPENDED, NO_ROOM, UNKNOWN_TOPIC
 from ottla.client.producer.core import ProducerCore
-from ottla.client.scheduler import Promise, kept
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Promise, kept
 from ottla.records import arrow
 from ottla.records.columns import RowEncoder
 from ottla.records.errors import CorruptRecords
@@ -60,7 +60,7 @@ class TableReport:
         self._appended = self._failed = 0
         self._offsets: dict[TopicPartition, tuple[int, int]] = {}
 
-    def told(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
+    def count_outcome(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
         """As `closed.Counter`."""
         if error is not None:
             self._failed += count
@@ -94,7 +94,7 @@ class Portion(NamedTuple):
     topic: str
     rows: RowEncoder
     selection: bytes | None
-    given: bytes | None
+    row_partitions: bytes | None
     total: int
 
 
@@ -150,7 +150,7 @@ class TableWriting:
                 portion.selection,
                 self._place,
                 self._partition,
-                portion.given,
+                portion.row_partitions,
                 self._report,
             )
         except CorruptRecords as damage:
@@ -163,7 +163,7 @@ class TableWriting:
     async def ready(self) -> None:
         """Wait for what `advance` lacks. Raises UnknownTopic, BufferExhausted after max.block.ms."""
         if self._deadline < 0:
-            self._deadline = self._producer.patience()
+            self._deadline = self._producer.block_deadline()
         lacks, self._lacks = self._lacks, APPENDED
         if lacks == UNKNOWN_TOPIC and self._portion is not None:
             await self._producer.learn(self._portion.topic, self._deadline)
@@ -209,12 +209,12 @@ def _portions_of(batch: pa.RecordBatch, topic: str | None, now: int) -> Iterator
             _timestamps(columns, now),
         )
     )
-    given = None
+    row_partitions = None
     if "partition" in columns:
         named = _checked("partition", columns, pa.types.is_integer)
-        given = None if named is None else arrow.int32_values(pc.fill_null(named.cast(pa.int32()), ANY))
+        row_partitions = None if named is None else arrow.int32_values(pc.fill_null(named.cast(pa.int32()), ANY))
     if topic is not None:
-        yield Portion(topic, rows, None, given, count)
+        yield Portion(topic, rows, None, row_partitions, count)
         return
     if "topic" not in columns:
         raise ValueError("where to write is not said: name a topic, or add a column topic")
@@ -226,7 +226,7 @@ def _portions_of(batch: pa.RecordBatch, topic: str | None, now: int) -> Iterator
         chosen = pc.indices_nonzero(pc.equal(codes.indices, code)).cast(pa.int32())
         if len(chosen):
             selection = None if len(chosen) == count else arrow.int32_values(chosen)
-            yield Portion(name, rows, selection, given, len(chosen))
+            yield Portion(name, rows, selection, row_partitions, len(chosen))
 
 
 def _timestamps(columns: dict[str, pa.Array], now: int) -> pa.Array | int:

@@ -19,8 +19,9 @@ epoch. Under version 1 a partition is added (AddPartitionsToTxn) before the firs
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Final, TypeVar
 
+from ottla.client.coordinator import GROUP, TRANSACTION, CoordinatorClient
 from ottla.client.core import Core
 from ottla.client.errors import (
     FencedError,
@@ -29,24 +30,24 @@ from ottla.client.errors import (
     RequestTimedOut,
     TransactionAborted,
     UnknownTopic,
-    error_for,
 )
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
-from ottla.client.metadata import COORDINATOR_LINK, GROUP, TRANSACTION
 from ottla.client.producer.sender import Sender
 from ottla.client.topics import TopicPartition
 from ottla.protocol import errors as table
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from ottla.protocol.messages.end_txn import EndTxnRequest
-from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.schema import ZERO_UUID, Request, Response
 
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
 _FENCED: Final = frozenset(
     {
         table.PRODUCER_FENCED,
@@ -80,6 +81,7 @@ class Transactions:
         self._core = core
         self._sender = sender
         self._id = transactional_id
+        self._coordinator = CoordinatorClient(core.metadata, TRANSACTION, transactional_id)
         self._state = _State.NEW
         self._error: KafkaError | None = None
         self._added: set[TopicPartition] = set()
@@ -116,7 +118,7 @@ class Transactions:
             return
         self._sender.refuse(error)
 
-    async def _ask(self, about: str, attempt: Callable[[], Awaitable[Any]], timeout_ms: int | None = None) -> Any:
+    async def _ask(self, about: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
         """Ask until it succeeds; what cannot be mended changes the state."""
         try:
             return await self._core.metadata.retrying(about, attempt, timeout_ms)
@@ -125,13 +127,11 @@ class Transactions:
                 self.failed(error)
             raise
 
-    async def _coordinated(self, request: Any, newest: int = 32767) -> Any:
-        return await self._core.metadata.ask_coordinator(TRANSACTION, self._id, request, newest=newest)
+    async def _coordinated(self, request: Request[R], newest: int = 32767) -> R:
+        return await self._coordinator.request(request, newest=newest)
 
     def _check(self, code: int, about: str) -> None:
-        if code != table.NONE:
-            self._core.metadata.elsewhere(TRANSACTION, self._id, code)
-            raise error_for(code, about)
+        self._coordinator.check(code, about)
 
     # -- the calls --
 
@@ -145,9 +145,8 @@ class Transactions:
     async def _init(self, timeout_ms: int | None, producer_id: int, epoch: int) -> None:
         about = f"init transactions of {self._id}"
 
-        async def attempt() -> Any:
-            node = await self._core.metadata.coordinator(TRANSACTION, self._id)
-            link = await self._core.network.ready(node, COORDINATOR_LINK)
+        async def attempt() -> InitProducerIdResponse:
+            link = await self._coordinator.link()
             self._sender.transaction_version = link.features.get("transaction.version", 1)
             request = InitProducerIdRequest(
                 transactional_id=self._id, transaction_timeout_ms=self._core.config["transaction.timeout.ms"]
@@ -155,7 +154,7 @@ class Transactions:
             version = link.version(InitProducerIdRequest, 5)
             if version >= 3:
                 request.producer_id, request.producer_epoch = producer_id, epoch
-            answer = await link.request(request, version)
+            answer = await self._coordinator.response(link.request(request, version))
             self._check(answer.error_code, about)
             return answer
 
@@ -188,19 +187,19 @@ class Transactions:
     async def _add_partitions(self) -> None:
         try:
             while self._to_add:
-                wanted = set(self._to_add)
-                await self._ask(f"partitions of transaction {self._id}", lambda: self._add(wanted))  # noqa: B023
-                self._added |= wanted
-                self._to_add -= wanted
+                partitions = set(self._to_add)
+                await self._ask(f"partitions of transaction {self._id}", lambda: self._add(partitions))  # noqa: B023
+                self._added |= partitions
+                self._to_add -= partitions
         except KafkaError as error:
             self.failed(error)
         finally:
             self._adding = False
         self._sender.pump()
 
-    async def _add(self, wanted: set[TopicPartition]) -> None:
+    async def _add(self, partitions: set[TopicPartition]) -> None:
         topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for name, index in sorted(wanted):
+        for name, index in sorted(partitions):
             topics.setdefault(name, AddPartitionsToTxnTopic(name=name)).partitions.append(index)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
@@ -276,19 +275,17 @@ class Transactions:
             producer_epoch=self._sender.epoch,
             topics=list(topics.values()),
         )
-        node = await metadata.coordinator(GROUP, group.group_id)
-        link = await self._core.network.ready(node, COORDINATOR_LINK)
+        coordinator = CoordinatorClient(metadata, GROUP, group.group_id)
+        link = await coordinator.link()
         newest = 4 if self._sender.transaction_version < 2 else 5 if ZERO_UUID in ids.values() else 32767
         version = link.version(TxnOffsetCommitRequest, newest)
         if version >= 3:
             request.generation_id_or_member_epoch = group.generation
             request.member_id = group.member_id
             request.group_instance_id = group.group_instance_id
-        answer = await link.request(request, version)
+        answer = await coordinator.response(link.request(request, version))
         for row in (row for topic in answer.topics for row in topic.partitions):
-            if row.error_code != table.NONE:
-                metadata.elsewhere(GROUP, group.group_id, row.error_code)
-                raise error_for(row.error_code, about)
+            coordinator.check(row.error_code, about)
 
     async def commit(self, timeout_ms: int | None) -> None:
         """Wait until everything is acknowledged, then let readers see it.
@@ -347,7 +344,7 @@ class Transactions:
                 committed=commit,
             )
 
-            async def attempt() -> Any:
+            async def attempt() -> EndTxnResponse:
                 answer = await self._coordinated(request, newest)
                 self._check(answer.error_code, about)
                 return answer
@@ -382,18 +379,15 @@ async def end_transaction(
     Raises FencedError when another producer has taken over, or when the transaction was aborted for its age.
     """
     about = f"{'commit' if commit else 'abort'} transaction {transactional_id}"
-    metadata = core.metadata
+    coordinator = CoordinatorClient(core.metadata, TRANSACTION, transactional_id)
 
     async def attempt() -> None:
-        node = await metadata.coordinator(TRANSACTION, transactional_id)
-        link = await core.network.ready(node, COORDINATOR_LINK)
+        link = await coordinator.link()
         newest = 32767 if link.features.get("transaction.version", 1) >= 2 else 4
         request = EndTxnRequest(
             transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=commit
         )
-        answer = await link.request(request, link.version(EndTxnRequest, newest))
-        if answer.error_code != table.NONE:
-            metadata.elsewhere(TRANSACTION, transactional_id, answer.error_code)
-            raise error_for(answer.error_code, about)
+        answer = await coordinator.response(link.request(request, link.version(EndTxnRequest, newest)))
+        coordinator.check(answer.error_code, about)
 
-    await metadata.retrying(about, attempt, timeout_ms)
+    await core.metadata.retrying(about, attempt, timeout_ms)

@@ -15,11 +15,11 @@ from typing import Final
 
 from ottla.client.core import Core
 from ottla.client.errors import IllegalState, InvalidClientConfig, KafkaError, RequestTimedOut, UnknownTopic
-from ottla.client.scheduler import Signal
-from ottla.client.share.delivery import AcknowledgeType, Acquired, Delivered, Home, Run
+from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, DeliveredBatch, Home, Run
 from ottla.client.share.membership import ShareMembership
-from ottla.client.share.session import Brought, Limits, ShareSession
+from ottla.client.share.session import FetchedRecords, FetchLimits, NodeShareSession
 from ottla.client.topics import TopicPartition
+from ottla.net.scheduler import Signal
 from ottla.records.record import Record
 
 CommitCallback = Callable[[Mapping[TopicPartition, set[int]], KafkaError | None], None]
@@ -42,9 +42,9 @@ class ShareConsumerCore:
         self._explicit: bool = core.config["share.acknowledgement.mode"] == "explicit"
         self._member = ShareMembership(core, member_id)
         self._topics: frozenset[str] = frozenset()
-        self._sessions: dict[int, ShareSession] = {}
-        self._acquired: deque[Acquired] = deque()
-        self._delivered: list[Delivered] = []
+        self._sessions: dict[int, NodeShareSession] = {}
+        self._acquired: deque[AcquiredBatch] = deque()
+        self._delivered: list[DeliveredBatch] = []
         self._trouble: KafkaError | None = None
         self._arrived = Signal()
         self._results: CommitResults | None = None
@@ -91,7 +91,7 @@ class ShareConsumerCore:
         deadline = clock.now_ms() + timeout_ms
         while True:
             self._raise_trouble()
-            records = self._take()
+            records = self._next_records()
             if records:
                 return records
             left = deadline - clock.now_ms()
@@ -105,21 +105,21 @@ class ShareConsumerCore:
                 await self.core.scheduler.within(arrived, left, changed)
 
     def _settle_last_poll(self) -> None:
-        """Implicit mode: what the poll before returned was processed. Explicit: it must have been spoken of."""
+        """Implicit mode: accept the records of the last poll. Explicit mode: raise unless all were acknowledged."""
         if not self._explicit:
-            for each in self._delivered:
-                each.acknowledge_all(AcknowledgeType.ACCEPT)
-        elif not all(each.settled for each in self._delivered):
+            for delivered in self._delivered:
+                delivered.acknowledge_all(AcknowledgeType.ACCEPT)
+        elif not all(delivered.settled for delivered in self._delivered):
             raise IllegalState("explicit mode: acknowledge every record of the last poll before the next one")
-        self._tell()
+        self._queue_acknowledgements()
 
-    def _tell(self) -> None:
-        """Hand what was said to the sessions; forget what needs no further word."""
-        for each in self._delivered:
-            news = each.collect()
-            if news:
-                self._session(each.home.node).tell(each.home, news)
-        self._delivered = [each for each in self._delivered if not each.settled]
+    def _queue_acknowledgements(self) -> None:
+        """Queue the acknowledgements in their sessions, and forget batches that are acknowledged as a whole."""
+        for delivered in self._delivered:
+            acknowledgements = delivered.collect()
+            if acknowledgements:
+                self._session(delivered.home.node).queue(delivered.home, acknowledgements)
+        self._delivered = [delivered for delivered in self._delivered if not delivered.settled]
 
     def _raise_trouble(self) -> None:
         trouble, self._trouble = self._trouble, None
@@ -128,7 +128,7 @@ class ShareConsumerCore:
         if trouble is not None:
             raise trouble
 
-    def _take(self) -> list[Record]:
+    def _next_records(self) -> list[Record]:
         """Return the acquired records, up to max.poll.records."""
         most: int = self.core.config["max.poll.records"]
         records: list[Record] = []
@@ -149,14 +149,14 @@ class ShareConsumerCore:
         if not self._explicit:
             raise IllegalState("implicit mode acknowledges by itself: share.acknowledgement.mode=explicit is for this")
         where = (record.topic, record.partition)
-        for each in self._delivered:
-            if each.home.partition == where and each.acknowledge(record.offset, kind):
+        for delivered in self._delivered:
+            if delivered.home.partition == where and delivered.acknowledge(record.offset, kind):
                 return
         raise IllegalState(f"the record {record.topic}-{record.partition}@{record.offset} waits for no acknowledgement")
 
     # -- fetching --
 
-    async def _wanted(self, left_ms: int) -> dict[int, dict[tuple[bytes, int], TopicPartition]]:
+    async def _partitions_by_node(self, left_ms: int) -> dict[int, dict[tuple[bytes, int], TopicPartition]]:
         """The assigned partitions by the node that leads them, as far as can be known within `left_ms`."""
         metadata = self.core.metadata
         deadline = self.core.clock.now_ms() + left_ms
@@ -168,7 +168,7 @@ class ShareConsumerCore:
                     if not error.retriable and not isinstance(error, UnknownTopic):
                         raise
                     # It may come, and brokers may answer again.
-        found: dict[int, dict[tuple[bytes, int], TopicPartition]] = {}
+        by_node: dict[int, dict[tuple[bytes, int], TopicPartition]] = {}
         for topic_id, index in self._member.assigned:
             name_of = metadata.name_of(topic_id)
             info = metadata.known(name_of) if name_of is not None else None
@@ -176,30 +176,32 @@ class ShareConsumerCore:
                 continue
             node = info.leaders.get(index, -1)
             if node >= 0:
-                found.setdefault(node, {})[topic_id, index] = TopicPartition(name_of, index)
-        return found
+                by_node.setdefault(node, {})[topic_id, index] = TopicPartition(name_of, index)
+        return by_node
 
     async def _fetch(self, left_ms: int) -> None:
         """Ask every node that is not asked already."""
         if not self._member.assigned:
             return
-        wanted = await self._wanted(left_ms)
+        by_node = await self._partitions_by_node(left_ms)
         config = self.core.config
-        limits = Limits(config["max.poll.records"], max(min(config["fetch.max.wait.ms"], left_ms), _SHORTEST_WAIT_MS))
-        for node, partitions in wanted.items():
+        limits = FetchLimits(
+            config["max.poll.records"], max(min(config["fetch.max.wait.ms"], left_ms), _SHORTEST_WAIT_MS)
+        )
+        for node, partitions in by_node.items():
             session = self._session(node)
             if not session.busy:
                 session.busy = True
                 self.core.scheduler.background(self._fetch_from(session, partitions, limits), "share fetch")
         for node, session in self._sessions.items():
-            if node not in wanted:
+            if node not in by_node:
                 self._acknowledge_to(session)
 
     async def _fetch_from(
-        self, session: ShareSession, partitions: dict[tuple[bytes, int], TopicPartition], limits: Limits
+        self, session: NodeShareSession, partitions: dict[tuple[bytes, int], TopicPartition], limits: FetchLimits
     ) -> None:
         try:
-            brought: Brought = await session.fetch(partitions, limits)
+            fetched: FetchedRecords = await session.fetch(partitions, limits)
         except KafkaError as error:
             if error.retriable:
                 self.core.metadata.forget()
@@ -207,51 +209,53 @@ class ShareConsumerCore:
             else:
                 self._trouble = error
         else:
-            self._acquired.extend(brought.acquired)
-            self._trouble = brought.trouble or self._trouble
+            self._acquired.extend(fetched.acquired)
+            self._trouble = fetched.trouble or self._trouble
         self._arrived.happen()
 
-    def _acknowledge_to(self, session: ShareSession) -> None:
-        """Tell a node what there is to tell, unless something is on its way there: who waits for that comes back."""
-        if session.has_news and not session.busy:
+    def _acknowledge_to(self, session: NodeShareSession) -> None:
+        """Send a node its acknowledgements, unless a request is in flight there: its waiter calls again."""
+        if session.has_acknowledgements and not session.busy:
             session.busy = True
             self.core.scheduler.background(self._acknowledged(session), "share acknowledge")
 
-    async def _acknowledged(self, session: ShareSession) -> None:
-        with contextlib.suppress(KafkaError):  # whoever asked was told
+    async def _acknowledged(self, session: NodeShareSession) -> None:
+        with contextlib.suppress(KafkaError):  # reported to the caller by `_on_acknowledged`
             await session.acknowledge()
         self._arrived.happen()
 
-    def _session(self, node: int) -> ShareSession:
+    def _session(self, node: int) -> NodeShareSession:
         session = self._sessions.get(node)
         if session is None:
-            session = ShareSession(self.core, self._member.group_id, self._member.member_id, node, self._told)
+            session = NodeShareSession(
+                self.core, self._member.group_id, self._member.member_id, node, self._on_acknowledged
+            )
             self._sessions[node] = session
         return session
 
-    def _told(self, home: Home, news: list[Run], error: KafkaError | None) -> None:
+    def _on_acknowledged(self, home: Home, acknowledgements: list[Run], error: KafkaError | None) -> None:
         """The outcome of acknowledgements."""
         if self._results is not None and (error is not None or home.partition not in self._results):
             self._results[home.partition] = error
         if self.callback is not None:
-            offsets = {offset for first, last, kind in news if kind for offset in range(first, last + 1)}
+            offsets = {offset for first, last, kind in acknowledgements if kind for offset in range(first, last + 1)}
             if offsets:
                 self.callback({home.partition: offsets}, error)
 
     # -- committing --
 
     async def commit(self, timeout_ms: int) -> CommitResults:
-        """Tell the brokers what was said of records, and wait; partition -> None or why not. Raises RequestTimedOut."""
+        """Send the acknowledgements and wait; partition -> None or its error. Raises RequestTimedOut."""
         self._check_open()
         if not self._explicit:
-            for each in self._delivered:
-                each.acknowledge_all(AcknowledgeType.ACCEPT)
+            for delivered in self._delivered:
+                delivered.acknowledge_all(AcknowledgeType.ACCEPT)
         results: CommitResults = {}
         self._results = results
         try:
-            self._tell()
+            self._queue_acknowledgements()
             deadline = self.core.clock.now_ms() + timeout_ms
-            while any(session.has_news or session.busy for session in self._sessions.values()):
+            while any(session.has_acknowledgements or session.busy for session in self._sessions.values()):
                 arrived = self._arrived.wait()
                 for session in self._sessions.values():
                     self._acknowledge_to(session)
@@ -264,19 +268,19 @@ class ShareConsumerCore:
             self._results = None
 
     def commit_soon(self) -> None:
-        """Tell the brokers what was said of records; the callback hears the outcome."""
+        """Send the acknowledgements; the callback is called with the outcome."""
         self._check_open()
         if not self._explicit:
-            for each in self._delivered:
-                each.acknowledge_all(AcknowledgeType.ACCEPT)
-        self._tell()
+            for delivered in self._delivered:
+                delivered.acknowledge_all(AcknowledgeType.ACCEPT)
+        self._queue_acknowledgements()
         for session in self._sessions.values():
             self._acknowledge_to(session)
 
     # -- the end --
 
     async def close(self, timeout_ms: int) -> None:
-        """Accept (implicit mode) or tell what was said, release the rest, leave the group."""
+        """Send the acknowledgements (implicit mode: accept), release the rest, leave the group."""
         if self._closed:
             return
         try:
@@ -289,9 +293,9 @@ class ShareConsumerCore:
 
     async def _leave(self) -> None:
         if not self._explicit:
-            for each in self._delivered:
-                each.acknowledge_all(AcknowledgeType.ACCEPT)
-        self._tell()
+            for delivered in self._delivered:
+                delivered.acknowledge_all(AcknowledgeType.ACCEPT)
+        self._queue_acknowledgements()
         self._delivered.clear()
         self._acquired.clear()
         for session in self._sessions.values():

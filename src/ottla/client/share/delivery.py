@@ -2,7 +2,7 @@
 
     fetch answer: acquired 10-19 (count 1), 30-39 (count 2); records 10 11 12 14 ... 19, 30 ... 39
                                                                     ^ 13 was compacted away: a gap
-    Acquired.take(5)  ->  the records 10 11 12 14 15, and a Delivered of the offsets 10-15
+    AcquiredBatch.take(5)  ->  the records 10 11 12 14 15, and a DeliveredBatch of the offsets 10-15
     acknowledgements  ->  runs: 10-12 accept, 13 gap, 14-15 accept
 
 Offsets are inclusive on both ends, as in the protocol.
@@ -50,7 +50,7 @@ class Home(NamedTuple):
     partition: TopicPartition
 
 
-class Delivered:
+class DeliveredBatch:
     """Records in the hands of the application, and what it has said of each."""
 
     __slots__ = ("_kinds", "_ranges", "home", "offsets")
@@ -85,23 +85,23 @@ class Delivered:
         Renewed records need another acknowledgement."""
         if not self._kinds and self.offsets:
             return []
-        told = self._kinds
+        kinds = self._kinds
         self._kinds = {}
-        renewed = [offset for offset, kind in told.items() if kind == AcknowledgeType.RENEW]
-        told.update(dict.fromkeys(self._gaps(told), GAP))
+        renewed = [offset for offset, kind in kinds.items() if kind == AcknowledgeType.RENEW]
+        kinds.update(dict.fromkeys(self._gaps(kinds), GAP))
         self._ranges = ()
         self.offsets.update(renewed)
-        return list(runs(sorted(told.items())))
+        return list(runs(sorted(kinds.items())))
 
-    def _gaps(self, told: dict[int, int]) -> list[int]:
+    def _gaps(self, kinds: dict[int, int]) -> list[int]:
         """Acquired offsets that have no record."""
-        if sum(last - first + 1 for first, last in self._ranges) == len(self.offsets) + len(told):
+        if sum(last - first + 1 for first, last in self._ranges) == len(self.offsets) + len(kinds):
             return []
         return [
             offset
             for first, last in self._ranges
             for offset in range(first, last + 1)
-            if offset not in self.offsets and offset not in told
+            if offset not in self.offsets and offset not in kinds
         ]
 
 
@@ -119,7 +119,7 @@ def runs(kinds: Iterable[tuple[int, int]]) -> Iterator[Run]:
         yield Run(first, last, kind)
 
 
-class Acquired:
+class AcquiredBatch:
     """Records that one fetch acquired of one partition, handed out piece by piece."""
 
     def __init__(self, home: Home, ranges: Sequence[tuple[int, int]], records: list[Record]) -> None:
@@ -131,7 +131,7 @@ class Acquired:
     def __len__(self) -> int:
         return len(self._records) - self._position
 
-    def take(self, most: int) -> tuple[list[Record], Delivered]:
+    def take(self, most: int) -> tuple[list[Record], DeliveredBatch]:
         """Up to `most` records, and the offsets that they stand for: those up to the last of them, or all that are left."""
         taken = self._records[self._position : self._position + most]
         self._position += len(taken)
@@ -139,7 +139,7 @@ class Acquired:
             ranges, self._ranges = self._ranges, []
         else:
             ranges = self._cut(taken[-1].offset)
-        return taken, Delivered(self.home, ranges, [record.offset for record in taken])
+        return taken, DeliveredBatch(self.home, ranges, [record.offset for record in taken])
 
     def _cut(self, last: int) -> list[tuple[int, int]]:
         """The ranges up to an offset; what is behind it stays."""

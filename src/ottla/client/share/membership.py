@@ -1,24 +1,24 @@
-"""A member of a share group: it says that it lives, and is told which partitions it shares.
+"""A member of a share group: it sends heartbeats, and the coordinator assigns partitions that it shares.
 
 Heartbeats go out as often as the coordinator wants. The member chose its own id; an epoch that the coordinator does not
-agree with makes it join again, with the same id. What cannot be mended ends the membership, and `error` says why.
+agree with makes it join again, with the same id. A final error ends the membership, and is kept in `error`.
 """
 
 import base64
 import contextlib
-from typing import Any, Final
+from typing import Final
 
+from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, error_for
-from ottla.client.metadata import GROUP
-from ottla.client.scheduler import Cancelled, Signal, Task
+from ottla.client.errors import KafkaError
+from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 _JOIN: Final = 0
 _LEAVE: Final = -1
 _DEFAULT_INTERVAL_MS: Final = 5000
-_AGAIN: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_EPOCH})
+_REJOIN_CODES: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_EPOCH})
 
 TopicIdPartition = tuple[bytes, int]
 
@@ -33,6 +33,7 @@ class ShareMembership:
 
     def __init__(self, core: Core, member_id: str | None = None) -> None:
         self.group_id: str = core.config["group.id"]
+        self._coordinator = CoordinatorClient(core.metadata, GROUP, self.group_id)
         self.member_id = member_id or base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
         self.assigned: frozenset[TopicIdPartition] = frozenset()
         self.epoch = _JOIN
@@ -40,7 +41,7 @@ class ShareMembership:
         self.error: KafkaError | None = None
         self._core = core
         self._topics: list[str] = []
-        self._task: Task[Any] | None = None
+        self._task: Task[None] | None = None
         self._now = Signal()
         self._subscribed = False
 
@@ -50,11 +51,11 @@ class ShareMembership:
         self._subscribed = True
         self.error = None
         if self._task is None:
-            self._task = self._core.scheduler.background(self._live(), "heartbeats of a share group")
+            self._task = self._core.scheduler.background(self._run_membership(), "heartbeats of a share group")
         self._now.happen()
 
     async def leave(self) -> None:
-        """Tell the coordinator that the member is gone, without caring what it says."""
+        """Leave the group; an error of the coordinator is ignored."""
         if self._task is None:
             return
         self._task.cancel()
@@ -63,24 +64,24 @@ class ShareMembership:
         if self.epoch != _JOIN:
             self.epoch = _LEAVE
             with contextlib.suppress(KafkaError):  # its session times out instead
-                await self._beat()
+                await self._heartbeat()
         self.epoch = _JOIN
 
-    async def _live(self) -> None:
+    async def _run_membership(self) -> None:
         failures = 0
         interval_ms = _DEFAULT_INTERVAL_MS
         while True:
             again = self._now.wait()
             try:
-                answer = await self._beat()
+                answer = await self._heartbeat()
                 failures = 0
                 interval_ms = answer.heartbeat_interval_ms
-                self._take(answer)
+                self._apply(answer)
                 await self._core.scheduler.within(again, interval_ms)
             except Cancelled:
                 raise
             except KafkaError as error:
-                if error.code in _AGAIN:
+                if error.code in _REJOIN_CODES:
                     self.epoch = _JOIN
                     self._assign(frozenset())
                 elif not error.retriable:
@@ -91,7 +92,7 @@ class ShareMembership:
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
 
-    async def _beat(self) -> ShareGroupHeartbeatResponse:
+    async def _heartbeat(self) -> ShareGroupHeartbeatResponse:
         request = ShareGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
         rack: str = self._core.config["client.rack"]
         subscribes = self._subscribed or self.epoch == _JOIN
@@ -99,12 +100,8 @@ class ShareMembership:
             request.subscribed_topic_names = self._topics
             request.rack_id = rack or None
         try:
-            answer: ShareGroupHeartbeatResponse = await self._core.metadata.ask_coordinator(
-                GROUP, self.group_id, request
-            )
-            if answer.error_code != table.NONE:
-                self._core.metadata.elsewhere(GROUP, self.group_id, answer.error_code)
-                raise error_for(answer.error_code, f"share group {self.group_id}", answer.error_message)
+            answer = await self._coordinator.request(request)
+            self._coordinator.check(answer.error_code, f"share group {self.group_id}", answer.error_message)
         except KafkaError:
             self._subscribed = True  # an assignment may be lost with the answer: all fields have it sent again
             raise
@@ -112,7 +109,7 @@ class ShareMembership:
             self._subscribed = request.subscribed_topic_names != self._topics
         return answer
 
-    def _take(self, answer: ShareGroupHeartbeatResponse) -> None:
+    def _apply(self, answer: ShareGroupHeartbeatResponse) -> None:
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
             self._assign(

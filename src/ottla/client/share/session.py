@@ -1,9 +1,9 @@
-"""The share session with one node: what it is asked to fetch, and what it is told of records (KIP-932).
+"""The share session with one node: fetches, and acknowledgements of records (KIP-932).
 
 A session belongs to one connection. It opens with epoch 0; each request raises the epoch by one, fetches and acknowledgements
 alike, so only one request is on its way at a time. Requests name only what has changed: partitions that join or leave the
-session. When the session is lost, by an error or with its connection, the records acquired in it are no longer ours: what was
-to be told of them fails, and the next fetch opens a new one.
+session. When the session is lost, by an error or with its connection, the records acquired in it are no longer ours: their
+acknowledgements fail, and the next fetch opens a new one.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,16 +11,15 @@ from typing import Final, NamedTuple
 
 from ottla.client.core import Core
 from ottla.client.errors import ConnectionLost, CorruptBatch, KafkaError, RequestTimedOut, error_for
-from ottla.client.network import Link
-from ottla.client.share.delivery import AcknowledgeType, Acquired, Home, Run
+from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, Home, Run
 from ottla.client.topics import TopicPartition
+from ottla.net.connection import Link
 from ottla.protocol import errors as table
 from ottla.protocol.messages.share_acknowledge import (
     AcknowledgementBatch,
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
 )
 from ottla.protocol.messages.share_fetch import AcknowledgementBatch as FetchedBatch
 from ottla.protocol.messages.share_fetch import (
@@ -41,26 +40,26 @@ _LONGEST_EPOCH: Final = 2**31 - 1
 PURPOSE: Final = "share"
 _LOST: Final = frozenset({table.SHARE_SESSION_NOT_FOUND, table.INVALID_SHARE_SESSION_EPOCH})
 
-Told = Callable[[Home, list[Run], KafkaError | None], None]
-"""Called with what was told and how it went."""
+AcknowledgedCallback = Callable[[Home, list[Run], KafkaError | None], None]
+"""Called with acknowledgements and their error, None if they were accepted."""
 TopicIdPartition = tuple[bytes, int]
 
 
-class Limits(NamedTuple):
+class FetchLimits(NamedTuple):
     """Of one fetch: how many records, and how long the broker may wait for the first."""
 
     records: int
     wait_ms: int
 
 
-class Brought(NamedTuple):
+class FetchedRecords(NamedTuple):
     """Result of a fetch; `trouble` is an error to raise in the application besides."""
 
-    acquired: list[Acquired]
+    acquired: list[AcquiredBatch]
     trouble: KafkaError | None
 
 
-class ShareSession:
+class NodeShareSession:
     """One session.
 
     busy      a request is on its way, or about to be: whoever calls `fetch` or `acknowledge` sets it first
@@ -68,7 +67,9 @@ class ShareSession:
     lock_ms   how long acquired records are ours, 0 before the broker said
     """
 
-    def __init__(self, core: Core, group_id: str, member_id: str, node: int, told: Told) -> None:
+    def __init__(
+        self, core: Core, group_id: str, member_id: str, node: int, on_acknowledged: AcknowledgedCallback
+    ) -> None:
         self.node = node
         self.number = 0
         self.busy = False
@@ -76,60 +77,59 @@ class ShareSession:
         self._core = core
         self._group_id = group_id
         self._member_id = member_id
-        self._told = told
+        self._on_acknowledged = on_acknowledged
         self._epoch = 0
         self._link: Link | None = None
         self._included: set[TopicIdPartition] = set()
-        self._to_tell: dict[Home, list[Run]] = {}
+        self._queued: dict[Home, list[Run]] = {}
 
     @property
-    def has_news(self) -> bool:
+    def has_acknowledgements(self) -> bool:
         """True if there are acknowledgements to send."""
-        return bool(self._to_tell)
+        return bool(self._queued)
 
-    def tell(self, home: Home, what: Iterable[Run]) -> None:
-        """Something to tell with the next request; of a session that is lost it fails."""
-        news = list(what)
-        if not news:
+    def queue(self, home: Home, runs: Iterable[Run]) -> None:
+        """Queue acknowledgements for the next request; those of a lost session fail at once."""
+        acknowledgements = list(runs)
+        if not acknowledgements:
             return
         if home.session != self.number or self._epoch == 0:
             lost = error_for(table.SHARE_SESSION_NOT_FOUND, f"acknowledge records of {home.partition}")
-            self._told(home, news, lost)
+            self._on_acknowledged(home, acknowledgements, lost)
             return
-        self._to_tell.setdefault(home, []).extend(news)
+        self._queued.setdefault(home, []).extend(acknowledgements)
 
     # -- requests --
 
-    async def fetch(self, wanted: dict[TopicIdPartition, TopicPartition], limits: Limits) -> Brought:
-        """One ShareFetch of these partitions, with what there is to tell. Raises KafkaError; what was to be told has then
-        failed."""
-        telling: dict[Home, list[Run]] = {}
+    async def fetch(self, partitions: dict[TopicIdPartition, TopicPartition], limits: FetchLimits) -> FetchedRecords:
+        """Send one ShareFetch of these partitions, with the queued acknowledgements, which fail with it. Raises KafkaError."""
+        sent: dict[Home, list[Run]] = {}
         try:
             link = await self._connected()
-            if self._epoch != 0 and _renews(self._to_tell):
+            if self._epoch != 0 and _renews(self._queued):
                 await self._acknowledge(link, _LONGEST_EPOCH)
             version = link.version(ShareFetchRequest)
-            request = self._request(wanted, limits)
-            telling = self._news_into(request)
+            request = self._request(partitions, limits)
+            sent = self._add_acknowledgements(request)
             timeout_ms = request.max_wait_ms + self._core.config["request.timeout.ms"]
-            answer: ShareFetchResponse = await link.request(request, version, timeout_ms=timeout_ms)
+            answer = await link.request(request, version, timeout_ms=timeout_ms)
             if answer.error_code != table.NONE:
                 raise error_for(answer.error_code, f"share fetch of node {self.node}", answer.error_message)
             self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
             self._next_epoch()
-            self._included = set(wanted)
-            return self._taken(answer, wanted, telling)
+            self._included = set(partitions)
+            return self._fetched(answer, partitions, sent)
         except KafkaError as error:
-            self._failed(error, telling)
+            self._failed(error, sent)
             raise
         finally:
             self.busy = False
 
     async def acknowledge(self) -> None:
-        """Tell what there is to tell, in a request of its own. Raises KafkaError."""
+        """Send the queued acknowledgements in a request of their own. Raises KafkaError."""
         try:
             link = await self._connected()
-            if self._to_tell:
+            if self._queued:
                 await self._acknowledge(link, _LONGEST_EPOCH)
         except KafkaError as error:
             self._failed(error, {})
@@ -138,9 +138,9 @@ class ShareSession:
             self.busy = False
 
     async def end(self) -> None:
-        """Tell what there is to tell, and let go of everything else. Raises KafkaError."""
+        """Send the queued acknowledgements, and release everything else. Raises KafkaError."""
         if self._epoch == 0 or self._link is None or not self._link.usable:
-            self._lose(error_for(table.SHARE_SESSION_NOT_FOUND, f"share session with node {self.node}"))
+            self._drop_session(error_for(table.SHARE_SESSION_NOT_FOUND, f"share session with node {self.node}"))
             return
         self.busy = True
         try:
@@ -156,13 +156,13 @@ class ShareSession:
         """The session's link; another one than before means that the session is gone."""
         link = await self._core.network.ready(self.node, PURPOSE)
         if link is not self._link:
-            self._lose(ConnectionLost(f"the share session with node {self.node} went with its connection"))
+            self._drop_session(ConnectionLost(f"the share session with node {self.node} went with its connection"))
             self._link = link
         if self._epoch == 0:
             self.number += 1
         return link
 
-    def _request(self, wanted: dict[TopicIdPartition, TopicPartition], limits: Limits) -> ShareFetchRequest:
+    def _request(self, partitions: dict[TopicIdPartition, TopicPartition], limits: FetchLimits) -> ShareFetchRequest:
         config = self._core.config
         request = ShareFetchRequest(
             group_id=self._group_id,
@@ -176,27 +176,27 @@ class ShareSession:
             share_acquire_mode=int(config["share.acquire.mode"] == "record_limit"),
         )
         topics: dict[bytes, FetchTopic] = {}
-        for topic_id, index in wanted:
+        for topic_id, index in partitions:
             if self._epoch == 0 or (topic_id, index) not in self._included:
                 topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
                 topic.partitions.append(FetchPartition(partition_index=index))
         request.topics = list(topics.values())
         forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, index in self._included - wanted.keys() if self._epoch else ():
+        for topic_id, index in self._included - partitions.keys() if self._epoch else ():
             forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
         request.forgotten_topics_data = list(forgotten.values())
         return request
 
-    def _news_into(self, request: ShareFetchRequest) -> dict[Home, list[Run]]:
-        """Put what there is to tell into a fetch; what it was."""
+    def _add_acknowledgements(self, request: ShareFetchRequest) -> dict[Home, list[Run]]:
+        """Move the queued acknowledgements into a fetch, and return them."""
         if self._epoch == 0:
             return {}
-        telling, self._to_tell = self._to_tell, {}
+        sent, self._queued = self._queued, {}
         topics = {topic.topic_id: topic for topic in request.topics}
-        for home, news in telling.items():
+        for home, acknowledgements in sent.items():
             batches = [
                 FetchedBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
-                for first, last, kind in news
+                for first, last, kind in acknowledgements
             ]
             topic = topics.setdefault(home.topic_id, FetchTopic(topic_id=home.topic_id))
             for partition in topic.partitions:
@@ -208,16 +208,16 @@ class ShareSession:
                     FetchPartition(partition_index=home.partition.partition, acknowledgement_batches=batches)
                 )
         request.topics = list(topics.values())
-        return telling
+        return sent
 
     async def _acknowledge(self, link: Link, final: int) -> None:
-        """One ShareAcknowledge of all there is to tell; `final` is the epoch that ends the session, if it is to end."""
-        telling, self._to_tell = self._to_tell, {}
+        """Send one ShareAcknowledge with all queued acknowledgements; `final` is _FINAL to end the session."""
+        sent, self._queued = self._queued, {}
         topics: dict[bytes, AcknowledgeTopic] = {}
-        for home, news in telling.items():
+        for home, acknowledgements in sent.items():
             batches = [
                 AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
-                for first, last, kind in sorted(news)
+                for first, last, kind in sorted(acknowledgements)
             ]
             topics.setdefault(home.topic_id, AcknowledgeTopic(topic_id=home.topic_id)).partitions.append(
                 AcknowledgePartition(partition_index=home.partition.partition, acknowledgement_batches=batches)
@@ -230,13 +230,13 @@ class ShareSession:
         )
         version = link.version(ShareAcknowledgeRequest)
         if version >= 2:
-            request.is_renew_ack = _renews(telling)
+            request.is_renew_ack = _renews(sent)
         try:
-            answer: ShareAcknowledgeResponse = await link.request(request, version)
+            answer = await link.request(request, version)
             if answer.error_code != table.NONE:
                 raise error_for(answer.error_code, f"acknowledge records to node {self.node}", answer.error_message)
         except KafkaError as error:
-            self._say(telling, error)
+            self._report(sent, error)
             raise
         self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
         self._next_epoch()
@@ -245,50 +245,52 @@ class ShareSession:
             for topic in answer.responses
             for row in topic.partitions
         }
-        self._say_each(telling, refused)
+        self._report_rows(sent, refused)
 
     def _next_epoch(self) -> None:
         self._epoch = 1 if self._epoch == _LONGEST_EPOCH else self._epoch + 1
 
     # -- what came of it --
 
-    def _say(self, telling: dict[Home, list[Run]], error: KafkaError | None) -> None:
-        for home, news in telling.items():
-            self._told(home, news, error)
+    def _report(self, sent: dict[Home, list[Run]], error: KafkaError | None) -> None:
+        for home, acknowledgements in sent.items():
+            self._on_acknowledged(home, acknowledgements, error)
 
-    def _say_each(self, telling: dict[Home, list[Run]], codes: dict[TopicIdPartition, tuple[int, str | None]]) -> None:
-        for home, news in telling.items():
+    def _report_rows(self, sent: dict[Home, list[Run]], codes: dict[TopicIdPartition, tuple[int, str | None]]) -> None:
+        for home, acknowledgements in sent.items():
             code, message = codes.get((home.topic_id, home.partition.partition), (table.NONE, None))
             about = f"acknowledge records of {home.partition}"
-            self._told(home, news, None if code == table.NONE else error_for(code, about, message))
+            self._on_acknowledged(
+                home, acknowledgements, None if code == table.NONE else error_for(code, about, message)
+            )
 
-    def _failed(self, error: KafkaError, telling: dict[Home, list[Run]]) -> None:
-        self._say(telling, error)
+    def _failed(self, error: KafkaError, sent: dict[Home, list[Run]]) -> None:
+        self._report(sent, error)
         if error.code in _LOST or isinstance(error, ConnectionLost | RequestTimedOut):
-            self._lose(error)
+            self._drop_session(error)
 
-    def _lose(self, error: KafkaError) -> None:
-        """The session is gone, and with it what was acquired in it."""
+    def _drop_session(self, error: KafkaError) -> None:
+        """End the session; its queued acknowledgements fail."""
         self._epoch = 0
         self._included.clear()
-        telling, self._to_tell = self._to_tell, {}
-        self._say(telling, error)
+        sent, self._queued = self._queued, {}
+        self._report(sent, error)
 
-    def _taken(
+    def _fetched(
         self,
         answer: ShareFetchResponse,
-        wanted: dict[TopicIdPartition, TopicPartition],
-        telling: dict[Home, list[Run]],
-    ) -> Brought:
+        partitions: dict[TopicIdPartition, TopicPartition],
+        sent: dict[Home, list[Run]],
+    ) -> FetchedRecords:
         """Return the records in the answer, and report the results of the acknowledgements that were sent."""
         codes: dict[TopicIdPartition, tuple[int, str | None]] = {}
-        found = []
+        acquired = []
         trouble: KafkaError | None = None
         for topic in answer.responses:
             for row in topic.partitions:
                 where = (topic.topic_id, row.partition_index)
                 codes[where] = (row.acknowledge_error_code, row.acknowledge_error_message)
-                partition = wanted.get(where)
+                partition = partitions.get(where)
                 if partition is None:
                     continue
                 if row.error_code != table.NONE:
@@ -298,13 +300,13 @@ class ShareSession:
                 elif row.acquired_records:
                     home = Home(self.node, self.number, topic.topic_id, partition)
                     try:
-                        found.append(Acquired(home, _ranges(row), self._records(partition, row)))
+                        acquired.append(AcquiredBatch(home, _ranges(row), self._records(partition, row)))
                     except CorruptRecords as damage:
                         # No member can process these: another attempt would fail as well.
-                        self.tell(home, [Run(first, last, AcknowledgeType.REJECT) for first, last in _ranges(row)])
+                        self.queue(home, [Run(first, last, AcknowledgeType.REJECT) for first, last in _ranges(row)])
                         trouble = CorruptBatch(f"{partition}: {damage}", table.CORRUPT_MESSAGE)
-        self._say_each(telling, codes)
-        return Brought(found, trouble)
+        self._report_rows(sent, codes)
+        return FetchedRecords(acquired, trouble)
 
     def _records(self, partition: TopicPartition, row: PartitionData) -> list[Record]:
         """Those of the records that are ours. Raises CorruptRecords."""
@@ -312,36 +314,36 @@ class ShareSession:
         records: list[Record] = []
         for header in scan(data).batches:
             ours = [
-                each
-                for each in row.acquired_records
-                if each.first_offset <= header.last_offset and header.base_offset <= each.last_offset
+                span
+                for span in row.acquired_records
+                if span.first_offset <= header.last_offset and header.base_offset <= span.last_offset
             ]
             if header.is_control or not ours:
                 continue
             if self._core.config["check.crcs"] and not crc_ok(data, header):
                 raise CorruptRecords(f"the batch at offset {header.base_offset} fails its CRC")
-            origins = [Origin(*partition, header.timestamp_type, -1, each.delivery_count) for each in ours]
+            origins = [Origin(*partition, header.timestamp_type, -1, span.delivery_count) for span in ours]
             read = read_records(data, header, origins[0])
             if len(ours) > 1 or header.base_offset < ours[0].first_offset or header.last_offset > ours[0].last_offset:
-                read = _those_of(read, ours, origins)
+                read = _within(read, ours, origins)
             records += read
         return records
 
 
-def _renews(telling: dict[Home, list[Run]]) -> bool:
-    return any(run.kind == AcknowledgeType.RENEW for news in telling.values() for run in news)
+def _renews(sent: dict[Home, list[Run]]) -> bool:
+    return any(run.kind == AcknowledgeType.RENEW for acknowledgements in sent.values() for run in acknowledgements)
 
 
 def _ranges(row: PartitionData) -> list[tuple[int, int]]:
-    return [(each.first_offset, each.last_offset) for each in row.acquired_records]
+    return [(span.first_offset, span.last_offset) for span in row.acquired_records]
 
 
-def _those_of(records: list[Record], ours: list[AcquiredRecords], origins: list[Origin]) -> list[Record]:
+def _within(records: list[Record], ours: list[AcquiredRecords], origins: list[Origin]) -> list[Record]:
     """The records within our ranges, each with the delivery count of its range."""
     kept = []
-    for each, origin in zip(ours, origins, strict=True):
+    for span, origin in zip(ours, origins, strict=True):
         for record in records:
-            if each.first_offset <= record.offset <= each.last_offset:
+            if span.first_offset <= record.offset <= span.last_offset:
                 record.origin = origin
                 kept.append(record)
     return kept

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Int16, Int32, Int64, Request, Response, String
 
 
 @message(api=25, versions="0-4", flexible="3+")
-class AddOffsetsToTxnRequest(Request):
+class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
     transactional_id: str = field(String)
     producer_id: int = field(Int64)
     producer_epoch: int = field(Int16)

@@ -27,7 +27,7 @@ class AddPartitionsToTxnTransaction(Struct):
 
 
 @message(api=24, versions="0-5", flexible="3+")
-class AddPartitionsToTxnRequest(Request):
+class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"]):
     v3_and_below_transactional_id: str = field(String, versions="0-3")
     v3_and_below_producer_id: int = field(Int64, versions="0-3")
     v3_and_below_producer_epoch: int = field(Int16, versions="0-3")

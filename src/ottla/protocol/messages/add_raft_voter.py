@@ -26,7 +26,7 @@ class Listener(Struct):
 
 
 @message(api=80, versions="0-1", flexible="0+")
-class AddRaftVoterRequest(Request):
+class AddRaftVoterRequest(Request["AddRaftVoterResponse"]):
     cluster_id: str | None = field(String, nullable="0+")
     timeout_ms: int = field(Int32)
     voter_id: int = field(Int32)

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Int16, Int32, Int64, Request, Response, field,
 
 
 @message(api=67, versions="0", flexible="0+")
-class AllocateProducerIdsRequest(Request):
+class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"]):
     broker_id: int = field(Int32)
     broker_epoch: int = field(Int64, default=-1)
 

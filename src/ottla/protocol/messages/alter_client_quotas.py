@@ -23,7 +23,7 @@ class EntryData(Struct):
 
 
 @message(api=49, versions="0-1", flexible="1+")
-class AlterClientQuotasRequest(Request):
+class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
     entries: list[EntryData] = field(Array(EntryData))
     validate_only: bool = field(Bool)
 

@@ -18,7 +18,7 @@ class AlterConfigsResource(Struct):
 
 
 @message(api=33, versions="0-2", flexible="2+")
-class AlterConfigsRequest(Request):
+class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource))
     validate_only: bool = field(Bool)
 

@@ -40,7 +40,7 @@ class TopicData(Struct):
 
 
 @message(api=56, versions="0-3", flexible="0+")
-class AlterPartitionRequest(Request):
+class AlterPartitionRequest(Request["AlterPartitionResponse"]):
     broker_id: int = field(Int32)
     broker_epoch: int = field(Int64, default=-1)
     topics: list[TopicData] = field(Array(TopicData))

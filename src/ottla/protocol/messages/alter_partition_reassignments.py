@@ -17,7 +17,7 @@ class ReassignableTopic(Struct):
 
 
 @message(api=45, versions="0-1", flexible="0+")
-class AlterPartitionReassignmentsRequest(Request):
+class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
     timeout_ms: int = field(Int32, default=60000)
     allow_replication_factor_change: bool = field(Bool, versions="1+", default=True)
     topics: list[ReassignableTopic] = field(Array(ReassignableTopic))

@@ -17,7 +17,7 @@ class AlterReplicaLogDir(Struct):
 
 
 @message(api=34, versions="0-2", flexible="2+")
-class AlterReplicaLogDirsRequest(Request):
+class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"]):
     dirs: list[AlterReplicaLogDir] = field(Array(AlterReplicaLogDir))
 
 

@@ -17,7 +17,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 
 
 @message(api=91, versions="0", flexible="0+")
-class AlterShareGroupOffsetsRequest(Request):
+class AlterShareGroupOffsetsRequest(Request["AlterShareGroupOffsetsResponse"]):
     group_id: str = field(String)
     topics: list[AlterShareGroupOffsetsRequestTopic] = field(Array(AlterShareGroupOffsetsRequestTopic))
 

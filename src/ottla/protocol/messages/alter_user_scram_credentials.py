@@ -20,7 +20,7 @@ class ScramCredentialUpsertion(Struct):
 
 
 @message(api=51, versions="0", flexible="0+")
-class AlterUserScramCredentialsRequest(Request):
+class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsResponse"]):
     deletions: list[ScramCredentialDeletion] = field(Array(ScramCredentialDeletion))
     upsertions: list[ScramCredentialUpsertion] = field(Array(ScramCredentialUpsertion))
 

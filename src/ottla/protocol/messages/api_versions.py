@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Res
 
 
 @message(api=18, versions="0-5", flexible="3+")
-class ApiVersionsRequest(Request):
+class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     client_software_name: str = field(String, versions="3+", ignorable=True)
     client_software_version: str = field(String, versions="3+", ignorable=True)
     cluster_id: str | None = field(String, versions="5+", nullable="5+", default=None, ignorable=True)

@@ -21,7 +21,7 @@ class DirectoryData(Struct):
 
 
 @message(api=73, versions="0", flexible="0+")
-class AssignReplicasToDirsRequest(Request):
+class AssignReplicasToDirsRequest(Request["AssignReplicasToDirsResponse"]):
     broker_id: int = field(Int32)
     broker_epoch: int = field(Int64, default=-1)
     directories: list[DirectoryData] = field(Array(DirectoryData))

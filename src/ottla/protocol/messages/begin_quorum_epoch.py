@@ -25,7 +25,7 @@ class LeaderEndpoint(Struct):
 
 
 @message(api=53, versions="0-1", flexible="1+")
-class BeginQuorumEpochRequest(Request):
+class BeginQuorumEpochRequest(Request["BeginQuorumEpochResponse"]):
     cluster_id: str | None = field(String, nullable="0+", default=None)
     voter_id: int = field(Int32, versions="1+", default=-1, ignorable=True)
     topics: list[TopicData] = field(Array(TopicData))

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Res
 
 
 @message(api=63, versions="0-2", flexible="0+")
-class BrokerHeartbeatRequest(Request):
+class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"]):
     broker_id: int = field(Int32)
     broker_epoch: int = field(Int64, default=-1)
     current_metadata_offset: int = field(Int64)

@@ -34,7 +34,7 @@ class Feature(Struct):
 
 
 @message(api=62, versions="0-4", flexible="0+")
-class BrokerRegistrationRequest(Request):
+class BrokerRegistrationRequest(Request["BrokerRegistrationResponse"]):
     broker_id: int = field(Int32)
     cluster_id: str = field(String)
     incarnation_id: bytes = field(Uuid)

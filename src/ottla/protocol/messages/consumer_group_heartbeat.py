@@ -12,7 +12,7 @@ class TopicPartitions(Struct):
 
 
 @message(api=68, versions="0-1", flexible="0+")
-class ConsumerGroupHeartbeatRequest(Request):
+class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
     group_id: str = field(String)
     member_id: str = field(String)
     member_epoch: int = field(Int32)

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int16, Int32, Int64, Request, Response,
 
 
 @message(api=7, versions="0-3", flexible="3+")
-class ControlledShutdownRequest(Request):
+class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
     broker_id: int = field(Int32)
     broker_epoch: int = field(Int64, versions="2+", default=-1, ignorable=True)
 

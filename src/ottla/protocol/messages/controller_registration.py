@@ -33,7 +33,7 @@ class Feature(Struct):
 
 
 @message(api=70, versions="0", flexible="0+")
-class ControllerRegistrationRequest(Request):
+class ControllerRegistrationRequest(Request["ControllerRegistrationResponse"]):
     controller_id: int = field(Int32)
     incarnation_id: bytes = field(Uuid)
     zk_migration_ready: bool = field(Bool)

@@ -17,7 +17,7 @@ class AclCreation(Struct):
 
 
 @message(api=30, versions="0-3", flexible="2+")
-class CreateAclsRequest(Request):
+class CreateAclsRequest(Request["CreateAclsResponse"]):
     creations: list[AclCreation] = field(Array(AclCreation))
 
 

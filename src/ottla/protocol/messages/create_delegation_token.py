@@ -12,7 +12,7 @@ class CreatableRenewers(Struct):
 
 
 @message(api=38, versions="0-3", flexible="2+")
-class CreateDelegationTokenRequest(Request):
+class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"]):
     owner_principal_type: str | None = field(String, versions="3+", nullable="3+")
     owner_principal_name: str | None = field(String, versions="3+", nullable="3+")
     renewers: list[CreatableRenewers] = field(Array(CreatableRenewers))

@@ -17,7 +17,7 @@ class CreatePartitionsTopic(Struct):
 
 
 @message(api=37, versions="0-3", flexible="2+")
-class CreatePartitionsRequest(Request):
+class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     topics: list[CreatePartitionsTopic] = field(Array(CreatePartitionsTopic))
     timeout_ms: int = field(Int32)
     validate_only: bool = field(Bool)

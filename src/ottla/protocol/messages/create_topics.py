@@ -38,7 +38,7 @@ class CreatableTopic(Struct):
 
 
 @message(api=19, versions="0-7", flexible="5+")
-class CreateTopicsRequest(Request):
+class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     topics: list[CreatableTopic] = field(Array(CreatableTopic))
     timeout_ms: int = field(Int32, default=60000)
     validate_only: bool = field(Bool, versions="1+")

@@ -17,7 +17,7 @@ class DeleteAclsFilter(Struct):
 
 
 @message(api=31, versions="0-3", flexible="2+")
-class DeleteAclsRequest(Request):
+class DeleteAclsRequest(Request["DeleteAclsResponse"]):
     filters: list[DeleteAclsFilter] = field(Array(DeleteAclsFilter))
 
 

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int16, Int32, Request, Response, String
 
 
 @message(api=42, versions="0-3", flexible="2+")
-class DeleteGroupsRequest(Request):
+class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
     groups_names: list[str] = field(Array(String))
 
 

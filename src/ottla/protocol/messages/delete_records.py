@@ -17,7 +17,7 @@ class DeleteRecordsTopic(Struct):
 
 
 @message(api=21, versions="0-2", flexible="2+")
-class DeleteRecordsRequest(Request):
+class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
     topics: list[DeleteRecordsTopic] = field(Array(DeleteRecordsTopic))
     timeout_ms: int = field(Int32)
 

@@ -11,7 +11,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 
 
 @message(api=92, versions="0", flexible="0+")
-class DeleteShareGroupOffsetsRequest(Request):
+class DeleteShareGroupOffsetsRequest(Request["DeleteShareGroupOffsetsResponse"]):
     group_id: str = field(String)
     topics: list[DeleteShareGroupOffsetsRequestTopic] = field(Array(DeleteShareGroupOffsetsRequestTopic))
 

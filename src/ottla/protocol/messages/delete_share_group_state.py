@@ -16,7 +16,7 @@ class DeleteStateData(Struct):
 
 
 @message(api=86, versions="0", flexible="0+")
-class DeleteShareGroupStateRequest(Request):
+class DeleteShareGroupStateRequest(Request["DeleteShareGroupStateResponse"]):
     group_id: str = field(String)
     topics: list[DeleteStateData] = field(Array(DeleteStateData))
 

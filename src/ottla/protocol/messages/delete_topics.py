@@ -12,7 +12,7 @@ class DeleteTopicState(Struct):
 
 
 @message(api=20, versions="0-6", flexible="4+")
-class DeleteTopicsRequest(Request):
+class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     topic_names: list[str] = field(Array(String), versions="0-5", ignorable=True)
     topics: list[DeleteTopicState] = field(Array(DeleteTopicState), versions="6+")
     timeout_ms: int = field(Int32)

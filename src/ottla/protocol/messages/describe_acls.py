@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int8, Int16, Int32, Request, Response, 
 
 
 @message(api=29, versions="0-3", flexible="2+")
-class DescribeAclsRequest(Request):
+class DescribeAclsRequest(Request["DescribeAclsResponse"]):
     resource_type_filter: int = field(Int8)
     resource_name_filter: str | None = field(String, nullable="0+")
     pattern_type_filter: int = field(Int8, versions="1+", default=3)

@@ -26,7 +26,7 @@ class ComponentData(Struct):
 
 
 @message(api=48, versions="0-1", flexible="1+")
-class DescribeClientQuotasRequest(Request):
+class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     components: list[ComponentData] = field(Array(ComponentData))
     strict: bool = field(Bool)
 

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Bool, Int8, Int16, Int32, Request, Resp
 
 
 @message(api=60, versions="0-2", flexible="0+")
-class DescribeClusterRequest(Request):
+class DescribeClusterRequest(Request["DescribeClusterResponse"]):
     include_cluster_authorized_operations: bool = field(Bool)
     endpoint_type: int = field(Int8, versions="1+", default=1)
     include_fenced_brokers: bool = field(Bool, versions="2+")

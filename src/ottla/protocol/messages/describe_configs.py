@@ -13,7 +13,7 @@ class DescribeConfigsResource(Struct):
 
 
 @message(api=32, versions="0-4", flexible="4+")
-class DescribeConfigsRequest(Request):
+class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     resources: list[DescribeConfigsResource] = field(Array(DescribeConfigsResource))
     include_synonyms: bool = field(Bool, versions="1+")
     include_documentation: bool = field(Bool, versions="3+")

@@ -12,7 +12,7 @@ class DescribeDelegationTokenOwner(Struct):
 
 
 @message(api=41, versions="0-3", flexible="2+")
-class DescribeDelegationTokenRequest(Request):
+class DescribeDelegationTokenRequest(Request["DescribeDelegationTokenResponse"]):
     owners: list[DescribeDelegationTokenOwner] | None = field(Array(DescribeDelegationTokenOwner), nullable="0+")
 
 

@@ -12,7 +12,7 @@ class DescribableLogDirTopic(Struct):
 
 
 @message(api=35, versions="0-5", flexible="2+")
-class DescribeLogDirsRequest(Request):
+class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
     topics: list[DescribableLogDirTopic] | None = field(Array(DescribableLogDirTopic), nullable="0+")
 
 

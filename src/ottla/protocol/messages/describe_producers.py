@@ -12,7 +12,7 @@ class TopicRequest(Struct):
 
 
 @message(api=61, versions="0", flexible="0+")
-class DescribeProducersRequest(Request):
+class DescribeProducersRequest(Request["DescribeProducersResponse"]):
     topics: list[TopicRequest] = field(Array(TopicRequest))
 
 

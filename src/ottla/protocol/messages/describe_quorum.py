@@ -29,7 +29,7 @@ class TopicData(Struct):
 
 
 @message(api=55, versions="0-2", flexible="0+")
-class DescribeQuorumRequest(Request):
+class DescribeQuorumRequest(Request["DescribeQuorumResponse"]):
     topics: list[TopicData] = field(Array(TopicData))
 
 

@@ -19,7 +19,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 
 
 @message(api=90, versions="0-1", flexible="0+")
-class DescribeShareGroupOffsetsRequest(Request):
+class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
     groups: list[DescribeShareGroupOffsetsRequestGroup] = field(Array(DescribeShareGroupOffsetsRequestGroup))
 
 

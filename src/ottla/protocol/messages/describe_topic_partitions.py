@@ -16,7 +16,7 @@ class Cursor(Struct):
 
 
 @message(api=75, versions="0", flexible="0+")
-class DescribeTopicPartitionsRequest(Request):
+class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
     topics: list[TopicRequest] = field(Array(TopicRequest))
     response_partition_limit: int = field(Int32, default=2000)
     cursor: Cursor | None = field(Cursor, nullable="0+", default=None)

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int16, Int32, Int64, Request, Response,
 
 
 @message(api=65, versions="0", flexible="0+")
-class DescribeTransactionsRequest(Request):
+class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
     transactional_ids: list[str] = field(Array(String))
 
 

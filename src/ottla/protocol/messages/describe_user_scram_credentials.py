@@ -11,7 +11,7 @@ class UserName(Struct):
 
 
 @message(api=50, versions="0", flexible="0+")
-class DescribeUserScramCredentialsRequest(Request):
+class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
     users: list[UserName] | None = field(Array(UserName), nullable="0+")
 
 

@@ -12,7 +12,7 @@ class TopicPartitions(Struct):
 
 
 @message(api=43, versions="0-2", flexible="2+")
-class ElectLeadersRequest(Request):
+class ElectLeadersRequest(Request["ElectLeadersResponse"]):
     election_type: int = field(Int8, versions="1+")
     topic_partitions: list[TopicPartitions] | None = field(Array(TopicPartitions), nullable="0+")
     timeout_ms: int = field(Int32, default=60000)

@@ -31,7 +31,7 @@ class LeaderEndpoint(Struct):
 
 
 @message(api=54, versions="0-1", flexible="1+")
-class EndQuorumEpochRequest(Request):
+class EndQuorumEpochRequest(Request["EndQuorumEpochResponse"]):
     cluster_id: str | None = field(String, nullable="0+", default=None)
     topics: list[TopicData] = field(Array(TopicData))
     leader_endpoints: list[LeaderEndpoint] = field(Array(LeaderEndpoint), versions="1+", ignorable=True)

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Bool, Int16, Int32, Int64, Request, Response, 
 
 
 @message(api=26, versions="0-5", flexible="3+")
-class EndTxnRequest(Request):
+class EndTxnRequest(Request["EndTxnResponse"]):
     transactional_id: str = field(String)
     producer_id: int = field(Int64)
     producer_epoch: int = field(Int16)

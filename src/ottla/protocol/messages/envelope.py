@@ -7,7 +7,7 @@ from ottla.protocol.schema import Bytes, Int16, Request, Response, field, messag
 
 
 @message(api=58, versions="0", flexible="0+")
-class EnvelopeRequest(Request):
+class EnvelopeRequest(Request["EnvelopeResponse"]):
     request_data: bytes = field(Bytes)
     request_principal: bytes | None = field(Bytes, nullable="0+")
     client_host_address: bytes = field(Bytes)

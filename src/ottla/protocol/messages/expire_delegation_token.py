@@ -7,7 +7,7 @@ from ottla.protocol.schema import Bytes, Int16, Int32, Int64, Request, Response,
 
 
 @message(api=40, versions="0-2", flexible="2+")
-class ExpireDelegationTokenRequest(Request):
+class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"]):
     hmac: bytes = field(Bytes)
     expiry_time_period_ms: int = field(Int64)
 

@@ -51,7 +51,7 @@ class ForgottenTopic(Struct):
 
 
 @message(api=1, versions="0-18", flexible="12+")
-class FetchRequest(Request):
+class FetchRequest(Request["FetchResponse"]):
     cluster_id: str | None = field(String, versions="12+", nullable="12+", tag=0, default=None, ignorable=True)
     replica_id: int = field(Int32, versions="0-14", default=-1)
     replica_state: ReplicaState = field(ReplicaState, versions="15+", tag=1)

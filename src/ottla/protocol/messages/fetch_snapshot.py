@@ -39,7 +39,7 @@ class TopicSnapshot(Struct):
 
 
 @message(api=59, versions="0-1", flexible="0+")
-class FetchSnapshotRequest(Request):
+class FetchSnapshotRequest(Request["FetchSnapshotResponse"]):
     cluster_id: str | None = field(String, nullable="0+", tag=0, default=None)
     replica_id: int = field(Int32, default=-1)
     max_bytes: int = field(Int32, default=0x7FFFFFFF)

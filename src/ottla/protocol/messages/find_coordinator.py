@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int8, Int16, Int32, Request, Response, 
 
 
 @message(api=10, versions="0-6", flexible="3+")
-class FindCoordinatorRequest(Request):
+class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     key: str = field(String, versions="0-3")
     key_type: int = field(Int8, versions="1+")
     coordinator_keys: list[str] = field(Array(String), versions="4+")

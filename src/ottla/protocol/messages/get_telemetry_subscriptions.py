@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Bool, Int8, Int16, Int32, Request, Resp
 
 
 @message(api=71, versions="0", flexible="0+")
-class GetTelemetrySubscriptionsRequest(Request):
+class GetTelemetrySubscriptionsRequest(Request["GetTelemetrySubscriptionsResponse"]):
     client_instance_id: bytes = field(Uuid)
 
 

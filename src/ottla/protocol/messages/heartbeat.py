@@ -7,7 +7,7 @@ from ottla.protocol.schema import Int16, Int32, Request, Response, String, field
 
 
 @message(api=12, versions="0-4", flexible="4+")
-class HeartbeatRequest(Request):
+class HeartbeatRequest(Request["HeartbeatResponse"]):
     group_id: str = field(String)
     generation_id: int = field(Int32)
     member_id: str = field(String)

@@ -19,7 +19,7 @@ class AlterConfigsResource(Struct):
 
 
 @message(api=44, versions="0-1", flexible="1+")
-class IncrementalAlterConfigsRequest(Request):
+class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
     resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource))
     validate_only: bool = field(Bool)
 

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Bool, Int16, Int32, Int64, Request, Response, 
 
 
 @message(api=22, versions="0-6", flexible="2+")
-class InitProducerIdRequest(Request):
+class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     transactional_id: str | None = field(String, nullable="0+")
     transaction_timeout_ms: int = field(Int32)
     producer_id: int = field(Int64, versions="3+", default=-1)

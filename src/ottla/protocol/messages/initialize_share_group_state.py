@@ -18,7 +18,7 @@ class InitializeStateData(Struct):
 
 
 @message(api=83, versions="0", flexible="0+")
-class InitializeShareGroupStateRequest(Request):
+class InitializeShareGroupStateRequest(Request["InitializeShareGroupStateResponse"]):
     group_id: str = field(String)
     topics: list[InitializeStateData] = field(Array(InitializeStateData))
 

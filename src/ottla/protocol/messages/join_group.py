@@ -13,7 +13,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 @message(api=11, versions="0-9", flexible="6+")
-class JoinGroupRequest(Request):
+class JoinGroupRequest(Request["JoinGroupResponse"]):
     group_id: str = field(String)
     session_timeout_ms: int = field(Int32)
     rebalance_timeout_ms: int = field(Int32, versions="1+", default=-1, ignorable=True)

@@ -61,7 +61,7 @@ class LeaderAndIsrLiveLeader(Struct):
 
 
 @message(api=4, versions="0-7", flexible="4+")
-class LeaderAndIsrRequest(Request):
+class LeaderAndIsrRequest(Request["LeaderAndIsrResponse"]):
     controller_id: int = field(Int32)
     is_k_raft_controller: bool = field(Bool, versions="7+")
     controller_epoch: int = field(Int32)

@@ -13,7 +13,7 @@ class MemberIdentity(Struct):
 
 
 @message(api=13, versions="0-5", flexible="4+")
-class LeaveGroupRequest(Request):
+class LeaveGroupRequest(Request["LeaveGroupResponse"]):
     group_id: str = field(String)
     member_id: str = field(String, versions="0-2")
     members: list[MemberIdentity] = field(Array(MemberIdentity), versions="3+")

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int8, Int16, Int32, Request, Response, 
 
 
 @message(api=74, versions="0-1", flexible="0+")
-class ListConfigResourcesRequest(Request):
+class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"]):
     resource_types: list[int] = field(Array(Int8), versions="1+")
 
 

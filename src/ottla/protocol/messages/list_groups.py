@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int16, Int32, Request, Response, String
 
 
 @message(api=16, versions="0-5", flexible="3+")
-class ListGroupsRequest(Request):
+class ListGroupsRequest(Request["ListGroupsResponse"]):
     states_filter: list[str] = field(Array(String), versions="4+")
     types_filter: list[str] = field(Array(String), versions="5+")
 

@@ -20,7 +20,7 @@ class ListOffsetsTopic(Struct):
 
 
 @message(api=2, versions="0-11", flexible="6+")
-class ListOffsetsRequest(Request):
+class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     replica_id: int = field(Int32)
     isolation_level: int = field(Int8, versions="2+")
     topics: list[ListOffsetsTopic] = field(Array(ListOffsetsTopic))

@@ -12,7 +12,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 
 @message(api=46, versions="0", flexible="0+")
-class ListPartitionReassignmentsRequest(Request):
+class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsResponse"]):
     timeout_ms: int = field(Int32, default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(
         Array(ListPartitionReassignmentsTopics), nullable="0+", default=None

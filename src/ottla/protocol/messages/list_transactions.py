@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int16, Int32, Int64, Request, Response,
 
 
 @message(api=66, versions="0-2", flexible="0+")
-class ListTransactionsRequest(Request):
+class ListTransactionsRequest(Request["ListTransactionsResponse"]):
     state_filters: list[str] = field(Array(String))
     producer_id_filters: list[int] = field(Array(Int64))
     duration_filter: int = field(Int64, versions="1+", default=-1)

@@ -13,7 +13,7 @@ class MetadataRequestTopic(Struct):
 
 
 @message(api=3, versions="0-13", flexible="9+")
-class MetadataRequest(Request):
+class MetadataRequest(Request["MetadataResponse"]):
     topics: list[MetadataRequestTopic] | None = field(Array(MetadataRequestTopic), nullable="1+")
     allow_auto_topic_creation: bool = field(Bool, versions="4+", default=True)
     include_cluster_authorized_operations: bool = field(Bool, versions="8-10")

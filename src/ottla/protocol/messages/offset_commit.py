@@ -22,7 +22,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 @message(api=8, versions="0-10", flexible="8+")
-class OffsetCommitRequest(Request):
+class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     group_id: str = field(String)
     generation_id_or_member_epoch: int = field(Int32, versions="1+", default=-1, ignorable=True)
     member_id: str = field(String, versions="1+", ignorable=True)

@@ -16,7 +16,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 @message(api=47, versions="0")
-class OffsetDeleteRequest(Request):
+class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
     group_id: str = field(String)
     topics: list[OffsetDeleteRequestTopic] = field(Array(OffsetDeleteRequestTopic))
 

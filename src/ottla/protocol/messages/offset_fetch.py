@@ -39,7 +39,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 @message(api=9, versions="0-10", flexible="6+")
-class OffsetFetchRequest(Request):
+class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     group_id: str = field(String, versions="0-7")
     topics: list[OffsetFetchRequestTopic] | None = field(Array(OffsetFetchRequestTopic), versions="0-7", nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = field(Array(OffsetFetchRequestGroup), versions="8+")

@@ -18,7 +18,7 @@ class OffsetForLeaderTopic(Struct):
 
 
 @message(api=23, versions="0-4", flexible="4+")
-class OffsetForLeaderEpochRequest(Request):
+class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     replica_id: int = field(Int32, versions="3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = field(Array(OffsetForLeaderTopic))
 

@@ -32,7 +32,7 @@ class TopicProduceData(Struct):
 
 
 @message(api=0, versions="0-13", flexible="9+")
-class ProduceRequest(Request):
+class ProduceRequest(Request["ProduceResponse"]):
     transactional_id: str | None = field(String, versions="3+", nullable="3+", default=None)
     acks: int = field(Int16)
     timeout_ms: int = field(Int32)

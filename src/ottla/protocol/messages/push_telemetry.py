@@ -7,7 +7,7 @@ from ottla.protocol.schema import Bool, Bytes, Int8, Int16, Int32, Request, Resp
 
 
 @message(api=72, versions="0", flexible="0+")
-class PushTelemetryRequest(Request):
+class PushTelemetryRequest(Request["PushTelemetryResponse"]):
     client_instance_id: bytes = field(Uuid)
     subscription_id: int = field(Int32)
     terminating: bool = field(Bool)

@@ -30,7 +30,7 @@ class ReadStateData(Struct):
 
 
 @message(api=84, versions="0", flexible="0+")
-class ReadShareGroupStateRequest(Request):
+class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"]):
     group_id: str = field(String)
     topics: list[ReadStateData] = field(Array(ReadStateData))
 

@@ -17,7 +17,7 @@ class ReadStateSummaryData(Struct):
 
 
 @message(api=87, versions="0-1", flexible="0+")
-class ReadShareGroupStateSummaryRequest(Request):
+class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryResponse"]):
     group_id: str = field(String)
     topics: list[ReadStateSummaryData] = field(Array(ReadStateSummaryData))
 

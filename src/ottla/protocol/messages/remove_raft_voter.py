@@ -7,7 +7,7 @@ from ottla.protocol.schema import Int16, Int32, Request, Response, String, Uuid,
 
 
 @message(api=81, versions="0", flexible="0+")
-class RemoveRaftVoterRequest(Request):
+class RemoveRaftVoterRequest(Request["RemoveRaftVoterResponse"]):
     cluster_id: str | None = field(String, nullable="0+")
     voter_id: int = field(Int32)
     voter_directory_id: bytes = field(Uuid)

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Bytes, Int16, Int32, Int64, Request, Response,
 
 
 @message(api=39, versions="0-2", flexible="2+")
-class RenewDelegationTokenRequest(Request):
+class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
     hmac: bytes = field(Bytes)
     renew_period_ms: int = field(Int64)
 

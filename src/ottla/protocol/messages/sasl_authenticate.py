@@ -7,7 +7,7 @@ from ottla.protocol.schema import Bytes, Int16, Int64, Request, Response, String
 
 
 @message(api=36, versions="0-2", flexible="2+")
-class SaslAuthenticateRequest(Request):
+class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
     auth_bytes: bytes = field(Bytes)
 
 

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int16, Request, Response, String, field
 
 
 @message(api=17, versions="0-1")
-class SaslHandshakeRequest(Request):
+class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
     mechanism: str = field(String)
 
 

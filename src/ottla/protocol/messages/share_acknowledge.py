@@ -37,7 +37,7 @@ class AcknowledgeTopic(Struct):
 
 
 @message(api=79, versions="0-2", flexible="0+")
-class ShareAcknowledgeRequest(Request):
+class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"]):
     group_id: str | None = field(String, nullable="0+", default=None)
     member_id: str | None = field(String, nullable="0+")
     share_session_epoch: int = field(Int32)

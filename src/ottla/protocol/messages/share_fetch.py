@@ -44,7 +44,7 @@ class ForgottenTopic(Struct):
 
 
 @message(api=78, versions="0-2", flexible="0+")
-class ShareFetchRequest(Request):
+class ShareFetchRequest(Request["ShareFetchResponse"]):
     group_id: str | None = field(String, nullable="0+", default=None)
     member_id: str | None = field(String, nullable="0+")
     share_session_epoch: int = field(Int32)

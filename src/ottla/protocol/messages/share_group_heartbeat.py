@@ -7,7 +7,7 @@ from ottla.protocol.schema import Array, Int16, Int32, Request, Response, String
 
 
 @message(api=76, versions="0-1", flexible="0+")
-class ShareGroupHeartbeatRequest(Request):
+class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"]):
     group_id: str = field(String)
     member_id: str = field(String)
     member_epoch: int = field(Int32)

@@ -28,7 +28,7 @@ class StopReplicaTopicState(Struct):
 
 
 @message(api=5, versions="0-4", flexible="2+")
-class StopReplicaRequest(Request):
+class StopReplicaRequest(Request["StopReplicaResponse"]):
     controller_id: int = field(Int32)
     is_k_raft_controller: bool = field(Bool, versions="4+")
     controller_epoch: int = field(Int32)

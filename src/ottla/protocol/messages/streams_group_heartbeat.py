@@ -70,7 +70,7 @@ class TaskOffset(Struct):
 
 
 @message(api=88, versions="0-1", flexible="0+")
-class StreamsGroupHeartbeatRequest(Request):
+class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     group_id: str = field(String)
     member_id: str = field(String)
     member_epoch: int = field(Int32)

@@ -31,7 +31,7 @@ class TopologyDescription(Struct):
 
 
 @message(api=93, versions="0", flexible="0+")
-class StreamsGroupTopologyDescriptionUpdateRequest(Request):
+class StreamsGroupTopologyDescriptionUpdateRequest(Request["StreamsGroupTopologyDescriptionUpdateResponse"]):
     group_id: str = field(String)
     member_id: str = field(String)
     topology_epoch: int = field(Int32)

@@ -12,7 +12,7 @@ class SyncGroupRequestAssignment(Struct):
 
 
 @message(api=14, versions="0-5", flexible="4+")
-class SyncGroupRequest(Request):
+class SyncGroupRequest(Request["SyncGroupResponse"]):
     group_id: str = field(String)
     generation_id: int = field(Int32)
     member_id: str = field(String)

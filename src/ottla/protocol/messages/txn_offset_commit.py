@@ -20,7 +20,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 @message(api=28, versions="0-6", flexible="3+")
-class TxnOffsetCommitRequest(Request):
+class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     transactional_id: str = field(String)
     group_id: str = field(String)
     producer_id: int = field(Int64)

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Int16, Int32, Request, Response, String, field
 
 
 @message(api=64, versions="0", flexible="0+")
-class UnregisterBrokerRequest(Request):
+class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"]):
     broker_id: int = field(Int32)
 
 

@@ -7,7 +7,7 @@ from ottla.protocol.schema import Int16, Int32, Request, Response, String, field
 
 
 @message(api=94, versions="0", flexible="0+")
-class UnregisterControllerRequest(Request):
+class UnregisterControllerRequest(Request["UnregisterControllerResponse"]):
     controller_id: int = field(Int32)
 
 

@@ -14,7 +14,7 @@ class FeatureUpdateKey(Struct):
 
 
 @message(api=57, versions="0-2", flexible="0+")
-class UpdateFeaturesRequest(Request):
+class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
     timeout_ms: int = field(Int32, default=60000)
     feature_updates: list[FeatureUpdateKey] = field(Array(FeatureUpdateKey))
     validate_only: bool = field(Bool, versions="1+")

@@ -68,7 +68,7 @@ class UpdateMetadataBroker(Struct):
 
 
 @message(api=6, versions="0-8", flexible="6+")
-class UpdateMetadataRequest(Request):
+class UpdateMetadataRequest(Request["UpdateMetadataResponse"]):
     controller_id: int = field(Int32)
     is_k_raft_controller: bool = field(Bool, versions="8+")
     type: int = field(Int8, versions="8+", tag=0)

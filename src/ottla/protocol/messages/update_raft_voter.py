@@ -18,7 +18,7 @@ class KRaftVersionFeature(Struct):
 
 
 @message(api=82, versions="0", flexible="0+")
-class UpdateRaftVoterRequest(Request):
+class UpdateRaftVoterRequest(Request["UpdateRaftVoterResponse"]):
     cluster_id: str | None = field(String, nullable="0+")
     current_leader_epoch: int = field(Int32)
     voter_id: int = field(Int32)

@@ -37,7 +37,7 @@ class TopicData(Struct):
 
 
 @message(api=52, versions="0-2", flexible="0+")
-class VoteRequest(Request):
+class VoteRequest(Request["VoteResponse"]):
     cluster_id: str | None = field(String, nullable="0+", default=None)
     voter_id: int = field(Int32, versions="1+", default=-1, ignorable=True)
     topics: list[TopicData] = field(Array(TopicData))

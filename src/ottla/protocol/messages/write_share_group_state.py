@@ -41,7 +41,7 @@ class WriteStateData(Struct):
 
 
 @message(api=85, versions="0-1", flexible="0+")
-class WriteShareGroupStateRequest(Request):
+class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
     group_id: str = field(String)
     topics: list[WriteStateData] = field(Array(WriteStateData))
 

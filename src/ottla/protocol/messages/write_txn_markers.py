@@ -34,7 +34,7 @@ class WritableTxnMarker(Struct):
 
 
 @message(api=27, versions="0-2", flexible="1+")
-class WriteTxnMarkersRequest(Request):
+class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
     markers: list[WritableTxnMarker] = field(Array(WritableTxnMarker))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.consumer.member import Target
-from ottla.coordinators.groups.share.records import NamedPartitions
+from ottla.coordinators.groups.share.records import NamedPartitions, ShareDescription
 from ottla.coordinators.runtime import CoordinatorRecord, Millis
 from ottla.protocol.messages.share_group_current_member_assignment_record import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -44,15 +44,6 @@ SHARE: Final = "share"
 """The type of a share group as ListGroups spells it."""
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
-
-
-class ShareDescription(NamedTuple):
-    """A member's description of itself."""
-
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topics: frozenset[str] = frozenset()
 
 
 class ShareMember:

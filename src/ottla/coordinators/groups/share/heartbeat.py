@@ -18,8 +18,8 @@ from ottla.coordinators.groups.consumer.assignors import Subscriber
 from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, Target
 from ottla.coordinators.groups.share import records as share_records
 from ottla.coordinators.groups.share.assignor import assign_simply
-from ottla.coordinators.groups.share.group import ShareDescription, ShareGroup, ShareMember, joined, without
-from ottla.coordinators.groups.share.records import NamedPartitions
+from ottla.coordinators.groups.share.group import ShareGroup, ShareMember, joined, without
+from ottla.coordinators.groups.share.records import NamedPartitions, ShareDescription
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import NOTHING, CoordinatorRecord, Millis, Result, Timer, operation
 from ottla.metadata.refusal import Refused

@@ -1,7 +1,7 @@
 """The records that share groups write to __consumer_offsets, in Kafka's types: 10 to 15 (KIP-932)."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.consumer.member import Target
 from ottla.coordinators.runtime import CoordinatorRecord
@@ -32,9 +32,6 @@ from ottla.protocol.messages.share_group_target_assignment_metadata_record impor
 )
 from ottla.protocol.schema import Message
 
-if TYPE_CHECKING:
-    from ottla.coordinators.groups.share.group import ShareDescription
-
 KEYS: Final = (
     ShareGroupMetadataKey,
     ShareGroupMemberMetadataKey,
@@ -62,13 +59,22 @@ NamedPartitions = Mapping[bytes, tuple[str, frozenset[int]]]
 """Topic id -> its name and partitions."""
 
 
+class ShareDescription(NamedTuple):
+    """A member's description of itself."""
+
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+
+
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """The new epoch of a group, whose target must be computed again."""
     value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return CoordinatorRecord(ShareGroupMetadataKey(group_id=group_id), value)
 
 
-def member_description(group_id: str, member_id: str, description: "ShareDescription") -> CoordinatorRecord:
+def member_description(group_id: str, member_id: str, description: ShareDescription) -> CoordinatorRecord:
     """The description of a member."""
     value = ShareGroupMemberMetadataValue(
         rack_id=description.rack_id,

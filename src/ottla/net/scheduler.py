@@ -1,8 +1,8 @@
 """Coroutines without an event loop: the client's core waits with `await`, and knows no asyncio.
 
-Strategy. Whatever comes later is a `Promise`. A coroutine that awaits one hands it to the scheduler, which goes on with the
-coroutine when the promise is kept. Nothing here waits by itself: promises are kept by a socket that became readable, or by a
-timer, and both belong to who drives the core (`loop.py`), or to a test with a clock of its own.
+Strategy. A later value is a `Promise`. A coroutine that awaits one hands it to the scheduler, which resumes the coroutine when
+the promise is kept. Nothing here waits by itself: promises are kept by a socket that became readable, or by a timer, and both
+belong to the environment (`environment/asyncio_transport.py`), or to a test with a clock of its own.
 
     caller --- spawn(coroutine) ---> Task ---- await promise ----> listens
                                       ^                              |
@@ -38,20 +38,20 @@ class Promise(Generic[T]):
         self._listeners: list[Callable[[Promise[T]], object]] | None = None
 
     def keep(self, value: T) -> None:
-        """This is the value. Only the first outcome counts."""
+        """Set the value. Only the first outcome counts."""
         if not self.done:
             self.done = True
             self._value = value
-            self._tell()
+            self._notify()
 
     def fail(self, error: BaseException) -> None:
-        """It will never come. Only the first outcome counts."""
+        """Set the error. Only the first outcome counts."""
         if not self.done:
             self.done = True
             self._error = error
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         listeners, self._listeners = self._listeners, None
         for listener in listeners or ():
             listener(self)
@@ -158,7 +158,7 @@ class Scheduler:
         self.ready(task, None)
         return task
 
-    def background(self, coroutine: Coroutine[Promise[Any], None, Any], name: str) -> Task[Any]:
+    def background(self, coroutine: Coroutine[Promise[Any], None, T], name: str) -> Task[T]:
         """Start a coroutine without a waiter; its error goes to `unheard`."""
 
         def ended(promise: Promise[Any]) -> None:
@@ -197,29 +197,29 @@ class Scheduler:
             timer.cancel()
 
     async def within(self, promise: Promise[Any], delay_ms: int, *others: Promise[Any]) -> bool:
-        """Wait for an outcome of this or of others, but not longer than this; whether this one has one."""
+        """Wait up to `delay_ms` for an outcome of any of these promises. Return True if `promise` has one."""
         either: Promise[None] = Promise()
 
         def arrived(_: Promise[Any]) -> None:
             either.keep(None)
 
         awaited = (promise, *others)
-        if any(each.done for each in awaited):
+        if any(candidate.done for candidate in awaited):
             return promise.done
-        for each in awaited:
-            each.listen(arrived)
+        for candidate in awaited:
+            candidate.listen(arrived)
         timer = self._timers.call_later(max(delay_ms, 0), lambda: either.keep(None))
         try:
             await either
         finally:
             timer.cancel()
-            for each in awaited:
-                each.ignore(arrived)
+            for candidate in awaited:
+                candidate.ignore(arrived)
         return promise.done
 
     async def every(self, coroutines: Iterable[Coroutine[Promise[Any], None, T]]) -> list[T]:
         """Run them side by side; what they return, in order. Raises the first error once all have ended."""
-        tasks = [self.spawn(each) for each in coroutines]
+        tasks = [self.spawn(coroutine) for coroutine in coroutines]
         try:
             for task in tasks:
                 if not task.done:
@@ -242,8 +242,39 @@ async def _outcome(promise: Promise[Any]) -> None:
     await done
 
 
+class Alarm:
+    """Calls back at the earliest of the times that were set."""
+
+    __slots__ = ("_at_ms", "_callback", "_scheduler", "_timer")
+
+    def __init__(self, scheduler: Scheduler, callback: Callable[[], None]) -> None:
+        self._scheduler = scheduler
+        self._callback = callback
+        self._timer: Cancellable | None = None
+        self._at_ms = 0
+
+    def set(self, at_ms: int) -> None:
+        """Call back at `at_ms` of the clock that never goes back, or before. Later times are for the callback to set again."""
+        if self._timer is not None:
+            if self._at_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._at_ms = at_ms
+        self._timer = self._scheduler.call_later(at_ms - self._scheduler.clock.now_ms(), self._ring)
+
+    def cancel(self) -> None:
+        """Forget all times."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._callback()
+
+
 class Signal:
-    """Something that happens again and again; who waits, waits for the next time."""
+    """An event that occurs again and again; a waiter waits for the next occurrence."""
 
     __slots__ = ("_next",)
 
@@ -251,10 +282,10 @@ class Signal:
         self._next: Promise[None] = Promise()
 
     def wait(self) -> Promise[None]:
-        """Kept when it next happens."""
+        """Return a promise that is kept at the next occurrence."""
         return self._next
 
     def happen(self) -> None:
-        """Now."""
+        """Keep the promises of all waiters."""
         happened, self._next = self._next, Promise()
         happened.keep(None)

@@ -1,0 +1,46 @@
+"""Shared base of the asyncio clients: the core on the caller's own loop, and calls that await it."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ottla.client.config import ClientConfig, dotted
+from ottla.client.core import Core
+from ottla.client.forking import register
+from ottla.client.loop import wait
+from ottla.environment.asyncio_transport import AsyncioEnvironment
+from ottla.net.scheduler import Promise
+
+T = TypeVar("T")
+
+
+class Asynchronous:
+    """A client of a cluster that lives until `close`, or the end of its `async with` block.
+
+    config   Kafka's names and values: {"bootstrap.servers": "localhost:9092"}
+    options  the same as keywords: bootstrap_servers="localhost:9092"
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
+        self.config = ClientConfig({**(config or {}), **dotted(options)})
+        self._core = Core(self.config, AsyncioEnvironment(asyncio.get_running_loop()))
+        self._released = False  # True in a forked process, where there is nothing to close
+        register(self)
+
+    async def _run(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
+        """Run a coroutine of the core and wait for it."""
+        return await wait(self._core.scheduler, coroutine)
+
+    async def close(self) -> None:
+        """End it."""
+        if not self._released:
+            self._core.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

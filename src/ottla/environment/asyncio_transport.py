@@ -1,0 +1,147 @@
+"""Sockets, DNS and timers on an asyncio event loop.
+
+Sockets are non-blocking and owned here (`add_reader`, `add_writer`), not by asyncio's streams; what a socket does not take at
+once is kept and sent when there is room.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ottla.environment import Address, Cancellable, Receiver
+from ottla.environment.system import SystemClock, SystemRandom
+
+_MOST_PIECES: Final = 64
+"""Limit of buffers in one sendmsg."""
+
+
+class _Socket:
+    """An open socket as a `Stream`.
+
+    What is written while answers are read goes out when all of them are read: a producer's next requests, one for each
+    answer, leave by one call into the system.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, receiver: Receiver) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._receiver = receiver
+        self._left: deque[memoryview] = deque()
+        self._open = True
+        self._reading = False
+        loop.add_reader(sock.fileno(), self._readable)
+
+    def _readable(self) -> None:
+        waits = bool(self._left)  # for room, until `_writable` is called
+        self._reading = True
+        try:
+            self._receiver.readable(self._socket.recv_into)
+        finally:
+            self._reading = False
+            if self._left and not waits:
+                self._send()
+
+    def write(self, pieces: Sequence[Any]) -> None:
+        if not self._open:
+            return
+        idle = not self._left
+        self._left.extend(memoryview(piece).cast("B") for piece in pieces if len(piece))
+        if idle and not self._reading:
+            self._send()
+
+    def _send(self) -> None:
+        left = self._left
+        try:
+            while left:
+                sent = self._socket.sendmsg([left[index] for index in range(min(len(left), _MOST_PIECES))])
+                while left and sent >= len(left[0]):
+                    sent -= len(left.popleft())
+                if sent:
+                    left[0] = left[0][sent:]
+        except BlockingIOError:
+            self._loop.add_writer(self._socket.fileno(), self._writable)
+        except OSError as error:
+            left.clear()
+            # The caller is in the middle of something: the receiver is called in a turn of its own.
+            self._loop.call_soon(self._receiver.lost, error.strerror or str(error))
+
+    def _writable(self) -> None:
+        if self._open:
+            self._loop.remove_writer(self._socket.fileno())
+            self._send()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._left.clear()
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop.remove_writer(self._socket.fileno())
+            self._socket.close()
+
+
+class AsyncioEnvironment:
+    """An asyncio event loop as clock, random numbers, timers and transport."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.clock = SystemClock()
+        self.random = SystemRandom()
+        self.timers = self
+        self.transport = self
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
+        """As `Timers`."""
+        if delay_ms <= 0:
+            return self.loop.call_soon(callback)
+        return self.loop.call_later(delay_ms / 1000, callback)
+
+    def open(
+        self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
+    ) -> Callable[[], None]:
+        """As `Transport`."""
+        buffers = {socket.SO_SNDBUF: send_buffer, socket.SO_RCVBUF: receive_buffer}
+        task = self.loop.create_task(self._connect(address, receiver, buffers))
+
+        def give_up() -> None:
+            task.cancel()
+
+        return give_up
+
+    async def _connect(self, address: Address, receiver: Receiver, buffers: Mapping[int, int]) -> None:
+        """Try every address that the name stands for, in the resolver's order."""
+        reason = "the name stands for no address"
+        try:
+            resolved = await self._resolve(address)
+        except OSError as error:
+            receiver.lost(f"cannot be resolved: {error.strerror or error}")
+            return
+        for family, kind, protocol, _, ip_address in resolved:
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.setblocking(False)
+                for option, size in buffers.items():
+                    if size != -1:
+                        # Before it connects: TCP agrees on the scale of its windows in the handshake.
+                        sock.setsockopt(socket.SOL_SOCKET, option, size)
+                await self.loop.sock_connect(sock, ip_address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError as error:
+                sock.close()
+                reason = os.strerror(error.errno) if error.errno else str(error)
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                receiver.connected(_Socket(self.loop, sock, receiver))
+                return
+        receiver.lost(reason)
+
+    async def _resolve(self, address: Address) -> Sequence[Any]:
+        host, port = address
+        with contextlib.suppress(socket.gaierror):  # fails for a host name; an IP address needs no resolver
+            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        return await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

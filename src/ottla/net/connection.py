@@ -1,0 +1,317 @@
+"""One connection to a broker, without a socket: version negotiation, open requests and their deadlines.
+
+Strategy. A `Link` is opened through a `Transport`. It negotiates versions once (ApiVersions; KIP-35, KIP-511), may have many
+requests open, and returns a promise of the response for each. Any failure ends the link: every open request fails with
+ConnectionLost or RequestTimedOut, which name the address, and the caller decides whether the request is repeated.
+
+    Transport.open -> connecting -> negotiating (ApiVersions) -> ready: request() -> Promise of the response -> lost
+
+A broker that throttles (KIP-219) names a time; the link sends nothing more until it is over.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from ottla.environment import Address, Cancellable, Stream, Transport
+from ottla.net.errors import ConnectionLost, RebootstrapRequired, RequestTimedOut, UnsupportedVersion, error_for
+from ottla.net.scheduler import Alarm, Promise, Scheduler
+from ottla.protocol.api import API_VERSIONS, APIS
+from ottla.protocol.codec import UnsupportedField
+from ottla.protocol.connection import ClientConnection
+from ottla.protocol.errors import NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
+from ottla.protocol.frames import FrameReader, Rooms
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.schema import Request, Response
+from ottla.protocol.wire import PeerError
+from ottla.version import VERSION
+
+R = TypeVar("R", bound=Response)
+_LARGEST: Final = 0x7FFFFFFF
+_NEWEST: Final = 32767
+
+
+class ConnectionSettings(NamedTuple):
+    """Configs of connections, in milliseconds. The defaults are those of Kafka's clients.
+
+    max_idle_ms     -1 keeps unused connections open
+    send_buffer     SO_SNDBUF of the socket in bytes, -1: the system's
+    receive_buffer  SO_RCVBUF of the socket in bytes, -1: the system's
+    """
+
+    client_id: str
+    request_timeout_ms: int = 30_000
+    setup_timeout_ms: int = 10_000
+    setup_timeout_max_ms: int = 30_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1000
+    max_idle_ms: int = 540_000
+    send_buffer: int = -1
+    receive_buffer: int = -1
+
+
+class LinkOwner(Protocol):
+    """Owner of links: gives them what they share, and is notified when they open and end. `Network` is the one."""
+
+    scheduler: Scheduler
+    settings: ConnectionSettings
+    transport: Transport
+    rooms: Rooms
+    cluster_id: str | None
+
+    def setup_timeout_ms(self, address: Address) -> int:
+        """Return the time that a connection attempt may take."""
+
+    def opened(self, link: "Link") -> None:
+        """Record that a link has become ready."""
+
+    def ended(self, link: "Link", *, failed: bool) -> None:
+        """Record that a link has ended."""
+
+
+class _OpenRequest:
+    """A request that waits for its answer."""
+
+    __slots__ = ("about", "deadline", "promise")
+
+    def __init__(self, about: str, deadline: int, promise: Promise[Any]) -> None:
+        self.about = about
+        self.deadline = deadline
+        self.promise = promise
+
+
+class Link:
+    """One connection to one broker.
+
+    ready     kept when it can be used, fails with what came in between
+    versions  API key -> (oldest, newest) that the broker serves
+    features  finalized features of the cluster, by name
+    """
+
+    def __init__(self, owner: LinkOwner, address: Address, node: int, shared: bytearray) -> None:
+        self.address = address
+        self.node = node
+        self.ready = Promise[Link]()
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        self.lost_because: BaseException | None = None
+        self.used_ms = owner.scheduler.clock.now_ms()
+        self.muted_until = 0
+        self._owner = owner
+        self._scheduler = owner.scheduler
+        self._settings = owner.settings
+        self._wire = ClientConnection(owner.settings.client_id)
+        self._frames = FrameReader(_LARGEST, owner.rooms)
+        self._shared = shared
+        self._stream: Stream | None = None
+        self._open: deque[_OpenRequest] = deque()
+        self._held: list[Sequence[Any]] = []
+        """Requests that wait for the end of a throttle time."""
+        self._alarm = Alarm(self._scheduler, self._overdue)
+        self._release: Cancellable | None = None
+        timeout = owner.setup_timeout_ms(address)
+        self._setup = self._scheduler.call_later(timeout, self._late)
+        self._give_up: Callable[[], None] | None = owner.transport.open(
+            address, self, send_buffer=owner.settings.send_buffer, receive_buffer=owner.settings.receive_buffer
+        )
+
+    def __str__(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
+
+    @property
+    def usable(self) -> bool:
+        """True while the connection is being opened or is open."""
+        return self.lost_because is None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answers."""
+        return len(self._open)
+
+    # -- what the transport says --
+
+    def connected(self, stream: Stream) -> None:
+        """Ask which versions the broker serves, and who it is if we think we know (KIP-1242)."""
+        self._stream = stream
+        self._give_up = None
+        self._ask_versions(ApiVersionsRequest.VERSIONS.last)
+
+    def _ask_versions(self, version: int) -> None:
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
+        if version >= 5 and self.node >= 0 and self._owner.cluster_id is not None:
+            request.cluster_id, request.node_id = self._owner.cluster_id, self.node
+        self._send(request, version, self._settings.request_timeout_ms).listen(self._negotiated)
+
+    def _negotiated(self, promise: Promise[ApiVersionsResponse]) -> None:
+        if promise.error is not None:
+            self.lost(str(promise.error))
+            return
+        answer = promise.result()
+        ranges = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+        if answer.error_code == UNSUPPORTED_VERSION and not self.versions:
+            self.versions = {API_VERSIONS: ranges.get(API_VERSIONS, (0, 0))}
+            self._ask_versions(min(self.versions[API_VERSIONS][1], ApiVersionsRequest.VERSIONS.last - 1))
+            return
+        if answer.error_code == REBOOTSTRAP_REQUIRED:
+            self._end(RebootstrapRequired(f"{self} is another broker than it was", REBOOTSTRAP_REQUIRED))
+            return
+        if answer.error_code != NONE:
+            self._end(error_for(answer.error_code, f"ApiVersions at {self}"))
+            return
+        self.versions = ranges
+        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        self._setup.cancel()
+        self._owner.opened(self)
+        self.ready.keep(self)
+
+    def readable(self, receive_into: Callable[[Any], int]) -> None:
+        """An unfinished frame receives straight into its own memory, all else into the buffer that links share."""
+        room = self._frames.room()
+        try:
+            count = receive_into(self._shared if room is None else room)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.lost(error.strerror or str(error))
+            return
+        if count == 0:
+            self.lost("the broker closed the connection")
+            return
+        try:
+            if room is None:
+                frames = self._frames.feed(self._shared, count)
+            else:
+                room.release()
+                frames = self._frames.feed_rest(self._shared, count)
+            for frame in frames:
+                self._answered(frame)
+        except PeerError as error:
+            self.lost(f"it sent nonsense: {error}")
+
+    def _answered(self, frame: bytes) -> None:
+        if self.lost_because is not None:
+            return  # an answer before this one made an end
+        response = self._wire.response(frame)
+        asked = self._open.popleft()
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms:
+            self.muted_until = max(self.muted_until, self._scheduler.clock.now_ms() + throttle_ms)
+        asked.promise.keep(response)
+
+    def lost(self, reason: str) -> None:
+        """It broke, or was never there."""
+        self._end(ConnectionLost(f"{self}: {reason}"))
+
+    # -- time --
+
+    def _late(self) -> None:
+        self._end(ConnectionLost(f"{self}: no connection in time"))
+
+    def _watch(self) -> None:
+        """Look at the oldest open request when its time is over."""
+        if self._open:
+            self._alarm.set(self._open[0].deadline)
+
+    def _overdue(self) -> None:
+        if self._open and self._open[0].deadline <= self._scheduler.clock.now_ms():
+            self._end(RequestTimedOut(f"{self} did not answer {self._open[0].about} in time"))
+        else:
+            self._watch()
+
+    # -- requests --
+
+    def serves(self, request: type[Request]) -> bool:
+        """Return True if there is a version of the request that both sides support."""
+        low, high = self.versions.get(request.API, (0, -1))
+        return min(high, request.VERSIONS.last) >= max(low, request.VERSIONS.first)
+
+    def version(self, request: type[Request], newest: int = _NEWEST, *, oldest: int = 0) -> int:
+        """The newest version that both sides know, from `oldest` to `newest`. Raises UnsupportedVersion."""
+        low, high = self.versions.get(request.API, (0, -1))
+        best = min(high, newest, request.VERSIONS.last)
+        if best < max(low, oldest, request.VERSIONS.first):
+            name = APIS[request.API].name
+            raise UnsupportedVersion(f"{self} has no version of {name} that this client knows", UNSUPPORTED_VERSION)
+        return best
+
+    def request(self, request: Request[R], version: int, *, timeout_ms: int | None = None) -> Promise[R]:
+        """Send; return a promise of the response. Only for a link that is ready."""
+        limit = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        self.used_ms = self._scheduler.clock.now_ms()
+        return self._send(request, version, limit)
+
+    def send_only(self, request: Request, version: int) -> Promise[None]:
+        """Send a request that has no response: Produce with acks=0. The promise fails if it could not be sent."""
+        promise: Promise[None] = Promise()
+        self.used_ms = self._scheduler.clock.now_ms()
+        pieces = self._encoded(request, version, promise, expect_answer=False)
+        if pieces is not None:
+            promise.keep(None)
+            self._write(pieces)
+        return promise
+
+    def _send(self, request: Request[R], version: int, timeout_ms: int) -> Promise[R]:
+        promise: Promise[R] = Promise()  # not Promise[R](), which costs as much as half of the rest
+        pieces = self._encoded(request, version, promise, expect_answer=True)
+        if pieces is not None:
+            deadline = self._scheduler.clock.now_ms() + timeout_ms
+            self._open.append(_OpenRequest(APIS[request.API].name, deadline, promise))
+            self._watch()
+            self._write(pieces)
+        return promise
+
+    def _encoded(
+        self, request: Request, version: int, promise: Promise[Any], *, expect_answer: bool
+    ) -> list[Any] | None:
+        """Return a request as buffers; None if it cannot be sent: the promise has failed then."""
+        if self.lost_because is not None:
+            promise.fail(self.lost_because)
+            return None
+        try:
+            return self._wire.request(request, version, expect_answer=expect_answer)
+        except UnsupportedField as error:
+            promise.fail(UnsupportedVersion(f"{self} is too old for this: {error}", UNSUPPORTED_VERSION))
+            return None
+
+    def _write(self, pieces: list[Any]) -> None:
+        """Write a request now, or at the end of the throttle time."""
+        left = self.muted_until - self._scheduler.clock.now_ms()
+        if left > 0:
+            self._held.append(pieces)
+            if self._release is None:
+                self._release = self._scheduler.call_later(left, self._unmute)
+        elif self._stream is not None:
+            self._stream.write(pieces)
+
+    def _unmute(self) -> None:
+        self._release = None
+        held, self._held = self._held, []
+        if self._stream is not None:
+            for pieces in held:
+                self._stream.write(pieces)
+
+    # -- the end --
+
+    def close(self) -> None:
+        """Give it up, and the answers that are still to come."""
+        self._end(ConnectionLost(f"{self}: the connection was closed"), failed=False)
+
+    def _end(self, error: BaseException, *, failed: bool = True) -> None:
+        if self.lost_because is not None:
+            return
+        self.lost_because = error
+        self._setup.cancel()
+        self._alarm.cancel()
+        if self._release is not None:
+            self._release.cancel()
+        if self._give_up is not None:
+            self._give_up()
+        if self._stream is not None:
+            self._stream.close()
+        self._owner.ended(self, failed=failed)
+        waiting, self._open = self._open, deque()
+        self._held.clear()
+        for open_request in waiting:
+            open_request.promise.fail(error)
+        if not self.ready.done:
+            self.ready.fail(error)

@@ -1,0 +1,191 @@
+"""The connections of one client or broker to the brokers of a cluster.
+
+Strategy. The `Network` keeps one `Link` for each address and purpose (a fetch that waits must not hold up a heartbeat), leaves
+an address alone for a while after a failure (reconnect.backoff.ms, doubling), and closes links that were not used for
+connections.max.idle.ms.
+
+An address that cannot be reached is logged as a WARNING: at once, then every few seconds as long as it is tried.
+"""
+
+import logging
+from typing import Final
+
+from ottla.environment import Address, Cancellable, Random, Transport
+from ottla.net.connection import ConnectionSettings, Link
+from ottla.net.errors import ConnectionLost
+from ottla.net.scheduler import Scheduler, Signal
+from ottla.protocol.frames import Rooms
+
+_RECEIVE: Final = 1 << 20
+_WARN_EVERY_MS: Final = 5000
+
+logger = logging.getLogger("ottla.client")
+
+
+class _Outage:
+    """Attempts in vain to reach an address, since the last one that was not."""
+
+    __slots__ = ("attempts", "begun_ms", "warned_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.attempts = 0
+        self.begun_ms = now_ms
+        self.warned_ms: int | None = None
+
+
+class Network:
+    """The links of one client.
+
+    brokers     node -> address, as the metadata last said
+    cluster_id  as the metadata last said, None before
+    changed     happens when a link opens or ends
+    rooms       for the unfinished frames of all links
+    """
+
+    def __init__(
+        self, settings: ConnectionSettings, scheduler: Scheduler, transport: Transport, random: Random
+    ) -> None:
+        self.settings = settings
+        self.scheduler = scheduler
+        self.transport = transport
+        self.brokers: dict[int, Address] = {}
+        self.cluster_id: str | None = None
+        self.changed = Signal()
+        self.rooms = Rooms()
+        self.opened_total = 0
+        self.troubles: dict[Address, str] = {}
+        """Last error of each address that cannot be reached."""
+        self._random = random
+        self._links: dict[tuple[Address, str], Link] = {}
+        self._failures: dict[Address, int] = {}
+        self._outages: dict[Address, _Outage] = {}
+        self._not_before: dict[Address, int] = {}
+        self._shared = bytearray(_RECEIVE)
+        self._sweep: Cancellable | None = None
+        self._closed = False
+
+    # -- links --
+
+    def link(self, address: Address, purpose: str = "", node: int = -1) -> Link:
+        """Return the connection to an address and open it if needed. `purpose` separates requests that must not wait for each
+        other."""
+        known = self._links.get((address, purpose))
+        if known is not None and known.usable:
+            return known
+        if self._closed:
+            raise ConnectionLost("the client is closed")
+        link = self._links[address, purpose] = Link(self, address, node, self._shared)
+        if self._sweep is None and self.settings.max_idle_ms >= 0:
+            self._sweep = self.scheduler.call_later(self.settings.max_idle_ms, self._close_idle)
+        return link
+
+    async def ready(self, node: int, purpose: str = "") -> Link:
+        """A link to a node that can be used now. Raises ConnectionLost."""
+        address = self.brokers.get(node)
+        if address is None:
+            raise ConnectionLost(f"node {node} is in no metadata")
+        return await self.ready_at(address, purpose, node)
+
+    async def ready_at(self, address: Address, purpose: str = "", node: int = -1) -> Link:
+        """A link to an address that can be used now; waits for the address to be worth another attempt."""
+        known = self._links.get((address, purpose))
+        if known is None or not known.usable:
+            wait = self._not_before.get(address, 0) - self.scheduler.clock.now_ms()
+            if wait > 0:
+                await self.scheduler.sleep(wait)
+        return await self.link(address, purpose, node).ready
+
+    def link_if_ready(self, address: Address, purpose: str = "") -> Link | None:
+        """The link to an address if it can be used now."""
+        link = self._links.get((address, purpose))
+        return link if link is not None and link.usable and link.ready.done else None
+
+    def open_links(self, purpose: str = "") -> list[Link]:
+        """Those that can be used now, the least busy first."""
+        links = [
+            link
+            for (_, its), link in self._links.items()
+            if its == purpose and link.usable and link.ready.done and link.ready.error is None
+        ]
+        return sorted(links, key=lambda link: link.in_flight)
+
+    def reasons(self) -> str:
+        """Reasons for unreachable brokers, as the end of an error message; empty without any."""
+        return f": {'; '.join(self.troubles.values())}" if self.troubles else ""
+
+    # -- what links say --
+
+    def setup_timeout_ms(self, address: Address) -> int:
+        """Return the time in ms that a connection attempt may take: longer after failures (KIP-601), within ±20 %."""
+        settings = self.settings
+        base = settings.setup_timeout_ms << min(self._failures.get(address, 0), 10)
+        ceiling = max(settings.setup_timeout_max_ms, settings.setup_timeout_ms)
+        return self._jittered(min(base, ceiling)) if self._failures.get(address) else int(min(base, ceiling))
+
+    def opened(self, link: Link) -> None:
+        """A link has become ready."""
+        self.opened_total += 1
+        self._failures.pop(link.address, None)
+        self.troubles.pop(link.address, None)
+        self._not_before.pop(link.address, None)
+        outage = self._outages.pop(link.address, None)
+        if outage is not None and outage.warned_ms is not None:
+            seconds = (self.scheduler.clock.now_ms() - outage.begun_ms) / 1000
+            logger.info("broker %s answers again after %.1f s", link, seconds)
+        self.changed.happen()
+
+    def ended(self, link: Link, *, failed: bool) -> None:
+        """A link is no more."""
+        for key, known in list(self._links.items()):
+            if known is link:
+                del self._links[key]
+        if failed:
+            if not link.ready.done:
+                self._warn(link)
+            self.troubles[link.address] = str(link.lost_because)
+            failures = self._failures[link.address] = self._failures.get(link.address, 0) + 1
+            settings = self.settings
+            base = settings.reconnect_backoff_ms << min(failures - 1, 20)
+            wait = min(base, max(settings.reconnect_backoff_max_ms, settings.reconnect_backoff_ms))
+            self._not_before[link.address] = self.scheduler.clock.now_ms() + self._jittered(wait)
+        self.changed.happen()
+
+    def _warn(self, link: Link) -> None:
+        """An attempt to reach an address failed."""
+        now = self.scheduler.clock.now_ms()
+        outage = self._outages.setdefault(link.address, _Outage(now))
+        outage.attempts += 1
+        if outage.warned_ms is not None and now - outage.warned_ms < _WARN_EVERY_MS:
+            return
+        outage.warned_ms = now
+        since = (
+            f" ({outage.attempts} attempts in {(now - outage.begun_ms) / 1000:.0f} s)" if outage.attempts > 1 else ""
+        )
+        logger.warning("broker %s%s", link.lost_because, since)
+
+    def _jittered(self, milliseconds: int) -> int:
+        return milliseconds * (80 + self._random.below(41)) // 100
+
+    def _close_idle(self) -> None:
+        limit = self.settings.max_idle_ms
+        now = self.scheduler.clock.now_ms()
+        for link in list(self._links.values()):
+            if not link.in_flight and link.ready.done and now - link.used_ms >= limit:
+                link.close()
+        self._sweep = None
+        if self._links:
+            self._sweep = self.scheduler.call_later(limit, self._close_idle)
+
+    def give_up(self, address: Address, purpose: str = "") -> None:
+        """Stop an attempt to connect that takes too long for its caller."""
+        link = self._links.get((address, purpose))
+        if link is not None and not link.ready.done:
+            link.lost("no connection in time")
+
+    def close(self) -> None:
+        """End every link."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for link in list(self._links.values()):
+            link.close()

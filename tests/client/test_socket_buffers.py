@@ -1,0 +1,32 @@
+"""The configs send.buffer.bytes and receive.buffer.bytes, as the system has them for an open connection."""
+
+import socket
+from typing import Any
+
+import pytest
+
+from ottla import Admin
+
+SIZE = 50_000
+
+
+def buffers(admin: Admin) -> tuple[int, int]:
+    """SO_SNDBUF and SO_RCVBUF of the client's first connection."""
+    stream: Any = admin._core.network.open_links()[0]._stream
+    sock: socket.socket = stream._socket
+    send = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    return send, sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+@pytest.mark.parametrize("option", ["send_buffer_bytes", "receive_buffer_bytes"])
+def test_the_size_of_a_socket_buffer_is_set(bootstrap_servers: str, option: str) -> None:
+    with (
+        Admin(bootstrap_servers=bootstrap_servers) as default,
+        Admin(bootstrap_servers=bootstrap_servers, **{option: SIZE}) as admin,
+    ):
+        default.describe_cluster()
+        admin.describe_cluster()
+        index = option == "receive_buffer_bytes"
+        size = buffers(admin)[index]
+        assert size in (SIZE, 2 * SIZE)  # Linux reports twice the size: it counts its own bookkeeping
+        assert buffers(default)[index] != size
