@@ -11,7 +11,7 @@ from ottla.client.admin.cluster import FeatureRange, FeatureUpdate
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.client.admin.requests import UnknownNode
 from ottla.client.admin.transactions import AbortTransactionSpec
-from ottla.environment.asyncio_transport import AsyncioEnvironment
+from ottla.environment.asyncio_transport import AsyncioTransport
 from ottla.protocol.api import METADATA
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.members import wait_for
@@ -38,15 +38,15 @@ def test_the_cluster(admin: Admin, bootstrap_servers: str, node: int) -> None:
 
 def test_every_address_of_a_name_is_tried(bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host, _, port = bootstrap_servers.rpartition(":")
-    resolve = AsyncioEnvironment._resolve
+    resolve = AsyncioTransport._resolve
 
-    async def resolved(self: AsyncioEnvironment, address: tuple[str, int]) -> Sequence[Any]:
+    async def resolved(self: AsyncioTransport, address: tuple[str, int]) -> Sequence[Any]:
         if address[0] != "cluster.test":
             return await resolve(self, address)
         wheres = [("127.0.0.1", dead.getsockname()[1]), (host, int(port))]
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", where) for where in wheres]
 
-    monkeypatch.setattr(AsyncioEnvironment, "_resolve", resolved)
+    monkeypatch.setattr(AsyncioTransport, "_resolve", resolved)
     with socket.socket() as dead:
         dead.bind(("127.0.0.1", 0))  # nobody listens
         with Admin(bootstrap_servers=f"cluster.test:{port}") as admin:

@@ -9,7 +9,7 @@ from ottla.client.config import ClientConfig, dotted
 from ottla.client.core import Core
 from ottla.client.forking import register
 from ottla.client.loop import wait
-from ottla.environment.asyncio_transport import AsyncioEnvironment
+from ottla.environment.process import process_environment
 from ottla.net.scheduler import Promise
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Asynchronous:
 
     def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
         self.config = ClientConfig({**(config or {}), **dotted(options)})
-        self._core = Core(self.config, AsyncioEnvironment(asyncio.get_running_loop()))
+        self._core = Core(self.config, process_environment(asyncio.get_running_loop()))
         self._released = False  # True in a forked process, where there is nothing to close
         register(self)
 

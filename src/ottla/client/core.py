@@ -14,7 +14,7 @@ logger = logging.getLogger("ottla.client")
 
 
 class ClientEnvironment(Protocol):
-    """Clock, random numbers, timers and transport of a client; `environment.asyncio_transport` has the real ones."""
+    """Clock, random numbers, timers and transport of a client; the part of `Environment` that it uses."""
 
     @property
     def clock(self) -> Clock:

@@ -196,10 +196,11 @@ class Listen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The access of a broker to its machine; `environment.process` has that of a process, tests replace parts of it.
+    """The access of a broker or client to its machine; `environment.process` has that of a process, tests replace parts of it.
 
     now_ns     nanoseconds on a monotonic clock, for the time spent on a request
     resolve    returns the IP address of a host, None if it has none
+    transport  opens connections
     listen     opens listening sockets
     workers    starts background threads
     files      stores files
@@ -210,6 +211,7 @@ class Environment:
     random: Random
     timers: Timers
     resolve: Callable[[str], str | None]
+    transport: Transport
     listen: Listen
     workers: Workers
     files: Store

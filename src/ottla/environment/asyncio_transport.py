@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.environment import Address, Cancellable, Receiver
-from ottla.environment.system import SystemClock, SystemRandom
 
 _MOST_PIECES: Final = 64
 """Limit of buffers in one sendmsg."""
@@ -83,28 +82,30 @@ class _Socket:
             self._socket.close()
 
 
-class AsyncioEnvironment:
-    """An asyncio event loop as clock, random numbers, timers and transport."""
+class AsyncioTimers:
+    """`Timers` of an asyncio event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.clock = SystemClock()
-        self.random = SystemRandom()
-        self.timers = self
-        self.transport = self
+        self._loop = loop
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
-        """As `Timers`."""
         if delay_ms <= 0:
-            return self.loop.call_soon(callback)
-        return self.loop.call_later(delay_ms / 1000, callback)
+            return self._loop.call_soon(callback)
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+
+class AsyncioTransport:
+    """A `Transport` on an asyncio event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
 
     def open(
         self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
     ) -> Callable[[], None]:
         """As `Transport`."""
         buffers = {socket.SO_SNDBUF: send_buffer, socket.SO_RCVBUF: receive_buffer}
-        task = self.loop.create_task(self._connect(address, receiver, buffers))
+        task = self._loop.create_task(self._connect(address, receiver, buffers))
 
         def give_up() -> None:
             task.cancel()
@@ -127,7 +128,7 @@ class AsyncioEnvironment:
                     if size != -1:
                         # Before it connects: TCP agrees on the scale of its windows in the handshake.
                         sock.setsockopt(socket.SOL_SOCKET, option, size)
-                await self.loop.sock_connect(sock, ip_address)
+                await self._loop.sock_connect(sock, ip_address)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             except OSError as error:
                 sock.close()
@@ -136,7 +137,7 @@ class AsyncioEnvironment:
                 sock.close()
                 raise
             else:
-                receiver.connected(_Socket(self.loop, sock, receiver))
+                receiver.connected(_Socket(self._loop, sock, receiver))
                 return
         receiver.lost(reason)
 
@@ -144,4 +145,4 @@ class AsyncioEnvironment:
         host, port = address
         with contextlib.suppress(socket.gaierror):  # fails for a host name; an IP address needs no resolver
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        return await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -2,24 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 
-from ottla.environment import Cancellable, Clock, Environment, Random, Timers
+from ottla.environment import Clock, Environment, Random, Timers
+from ottla.environment.asyncio_transport import AsyncioTimers, AsyncioTransport
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import Store
 from ottla.environment.listening import SocketListen
 from ottla.environment.system import SystemClock, SystemRandom, resolved_address
 from ottla.environment.workers import ThreadWorkers
-
-
-class LoopTimers:
-    """Timers of an asyncio loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
-        return self._loop.call_later(delay_ms / 1000, callback)
 
 
 def process_environment(
@@ -35,8 +25,9 @@ def process_environment(
         clock or SystemClock(),
         time.perf_counter_ns,
         random or SystemRandom(),
-        timers or LoopTimers(loop),
+        timers or AsyncioTimers(loop),
         resolved_address,
+        AsyncioTransport(loop),
         SocketListen(loop),
         ThreadWorkers(loop),
         files or DiskStore(),

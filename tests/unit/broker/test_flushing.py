@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker import flushing
 from ottla.broker.flushing import Flusher
-from ottla.environment.process import LoopTimers
+from ottla.environment.asyncio_transport import AsyncioTimers
 from ottla.environment.workers import ThreadWorker
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
@@ -49,7 +49,7 @@ class Clock:
 
 
 def opened(disk: SlowDisk, loop: asyncio.AbstractEventLoop, failures: list[OSError]) -> tuple[Partition, Flusher]:
-    flusher = Flusher(ThreadWorker(loop, "flush", 4), LoopTimers(loop), Clock())
+    flusher = Flusher(ThreadWorker(loop, "flush", 4), AsyncioTimers(loop), Clock())
     log = Log(disk.store, Path("/log/t-0"), LogConfig(flush_messages=1), failed=failures.append)
     return Partition("t", bytes(16), 0, log, 1, 0, flusher.flush), flusher
 
