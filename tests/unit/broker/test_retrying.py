@@ -1,0 +1,153 @@
+"""Repeated requests, and the alarm for the earliest deadline."""
+
+import heapq
+from collections.abc import Callable
+
+import pytest
+
+from ottla.broker.alarm import Alarm
+from ottla.broker.retrying import repeat_while
+from ottla.protocol.answer import Answer, Pending
+
+
+class Timer:
+    """A call at `deadline_ms`."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class World:
+    """Virtual time."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._timers: list[tuple[int, int, Timer]] = []
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return self.now
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        timer = Timer(callback)
+        heapq.heappush(self._timers, (self.now + delay_ms, id(timer), timer))
+        return timer
+
+    def advance(self, ms: int) -> None:
+        end = self.now + ms
+        while self._timers and self._timers[0][0] <= end:
+            self.now, _, timer = heapq.heappop(self._timers)
+            if timer.callback is not None:
+                timer.callback()
+        self.now = end
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_response_that_is_final_is_returned_at_once(world: World) -> None:
+    assert repeat_while(lambda code: code == 1, lambda: 0, world.call_later) == 0
+
+
+def test_a_temporary_response_is_repeated_after_a_pause(world: World) -> None:
+    codes = [1, 1, 0]
+    asked: list[int] = []
+
+    def request() -> int:
+        asked.append(world.now)
+        return codes.pop(0)
+
+    answer = repeat_while(lambda code: code == 1, request, world.call_later, pause_ms=30)
+    assert isinstance(answer, Pending)
+    responses: list[int] = []
+    answer.listen(responses.append)
+    world.advance(59)
+    assert responses == []
+    world.advance(1)
+    assert (responses, asked) == ([0], [0, 30, 60])
+
+
+def test_the_last_attempt_counts_even_if_it_is_temporary(world: World) -> None:
+    answer = repeat_while(lambda code: code == 1, lambda: 1, world.call_later, attempts=3, pause_ms=10)
+    assert isinstance(answer, Pending)
+    responses: list[int] = []
+    answer.listen(responses.append)
+    world.advance(1000)
+    assert responses == [1]
+    assert repeat_while(lambda code: code == 1, lambda: 1, world.call_later, attempts=1) == 1
+
+
+def test_an_answer_that_comes_later_is_checked_too(world: World) -> None:
+    pendings: list[Pending[int]] = []
+
+    def request() -> Answer[int]:
+        pendings.append(Pending())
+        return pendings[-1]
+
+    answer = repeat_while(lambda code: code == 1, request, world.call_later, pause_ms=10)
+    assert isinstance(answer, Pending)
+    responses: list[int] = []
+    answer.listen(responses.append)
+    pendings[0].complete(1)
+    world.advance(10)
+    pendings[1].complete(7)
+    assert responses == [7]
+
+
+def test_a_request_that_is_abandoned_abandons_the_answer(world: World) -> None:
+    pending: Pending[int] = Pending()
+
+    def request() -> Answer[int]:
+        return pending
+
+    answer = repeat_while(lambda code: code == 1, request, world.call_later)
+    assert isinstance(answer, Pending)
+    events: list[str] = []
+    answer.listen(lambda _: events.append("answered"), lambda: events.append("abandoned"))
+    pending.abandon()
+    assert events == ["abandoned"]
+
+
+def test_an_alarm_rings_once_at_the_earliest_deadline(world: World) -> None:
+    rings: list[int] = []
+    alarm = Alarm("test", lambda: rings.append(world.now), world, world)
+    alarm.set(50)
+    alarm.set(20)
+    alarm.set(30)
+    world.advance(100)
+    assert rings == [20]
+    alarm.set(90)
+    world.advance(0)
+    assert rings == [20, 100]
+
+
+def test_an_alarm_whose_work_fails_rings_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    rings: list[int] = []
+
+    def work() -> None:
+        rings.append(world.now)
+        if len(rings) == 1:
+            raise ArithmeticError("a bug")
+
+    alarm = Alarm("a test", work, world, world)
+    alarm.set(10)
+    world.advance(1000)
+    assert rings == [10, 110]
+    assert "a test failed; it is tried again" in caplog.text
+
+
+def test_a_closed_alarm_does_not_ring(world: World) -> None:
+    rings: list[int] = []
+    alarm = Alarm("test", lambda: rings.append(world.now), world, world)
+    alarm.set(10)
+    alarm.close()
+    alarm.set(20)
+    world.advance(100)
+    assert rings == []

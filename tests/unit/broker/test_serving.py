@@ -1,0 +1,206 @@
+"""One connection without a socket: order, back-pressure, throttling, and what is sent before it closes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ottla.broker.serving import ServedConnection
+from ottla.broker.session import Session
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.connection import ClientConnection, Envelope
+from ottla.protocol.context import RequestContext
+from ottla.protocol.frames import FrameReader
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.schema import Response
+from ottla.protocol.wire import PeerError
+
+
+class Stream:
+    """What is sent, and how reading was paused and resumed; with `full` the kernel takes nothing."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.full = False
+        self.reading: list[str] = []
+        self.is_closed = False
+
+    def write(self, pieces: Sequence[Any]) -> bool:
+        self.writes.append(b"".join(pieces))
+        return not self.full
+
+    def pause_reading(self) -> None:
+        self.reading.append("paused")
+
+    def resume_reading(self) -> None:
+        self.reading.append("resumed")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Requests:
+    """A pipeline that answers by the test's wish.
+
+    served  group ids of the requests that came
+    """
+
+    def __init__(self) -> None:
+        self.served: list[str] = []
+        self.responses: dict[str, Answer[Response] | PeerError] = {}
+        self.is_measuring = False
+        self.throttle_ms = 0
+        self.now = 0
+
+    def now_ns(self) -> int:
+        return self.now
+
+    def answer(self, envelope: Envelope, context: RequestContext) -> Answer[Response] | None:
+        assert context.principal == "User:ANONYMOUS"
+        group = envelope.frame[envelope.body + 2 :].split(b"\0")[0].decode()
+        self.served.append(group)
+        response = self.responses.get(group, HeartbeatResponse(error_code=0))
+        if isinstance(response, PeerError):
+            raise response
+        return response
+
+    def finish(self, envelope: Envelope, context: RequestContext, response: Response | None, spent_ns: int) -> int:
+        del envelope, context, response, spent_ns
+        return self.throttle_ms
+
+
+class Timers:
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, Callable[[], None]]] = []
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
+        self.calls.append((delay_ms, callback))
+
+
+class World:
+    """A client, and the connection that serves it."""
+
+    def __init__(self) -> None:
+        self.stream, self.requests, self.timers = Stream(), Requests(), Timers()
+        self.closed: list[ServedConnection] = []
+        self.session = Session(("10.0.0.7", 4711), ("10.0.0.1", 9092))
+        pipeline: Any = self.requests
+        self.connection = ServedConnection(
+            pipeline,
+            self.session,
+            self.stream,
+            FrameReader(1 << 20),
+            bytearray(1 << 16),
+            self.timers,
+            lambda: 0,
+            self.closed.append,
+        )
+        self._client = ClientConnection("test")
+
+    def send(self, *groups: str) -> None:
+        """Deliver a heartbeat of each group, all in one read."""
+        requests = [HeartbeatRequest(group_id=group, member_id="") for group in groups]
+        self.receive(b"".join(b"".join(self._client.request(request, 0)) for request in requests))
+
+    def receive(self, data: bytes) -> None:
+        def receive(buffers: Sequence[Any]) -> int:
+            room = memoryview(b"".join(bytes(len(buffer)) for buffer in buffers))
+            assert len(data) <= len(room)
+            rest = data
+            for buffer in buffers:
+                taken = min(len(buffer), len(rest))
+                memoryview(buffer)[:taken] = rest[:taken]
+                rest = rest[taken:]
+            return len(data)
+
+        self.connection.readable(receive)
+
+    @property
+    def answers(self) -> int:
+        """Number of responses that were sent."""
+        return len(self._client.feed(b"".join(self.stream.writes)))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_requests_of_one_read_are_answered_by_one_write(world: World) -> None:
+    world.send("a", "b", "c")
+    assert world.requests.served == ["a", "b", "c"]
+    assert len(world.stream.writes) == 1
+    assert world.answers == 3
+
+
+def test_a_pending_answer_holds_the_requests_behind_it(world: World) -> None:
+    pending: Pending[Response] = Pending()
+    world.requests.responses["b"] = pending
+    world.send("a", "b", "c")
+    assert world.requests.served == ["a", "b"]
+    assert len(world.stream.writes) == 1  # the answer to a does not wait for b
+    assert world.stream.reading == ["paused"]
+    pending.complete(HeartbeatResponse(error_code=27))
+    assert world.requests.served == ["a", "b", "c"]
+    assert world.stream.reading == ["paused", "resumed"]
+    assert world.answers == 3
+
+
+def test_a_slow_reader_is_not_read_from(world: World) -> None:
+    world.stream.full = True
+    world.send("a")
+    world.send("b")
+    assert world.requests.served == ["a"]
+    assert world.stream.reading == ["paused"]
+    world.stream.full = False
+    world.connection.written()
+    assert world.requests.served == ["a", "b"]
+    assert world.stream.reading == ["paused", "resumed"]
+
+
+def test_a_throttled_connection_waits_after_its_answer(world: World) -> None:
+    world.requests.is_measuring = True
+    world.requests.throttle_ms = 500
+    world.send("a", "b")
+    assert world.requests.served == ["a"]
+    assert world.answers == 1
+    assert [delay for delay, _ in world.timers.calls] == [500]
+    world.requests.throttle_ms = 0
+    world.timers.calls[0][1]()
+    assert world.requests.served == ["a", "b"]
+
+
+def test_answers_before_a_malformed_request_are_sent(world: World) -> None:
+    world.requests.responses["b"] = PeerError("malformed")
+    world.send("a", "b", "c")
+    assert world.requests.served == ["a", "b"]
+    assert world.answers == 1
+    assert world.stream.is_closed
+    assert world.closed == [world.connection]
+
+
+def test_a_handler_that_fails_later_is_answered_with_an_error(world: World) -> None:
+    pending: Pending[Response] = Pending()
+    world.requests.responses["a"] = pending
+    world.send("a", "b")
+    pending.abandon()
+    assert world.requests.served == ["a", "b"]
+    assert world.answers == 2
+
+
+def test_listeners_hear_once_of_the_end_of_a_connection(world: World) -> None:
+    ended: list[int] = []
+    world.session.peer.closed += [lambda peer: ended.append(peer.port), lambda peer: ended.append(-peer.port)]
+    world.connection.lost()
+    world.connection.close()
+    assert ended == [4711, -4711]
+
+
+def test_a_closed_connection_serves_nothing(world: World) -> None:
+    pending: Pending[Response] = Pending()
+    world.requests.responses["a"] = pending
+    world.send("a", "b")
+    world.connection.close()
+    pending.complete(HeartbeatResponse(error_code=0))
+    assert world.requests.served == ["a"]
+    assert world.stream.writes == []

@@ -1,0 +1,32 @@
+"""Authorized operations of a response (KIP-430)."""
+
+from ottla.protocol.context import RequestContext
+from ottla.security.operations import Operation, ResourceType, authorized_operations
+
+
+class ReadOnly:
+    """Every client may read topic t and describe the cluster."""
+
+    def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool:
+        assert context.principal == "User:reader"
+        return (operation, resource_type, name) in {
+            (Operation.READ, ResourceType.TOPIC, "t"),
+            (Operation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"),
+        }
+
+
+def test_without_an_authorizer_everything_is_allowed() -> None:
+    context = RequestContext()
+    assert authorized_operations(context, ResourceType.TOPIC, "t") == 0b1101_1111_1000
+    assert authorized_operations(context, ResourceType.GROUP, "g") == 0b1101_0100_1000
+    assert authorized_operations(context, ResourceType.CLUSTER) == 0b1_1111_1010_0000
+    assert context.allowed(Operation.DELETE, ResourceType.TOPIC, "t")
+
+
+def test_an_authorizer_decides_for_each_operation_and_resource() -> None:
+    context = RequestContext(principal="User:reader", authorizer=ReadOnly())
+    assert authorized_operations(context, ResourceType.TOPIC, "t") == 1 << Operation.READ
+    assert authorized_operations(context, ResourceType.TOPIC, "u") == 0
+    assert authorized_operations(context, ResourceType.CLUSTER) == 1 << Operation.DESCRIBE
+    assert context.allowed(Operation.READ, ResourceType.TOPIC, "t")
+    assert not context.allowed(Operation.WRITE, ResourceType.TOPIC, "t")
