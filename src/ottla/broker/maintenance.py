@@ -131,6 +131,7 @@ class Maintenance:
                     self._removals.later(segment.remove, log.config.file_delete_delay_ms)
                 if not gone:
                     break
+                partition.wake()  # fetch sessions return the new log start offset
                 yield None
 
     def _expire_producers(self) -> Steps:

@@ -13,6 +13,7 @@ gets no session.
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Final
 
 from ottla.environment import Random
@@ -22,6 +23,7 @@ from ottla.protocol.errors import (
     INVALID_FETCH_SESSION_EPOCH,
     NONE,
 )
+from ottla.replication.partition import Partition, Watchers
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -35,9 +37,11 @@ class RequestedPartition:
     topic           its name, "" when the client uses ids
     topic_id        its id, zero when the client uses names
     current_epoch   leader epoch the client believes in, -1 for any
+    order           place in the order of its session
     """
 
     __slots__ = (
+        "_watched",
         "current_epoch",
         "fetch_offset",
         "index",
@@ -45,6 +49,8 @@ class RequestedPartition:
         "last_stable_offset",
         "last_start_offset",
         "max_bytes",
+        "order",
+        "session",
         "topic",
         "topic_id",
     )
@@ -61,6 +67,23 @@ class RequestedPartition:
         self.last_high_watermark = -1
         self.last_stable_offset = -1
         self.last_start_offset = -1
+        self.order = 0
+        self.session: FetchSession | None = None
+        self._watched: Partition | None = None
+
+    def watch(self, partition: Partition | None) -> None:
+        """Have the session called when `partition` changes, in place of the one watched before; None ends it."""
+        if self._watched is partition:
+            return
+        if self._watched is not None:
+            self._watched.watchers.discard(self._changed)
+        if partition is not None:
+            partition.watchers.add(self._changed)
+        self._watched = partition
+
+    def _changed(self) -> None:
+        if self.session is not None:
+            self.session.changed(self)
 
     @property
     def key(self) -> tuple[str, bytes, int]:
@@ -69,9 +92,18 @@ class RequestedPartition:
 
 
 class FetchSession:
-    """The partitions of one client. `epoch` is the one expected next; `by_id` is True if it names topics by their ids."""
+    """The partitions of one client.
 
-    __slots__ = ("by_id", "epoch", "id", "last_used_ms", "partitions")
+    by_id     True if it names topics by their ids
+    epoch     the one expected next
+    watchers  called when a partition of the session may have something new
+
+    An incremental fetch costs what is new, not what the session holds. `_due` has the partitions that a fetch must look at:
+    named by the last fetch, changed since they were looked at (each has a watcher at its partition for that), with records
+    that are not fetched yet, or with an error. All others are at their end, and their values are those last returned.
+    """
+
+    __slots__ = ("_due", "_orders", "by_id", "epoch", "id", "last_used_ms", "partitions", "watchers")
 
     def __init__(self, session_id: int, now_ms: int, *, by_id: bool) -> None:
         self.id = session_id
@@ -79,19 +111,61 @@ class FetchSession:
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions: OrderedDict[tuple[str, bytes, int], RequestedPartition] = OrderedDict()
+        self.watchers = Watchers()
+        self._due: dict[RequestedPartition, None] = {}
+        self._orders = 0
 
     def update(self, requested: Iterable[RequestedPartition], forgotten: Iterable[tuple[str, bytes, int]]) -> None:
         """Take in what a fetch adds, changes and gives up."""
         for key in forgotten:
-            self.partitions.pop(key, None)
+            removed = self.partitions.pop(key, None)
+            if removed is not None:
+                removed.watch(None)
+                self._due.pop(removed, None)
         for partition in requested:
             held = self.partitions.get(partition.key)
             if held is None:
-                self.partitions[partition.key] = partition
+                self.partitions[partition.key] = held = partition
+                partition.session = self
+                self._put_last(partition)
             else:
                 held.fetch_offset = partition.fetch_offset
                 held.max_bytes = partition.max_bytes
                 held.current_epoch = partition.current_epoch
+            self._due[held] = None
+
+    def _put_last(self, partition: RequestedPartition) -> None:
+        self._orders += 1
+        partition.order = self._orders
+
+    def move_to_end(self, partition: RequestedPartition) -> None:
+        """Answer a partition after all others; nothing if it is not in the session any more."""
+        if self.partitions.get(partition.key) is partition:
+            self.partitions.move_to_end(partition.key)
+            self._put_last(partition)
+
+    def due(self) -> list[RequestedPartition]:
+        """Partitions that a fetch must look at, in the order of the session."""
+        return sorted(self._due, key=attrgetter("order"))
+
+    def changed(self, partition: RequestedPartition) -> None:
+        """Have the next fetch look at a partition, and the one that waits."""
+        self._due[partition] = None
+        for watcher in tuple(self.watchers):
+            watcher()
+
+    def look_at_all(self) -> None:
+        """Have the next fetch look at all partitions."""
+        self._due = dict.fromkeys(self.partitions.values())
+
+    def settle(self, partition: RequestedPartition) -> None:
+        """A response had all that is known of a partition: look at it when it has changed."""
+        self._due.pop(partition, None)
+
+    def close(self) -> None:
+        """Remove the watchers of all partitions."""
+        for partition in self.partitions.values():
+            partition.watch(None)
 
 
 class FetchSessions:
@@ -108,12 +182,12 @@ class FetchSessions:
 
     def begin(self, session_id: int, now_ms: int, *, by_id: bool) -> FetchSession | None:
         """Begin a session (instead of `session_id`); None when there is no room."""
-        self._sessions.pop(session_id, None)
+        self.end(session_id)
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms < self._eviction_ms:
                 return None
-            del self._sessions[oldest.id]
+            self.end(oldest.id)
         new_id = 0
         while new_id == NO_SESSION or new_id in self._sessions:
             new_id = self._random.below(_MAX_EPOCH) + 1
@@ -136,4 +210,6 @@ class FetchSessions:
 
     def end(self, session_id: int) -> None:
         """Close a session; unknown ones are passed over."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()

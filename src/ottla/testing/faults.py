@@ -169,6 +169,7 @@ class Failure(Fault):
             partitions = list(session.partitions.values())
             for partition in partitions:
                 partition.last_high_watermark = -1  # the next answer is to have it again
+            session.look_at_all()
             request.session_id = session.id
         request.topics = _topics_of(partitions)
         return refusal(request, version, self._code)

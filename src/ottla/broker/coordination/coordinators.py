@@ -175,6 +175,7 @@ class Coordination:
             if log is not None and message.offset > log.log.start_offset:
                 try:
                     log.log.delete_records(message.offset)
+                    log.wake()
                 except StorageError as cause:
                     _logger.error("%s", cause)
 

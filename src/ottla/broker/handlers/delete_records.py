@@ -60,6 +60,7 @@ def _deleted(topic: str, index: int, offset: int, broker: Broker) -> DeleteRecor
         code = NONE
         try:
             low = partition.log.delete_records(offset)
+            partition.wake()  # fetch sessions return the new log start offset
         except OffsetOutOfRange:
             code = OFFSET_OUT_OF_RANGE
         except (StorageError, OSError) as error:

@@ -31,11 +31,11 @@ Versions
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.broker import Broker
-from ottla.broker.delayed import DelayedAnswer
+from ottla.broker.delayed import DelayedAnswer, Watched
 from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
 from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
@@ -102,8 +102,7 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
             return FetchResponse(error_code=code)
         session.update(requested, _forgotten(fields.forgotten_topics_data))
         incremental = True
-        requested = list(session.partitions.values())
-        if not requested:
+        if not session.partitions:
             broker.sessions.end(session_id)
             return FetchResponse()
     if broker.throttling is not None:
@@ -118,12 +117,12 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
         request.context,
         incremental=incremental,
     )
-    response = attempt.attempt(fields.max_wait_ms <= 0 or not requested)
+    response = attempt.attempt(fields.max_wait_ms <= 0 or not (requested or incremental))
     answer: Answer[FetchResponse]
     if response is not None:
         answer = response
     else:
-        answer = DelayedAnswer(attempt.attempt, attempt.partitions()).begin(broker.timers, fields.max_wait_ms)
+        answer = DelayedAnswer(attempt.attempt, attempt.watched()).begin(broker.timers, fields.max_wait_ms)
     return answer if version >= _FIRST_WITH_BATCHES else after(answer, attempt.converted)
 
 
@@ -190,8 +189,10 @@ class _FetchAttempt:
             return self._broker.replicas.leader_by_id(requested.topic_id, requested.index)
         return self._broker.replicas.leader(requested.topic, requested.index)
 
-    def partitions(self) -> list["Partition"]:
-        """Those whose growth may complete the fetch."""
+    def watched(self) -> Sequence[Watched]:
+        """The session, or the partitions, whose growth may complete the fetch."""
+        if self._session is not None:
+            return (self._session,)
         leaders = (self._partition(requested) for requested in self._requested)
         return [partition for partition in leaders if not isinstance(partition, int)]
 
@@ -201,7 +202,12 @@ class _FetchAttempt:
         total = absent = 0
         done = last
         answers: list[tuple[RequestedPartition, PartitionData]] = []
-        for requested in self._requested:
+        session = self._session
+        if session is not None and self._incremental:
+            partitions, count = session.due(), len(session.partitions)
+        else:
+            partitions, count = self._requested, len(self._requested)
+        for requested in partitions:
             whole_first = total == 0 or self._version < _FIRST_WITH_WHOLE_MESSAGES  # those are cut once converted
             data = self._read(requested, min(requested.max_bytes, left), whole_first=whole_first)
             if data.error_code in _ABSENT:
@@ -213,11 +219,11 @@ class _FetchAttempt:
                 total += size
                 left = max(0, left - size)
             answers.append((requested, data))
-        if not done and total < self._min_bytes and absent < len(answers):
+        if not done and total < self._min_bytes and absent < count:
             return None
         throttling = self._broker.throttling
         if throttling is not None:
-            throttle_ms = throttling.fetched(self._context, total + _BYTES_OF_A_PARTITION * len(answers))
+            throttle_ms = throttling.fetched(self._context, total + _BYTES_OF_A_PARTITION * count)
             if throttle_ms > 0:
                 return self._empty(throttle_ms)
         return self._response(answers)
@@ -233,7 +239,10 @@ class _FetchAttempt:
     def _read(self, requested: RequestedPartition, max_bytes: int, *, whole_first: bool) -> PartitionData:
         partition = self._partition(requested)
         if isinstance(partition, int):
+            requested.watch(None)
             return _failed(requested.index, partition)
+        if self._session is not None:
+            requested.watch(partition)
         epoch = requested.current_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
             code = FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
@@ -296,6 +305,10 @@ class _FetchAttempt:
         else:
             data.records = message_set if self._version >= _FIRST_WITH_WHOLE_MESSAGES else message_set[:max_bytes]
 
+    def _limit(self, data: PartitionData) -> int:
+        """First offset that the client may not read (exclusive limit)."""
+        return data.last_stable_offset if self._committed else data.high_watermark
+
     def _response(self, answers: list[tuple[RequestedPartition, PartitionData]]) -> FetchResponse:
         session = self._session
         topics: list[FetchableTopicResponse] = []
@@ -304,6 +317,8 @@ class _FetchAttempt:
         for requested, data in answers:
             if session is not None:
                 news = _is_news(requested, data)
+                if data.error_code == NONE and requested.fetch_offset >= self._limit(data):
+                    session.settle(requested)
                 if self._incremental:
                     if not news:
                         continue
@@ -318,8 +333,7 @@ class _FetchAttempt:
         if session is None:
             return FetchResponse(responses=topics)
         for requested in moved:
-            if requested.key in session.partitions:
-                session.partitions.move_to_end(requested.key)
+            session.move_to_end(requested)
         return FetchResponse(responses=topics, session_id=session.id)
 
 
