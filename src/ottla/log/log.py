@@ -226,18 +226,17 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         *,
-        zstd_allowed: bool = True,
+        refused_codecs: frozenset[int] = frozenset(),
         begins_at_zero: bool = False,
     ) -> Appended:
         """Validate the batch `frame[start:end]` as Kafka does, give it offsets, write it.
 
+        refused_codecs  those that the version of the request may not carry
         begins_at_zero  a producer that is not known must begin with sequence 0: transactions of version 2
 
         Raises StorageError when the disk does not take it; the log is then as it was.
         """
-        config = self.config
-        rules = config.rules if zstd_allowed else config.rules_without_zstd
-        batch = prepare(frame, start, end, rules, now_ms, self.name)
+        batch = prepare(frame, start, end, self.config.rules, now_ms, self.name, refused_codecs)
         if batch.remaining is None:
             return self._append_prepared(batch, leader_epoch, now_ms, begins_at_zero)
         appended = Appended(-1)

@@ -22,7 +22,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i64, u8
 
-from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header, unpacked, wrapped
+from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, decompressed, read_header, wrapped
 from ottla.records.errors import CorruptRecords
 from ottla.records.partitioner import partition_between
 from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
@@ -208,7 +208,7 @@ class ColumnReader:
             if base >= self.end_offset:
                 break
             if header.count > 0 and header.attributes & CONTROL == 0:
-                section, begin, stop = unpacked(data, header, _INT32_MAX)
+                section, begin, stop = decompressed(data, header, _INT32_MAX)
                 _read_batch(section, begin, stop, header, self)
             if not self.full:
                 self.next_offset = max(self.next_offset, min(following, self.end_offset))

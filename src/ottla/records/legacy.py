@@ -31,7 +31,7 @@ from ottla.protocol.errors import (
     UNSUPPORTED_COMPRESSION_TYPE,
 )
 from ottla.records import compression
-from ottla.records.batch import UNPACK_AT_ONCE, UNPACK_LIMIT, BatchHeader, build, records_in_parts, scan
+from ottla.records.batch import DECOMPRESS_AT_ONCE, DECOMPRESS_LIMIT, BatchHeader, build, records_in_parts, scan
 from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.record import Record
 
@@ -49,8 +49,11 @@ _MESSAGES_A_STEP: Final = 2_000
 """Messages read or written at once: some milliseconds."""
 _BYTES_LIKE_A_MESSAGE: Final = 500
 """Bytes of a batch that take about as long as one message."""
-_PACKED_BYTES: Final = 512 << 10
-"""Uncompressed bytes of a packed message for a consumer: compressed in some milliseconds."""
+_COMPRESSED_AT_ONCE: Final = 512 << 10
+"""Uncompressed bytes of a compressed message for a consumer: compressed in some milliseconds."""
+# The last versions that carry message sets.
+_NEWER_THAN_PRODUCE_2: Final = compression.newer_than_produce(2)
+_NEWER_THAN_FETCH_3: Final = compression.newer_than_fetch(3)
 R = TypeVar("R")
 
 
@@ -66,7 +69,7 @@ class Message(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The codec that its value is packed with, 0 for a plain message."""
+        """The codec that its value is compressed with, 0 for a plain message."""
         return self.attributes & _CODEC_MASK
 
 
@@ -98,7 +101,7 @@ class TooLargeForOldClients(NotForOldClients):
 
 
 def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Message]:
-    """The messages of a set, packed ones as they are; one that is cut at the end is left out.
+    """The messages of a set, compressed ones as they are; one that is cut at the end is left out.
 
     Raises CorruptRecords for anything that is no message, or whose CRC is wrong.
     """
@@ -150,19 +153,19 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
     """The message set `data[start:end]` of a producer (Produce 0 to 2) as one RecordBatch v2 with offsets from 0.
 
     max_message_bytes  of one message as it was sent, its offset and size included
-    limit              bytes that a packed set may unpack to
+    limit              bytes that a compressed set may decompress to
 
-    A packed message stands alone in its set and its codec becomes the batch's; all messages have the same magic. The codes are
-    those of Apache Kafka 3.9.1. Never raises. Stops after every few thousand messages.
+    A compressed message stands alone in its set and its codec becomes the batch's; all messages have the same magic. The codes
+    are those of Apache Kafka 3.9.1. Never raises. Stops after every few thousand messages.
     """
     try:
         found = yield from _listed(messages(data, start, end))
         if any(_size(message) > max_message_bytes for message in found):
             return Rebuilt(b"", MESSAGE_TOO_LARGE)
-        packed = any(message.codec for message in found)
-        if (packed and len(found) > 1) or len({message.magic for message in found}) > 1:
+        is_compressed = any(message.codec for message in found)
+        if (is_compressed and len(found) > 1) or len({message.magic for message in found}) > 1:
             return Rebuilt(b"", INVALID_RECORD)
-        if packed:
+        if is_compressed:
             codec = found[0].codec
             found = yield from _inner(found[0], limit)
         else:
@@ -203,8 +206,8 @@ def all_at_once(steps: Generator[None, None, R]) -> R:
 def as_batch(data: bytes, limit: int) -> bytes:
     """A message set as a broker stored it, as one RecordBatch v2 with the same offsets; b"" when no message is whole.
 
-    A packed message carries the offset of the last one in it; those in it count from 0 (magic 1) or say their own (magic 0).
-    Raises CorruptRecords.
+    A compressed message carries the offset of the last one in it; those in it count from 0 (magic 1) or say their own
+    (magic 0). Raises CorruptRecords.
     """
     records = []
     for message in messages(data):
@@ -226,14 +229,15 @@ def _size(message: Message) -> int:
 
 def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]:
     """Return the inner messages of a compressed message. Raises _Refused, and CorruptRecords for malformed messages."""
-    if wrapper.codec > compression.ZSTD:
+    if wrapper.codec >= len(compression.CODECS):
         raise _Refused(UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {wrapper.codec}")
-    if wrapper.codec == compression.ZSTD:
-        raise _Refused(INVALID_RECORD, f"Invalid wrapper compression type zstd for magic {wrapper.magic}")
+    if wrapper.codec in _NEWER_THAN_PRODUCE_2:
+        name = compression.CODEC_NAMES[wrapper.codec]
+        raise _Refused(INVALID_RECORD, f"Invalid wrapper compression type {name} for magic {wrapper.magic}")
     if wrapper.value is None:
         raise _Refused(INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
     try:
-        plain = yield from _unpacked(wrapper.codec, wrapper.magic, wrapper.value, limit)
+        plain = yield from _decompressed(wrapper.codec, wrapper.magic, wrapper.value, limit)
     except BeyondLimit as cause:
         raise _Refused(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
@@ -243,7 +247,7 @@ def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]
         raise _Refused(INVALID_RECORD, "Found invalid compressed record set with no inner records")
     for message in found:
         if message.codec:
-            raise _Refused(INVALID_RECORD, "an inner message is packed too")
+            raise _Refused(INVALID_RECORD, "an inner message is compressed too")
         if message.magic != wrapper.magic:
             raise _Refused(INVALID_RECORD, f"a message of magic {message.magic} inside one of magic {wrapper.magic}")
     if wrapper.magic and 0 != wrapper.offset < found[-1].offset:
@@ -251,16 +255,16 @@ def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]
     return found
 
 
-def unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes:
-    """The message set in the value of a packed message. Raises CorruptRecords, BeyondLimit."""
-    return all_at_once(_unpacked(codec, magic, data, limit))
+def decompress_message(codec: int, magic: int, data: bytes, limit: int) -> bytes:
+    """The message set in the value of a compressed message. Raises CorruptRecords, BeyondLimit."""
+    return all_at_once(_decompressed(codec, magic, data, limit))
 
 
-def _unpacked(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
-    """As `unpack`, with pauses where that takes long."""
+def _decompressed(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
+    """As `decompress_message`, with pauses where that takes long."""
     if codec == compression.LZ4 and magic == 0:
         data = with_lz4_checksum(data, wrong=False)
-    at_once = min(limit, UNPACK_AT_ONCE)
+    at_once = min(limit, DECOMPRESS_AT_ONCE)
     try:
         return compression.decompress_at_once(codec, data, at_once)
     except BeyondLimit:
@@ -277,19 +281,24 @@ def _unpacked(codec: int, magic: int, data: bytes, limit: int) -> Generator[None
 
 
 def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) -> bytes:
-    """As `convert`, all at once, with one packed message for each compressed batch whatever its size."""
-    return all_at_once(convert(data, magic, from_offset, max_bytes, UNPACK_LIMIT, UNPACK_LIMIT))
+    """As `convert`, all at once, with one compressed message for each compressed batch whatever its size."""
+    return all_at_once(convert(data, magic, from_offset, max_bytes, DECOMPRESS_LIMIT, DECOMPRESS_LIMIT))
 
 
 def convert(
-    data: bytes, magic: int, from_offset: int, max_bytes: int, largest: int, packed_bytes: int = _PACKED_BYTES
+    data: bytes,
+    magic: int,
+    from_offset: int,
+    max_bytes: int,
+    largest: int,
+    compressed_at_once: int = _COMPRESSED_AT_ONCE,
 ) -> Generator[None, None, bytes]:
     """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later; it
     ends with the batch with which it reaches `max_bytes`, for messages are larger in old formats. Pauses after some
     milliseconds of work each.
 
-    largest       bytes that a record of a compressed batch may decompress to
-    packed_bytes  uncompressed bytes at which a packed message ends, and another one begins in the same batch
+    largest             bytes that a record of a compressed batch may decompress to
+    compressed_at_once  uncompressed bytes at which a compressed message ends, and another one begins in the same batch
 
     Control batches are left out, headers dropped, offsets kept; a batch of zstd and a record that is too large end the set, and
     so do some MB of uncompressed messages. Raises NotForOldClients when it would be empty therefore, CorruptRecords for bytes
@@ -298,17 +307,18 @@ def convert(
     found = scan(data)
     if found.corrupt is not None:
         raise CorruptRecords(found.corrupt)
-    written = _MessageSet(magic, max_bytes, packed_bytes)
+    written = _MessageSet(magic, max_bytes, compressed_at_once)
     converted = 0  # bytes and records since the last pause
     for header in found.batches:
         if written.is_full():
             break
         if header.is_control:
             continue
-        if header.compression == compression.ZSTD:
+        if header.compression in _NEWER_THAN_FETCH_3:
             if len(written.out):
                 break  # what stands before it can be read
-            raise NotForOldClients("zstd cannot be read below Fetch 10")
+            row = compression.CODECS[header.compression]
+            raise NotForOldClients(f"{row.name} cannot be read below Fetch {row.first_fetch}")
         try:
             is_first = True
             for records in records_in_parts(data, header, largest):
@@ -333,15 +343,15 @@ def convert(
 class _MessageSet:
     """A message set that is being written.
 
-    The messages of a compressed batch are collected in `_inner`, and then packed into one.
+    The messages of a compressed batch are collected in `_inner`, and then compressed into one.
     """
 
-    def __init__(self, magic: int, max_bytes: int, packed_bytes: int) -> None:
+    def __init__(self, magic: int, max_bytes: int, compressed_at_once: int) -> None:
         self.out = bytearray()
         self._magic = magic
         self._max_bytes = max_bytes
-        self._packed_bytes = packed_bytes
-        self._plain_left = max(max_bytes, UNPACK_AT_ONCE)
+        self._compressed_at_once = compressed_at_once
+        self._plain_left = max(max_bytes, DECOMPRESS_AT_ONCE)
         self._inner: list[bytes] = []
         self._inner_size = 0
         self._first = self._last = 0
@@ -368,18 +378,18 @@ class _MessageSet:
             self._inner_size += len(message)
             self._last = record.offset
             self._newest = max(self._newest, record.timestamp)
-            if self._inner_size >= self._packed_bytes:
+            if self._inner_size >= self._compressed_at_once:
                 self.end_batch(header)
 
     def end_batch(self, header: BatchHeader) -> None:
-        """Pack the messages that were collected into one; it carries the offset of the last of them."""
+        """Compress the messages that were collected into one; it carries the offset of the last of them."""
         if not self._inner:
             return
         value = compression.compress(header.compression, b"".join(self._inner))
         if header.compression == compression.LZ4 and self._magic == 0:
             value = with_lz4_checksum(value, wrong=True)
-        packed = Record(self._last, self._newest, None, value)
-        self.out += _written(packed, self._magic, header.timestamp_type, self._last, header.compression)
+        wrapper = Record(self._last, self._newest, None, value)
+        self.out += _written(wrapper, self._magic, header.timestamp_type, self._last, header.compression)
         self._plain_left -= self._inner_size
         self._inner = []
         self._inner_size = 0

@@ -119,7 +119,7 @@ class Partition:
         end: int,
         now_ms: int,
         *,
-        zstd_allowed: bool = True,
+        refused_codecs: frozenset[int] = frozenset(),
         begins_at_zero: bool = False,
     ) -> Appended:
         """Append the batch `frame[start:end]` of a producer; see `Appended.unfinished`. Raises StorageError."""
@@ -129,7 +129,7 @@ class Partition:
             end,
             self.leader_epoch,
             now_ms,
-            zstd_allowed=zstd_allowed,
+            refused_codecs=refused_codecs,
             begins_at_zero=begins_at_zero,
         )
         if appended.unfinished is None:

@@ -67,13 +67,13 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.wire import PeerError
 from ottla.records.batch import MAGIC, magic_of, transactional_producer
+from ottla.records.compression import newer_than_produce
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
 _FIRST_WITH_BATCHES_ONLY: Final = 3
-_FIRST_WITH_ZSTD: Final = 7
 _FIRST_THAT_ABORTS: Final = 11
 _FIRST_THAT_ADDS: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
@@ -309,7 +309,7 @@ def _append(
                 start,
                 end,
                 now_ms,
-                zstd_allowed=version >= _FIRST_WITH_ZSTD,
+                refused_codecs=newer_than_produce(version),
                 begins_at_zero=begins_at_zero,
             )
     except StorageError as error:
