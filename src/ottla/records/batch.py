@@ -477,6 +477,7 @@ def _decode(
             left -= 1
             if pos >= end:
                 raise CorruptRecords("fewer records than the batch says")
+            # varint: begin v, pos = read_varint(data, pos, end), or IndexError
             b = data[pos]
             if b < 0x80:
                 pos += 1
@@ -485,14 +486,18 @@ def _decode(
                 c = data[pos + 1]
                 if c < 0x80:
                     pos += 2
-                    v = (b & 0x7F) | (c << 7)
-                    v = (v >> 1) ^ -(v & 1)
+                    b = (b & 0x7F) | (c << 7)
+                    v = (b >> 1) ^ -(b & 1)
                 else:
                     v, pos = read_varint(data, pos, end)
+            # varint: end
             if pos < 0 or v < 0 or v > end - pos:
                 raise CorruptRecords("record length beyond its batch")
             stop = pos + v
-            b = data[pos + 1]  # after the attributes, which say nothing
+            # The attributes say nothing.
+            # varint: begin timestamp, pos = read_varlong(data, pos + 1, stop), or IndexError
+            # varint: if pos < 0: raise CorruptRecords("record cut short")
+            b = data[pos + 1]
             if b < 0x80:
                 pos += 2
                 timestamp = (b >> 1) ^ -(b & 1)
@@ -500,12 +505,15 @@ def _decode(
                 c = data[pos + 2]
                 if c < 0x80:
                     pos += 3
-                    v = (b & 0x7F) | (c << 7)
-                    timestamp = (v >> 1) ^ -(v & 1)
+                    b = (b & 0x7F) | (c << 7)
+                    timestamp = (b >> 1) ^ -(b & 1)
                 else:
                     timestamp, pos = read_varlong(data, pos + 1, stop)
                     if pos < 0:
                         raise CorruptRecords("record cut short")
+            # varint: end
+            # varint: begin delta, pos = read_varint(data, pos, stop), or IndexError
+            # varint: if pos < 0: raise CorruptRecords("record cut short")
             b = data[pos]
             if b < 0x80:
                 pos += 1
@@ -514,17 +522,19 @@ def _decode(
                 c = data[pos + 1]
                 if c < 0x80:
                     pos += 2
-                    v = (b & 0x7F) | (c << 7)
-                    delta = (v >> 1) ^ -(v & 1)
+                    b = (b & 0x7F) | (c << 7)
+                    delta = (b >> 1) ^ -(b & 1)
                 else:
                     delta, pos = read_varint(data, pos, stop)
                     if pos < 0:
                         raise CorruptRecords("record cut short")
+            # varint: end
             key: bytes | None = None
             b = data[pos]
             if b == 1:
                 pos += 1
             else:
+                # varint: begin v, pos = read_varint(data, pos, stop), or IndexError, b is data[pos]
                 if b < 0x80:
                     pos += 1
                     v = (b >> 1) ^ -(b & 1)
@@ -532,10 +542,11 @@ def _decode(
                     c = data[pos + 1]
                     if c < 0x80:
                         pos += 2
-                        v = (b & 0x7F) | (c << 7)
-                        v = (v >> 1) ^ -(v & 1)
+                        b = (b & 0x7F) | (c << 7)
+                        v = (b >> 1) ^ -(b & 1)
                     else:
                         v, pos = read_varint(data, pos, stop)
+                # varint: end
                 if pos < 0 or v > stop - pos:
                     raise CorruptRecords("record key beyond its record")
                 if v >= 0:
@@ -546,6 +557,7 @@ def _decode(
             if b == 1:
                 pos += 1
             else:
+                # varint: begin v, pos = read_varint(data, pos, stop), or IndexError, b is data[pos]
                 if b < 0x80:
                     pos += 1
                     v = (b >> 1) ^ -(b & 1)
@@ -553,10 +565,11 @@ def _decode(
                     c = data[pos + 1]
                     if c < 0x80:
                         pos += 2
-                        v = (b & 0x7F) | (c << 7)
-                        v = (v >> 1) ^ -(v & 1)
+                        b = (b & 0x7F) | (c << 7)
+                        v = (b >> 1) ^ -(b & 1)
                     else:
                         v, pos = read_varint(data, pos, stop)
+                # varint: end
                 if pos < 0 or v > stop - pos:
                     raise CorruptRecords("record value beyond its record")
                 if v >= 0:

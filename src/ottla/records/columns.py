@@ -298,22 +298,26 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
         # length, attributes
         if pos >= end:
             raise CorruptRecords("record beyond its batch")
+        # varint: begin v, pos = read_varint(data, pos, end)
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < end else 0
         if b < 0x80:
             pos += 1
-            stop = pos + ((b >> 1) ^ -(b & 1))
+            v = (b >> 1) ^ -(b & 1)
         elif 0 < c < 0x80:
             pos += 2
             b = (b & 0x7F) | (c << 7)
-            stop = pos + ((b >> 1) ^ -(b & 1))
+            v = (b >> 1) ^ -(b & 1)
         else:
             v, pos = read_varint(data, pos, end)
-            stop = pos + v
+        # varint: end
+        stop = pos + v
         if pos < 0 or stop > end or stop < pos + 6:
             raise CorruptRecords("record length beyond its batch")
         pos += 1
         # timestamp delta
+        # varint: begin timestamp, pos = read_varlong(data, pos, stop)
+        # varint: if pos < 0 or pos >= stop: raise CorruptRecords("record cut short")
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -327,7 +331,10 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             timestamp, pos = read_varlong(data, pos, stop)
             if pos < 0 or pos >= stop:
                 raise CorruptRecords("record cut short")
+        # varint: end
         # offset delta
+        # varint: begin delta, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: raise CorruptRecords("record cut short")
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -341,6 +348,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             delta, pos = read_varint(data, pos, stop)
             if pos < 0:
                 raise CorruptRecords("record cut short")
+        # varint: end
         offset: i64 = base_offset + delta if near_offsets else wrapped(base_offset, delta)
         if offset < from_offset:
             pos = stop
@@ -354,6 +362,8 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
         # key
         if pos >= stop:
             raise CorruptRecords("record cut short")
+        # varint: begin size, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: raise CorruptRecords("record cut short")
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -367,6 +377,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             size, pos = read_varint(data, pos, stop)
             if pos < 0:
                 raise CorruptRecords("record cut short")
+        # varint: end
         if size >= stop - pos or pos >= stop:
             raise CorruptRecords("record key beyond its record")
         key_start: i64 = pos
@@ -374,6 +385,8 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
         if size > 0:
             pos += size
         # value
+        # varint: begin size, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: raise CorruptRecords("record cut short")
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -387,6 +400,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             size, pos = read_varint(data, pos, stop)
             if pos < 0:
                 raise CorruptRecords("record cut short")
+        # varint: end
         if size >= stop - pos:
             raise CorruptRecords("record value beyond its record")
         if key_size + key_length > max_bytes or value_size + size > max_bytes:

@@ -410,25 +410,30 @@ def _walk_records(
         # length, attributes
         if pos >= end:
             return INVALID_RECORD
+        # A length that never ends is the one case that Kafka's plain iterator does not catch.
+        # varint: begin v, pos = read_varint(data, pos, end)
+        # varint: if pos < 0: return UNKNOWN_SERVER_ERROR if pos == TOO_LONG and codec == 0 else INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < end else 0
         if b < 0x80:
             pos += 1
-            stop = pos + ((b >> 1) ^ -(b & 1))
+            v = (b >> 1) ^ -(b & 1)
         elif 0 < c < 0x80:
             pos += 2
             b = (b & 0x7F) | (c << 7)
-            stop = pos + ((b >> 1) ^ -(b & 1))
+            v = (b >> 1) ^ -(b & 1)
         else:
             v, pos = read_varint(data, pos, end)
             if pos < 0:
-                # A length that never ends is the one case that Kafka's plain iterator does not catch.
                 return UNKNOWN_SERVER_ERROR if pos == TOO_LONG and codec == 0 else INVALID_RECORD
-            stop = pos + v
+        # varint: end
+        stop = pos + v
         if stop > end or stop < pos + _MIN_RECORD or stop - pos > limit:
             return INVALID_RECORD
         pos += 1
         # timestamp delta
+        # varint: begin timestamp, pos = read_varlong(data, pos, stop)
+        # varint: if pos < 0 or pos >= stop: return INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -442,6 +447,7 @@ def _walk_records(
             timestamp, pos = read_varlong(data, pos, stop)
             if pos < 0 or pos >= stop:
                 return INVALID_RECORD
+        # varint: end
         if index == 0:
             walk.first_delta = timestamp
         if near and -(1 << 61) < timestamp < (1 << 61):
@@ -449,6 +455,8 @@ def _walk_records(
         else:
             timestamp = wrapped(base_timestamp, timestamp)
         # offset delta
+        # varint: begin delta, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: return INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -462,11 +470,14 @@ def _walk_records(
             delta, pos = read_varint(data, pos, stop)
             if pos < 0:
                 return INVALID_RECORD
+        # varint: end
         if delta != index:
             walk.consecutive = False
         # key
         if pos >= stop:
             return INVALID_RECORD
+        # varint: begin v, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: return INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -480,12 +491,15 @@ def _walk_records(
             v, pos = read_varint(data, pos, stop)
             if pos < 0:
                 return INVALID_RECORD
+        # varint: end
         key_size: i64 = v
         if v > 0:
             pos += v
         # value
         if pos >= stop:
             return INVALID_RECORD
+        # varint: begin v, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: return INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -499,6 +513,7 @@ def _walk_records(
             v, pos = read_varint(data, pos, stop)
             if pos < 0:
                 return INVALID_RECORD
+        # varint: end
         value_size: i64 = v
         if v > 0:
             pos += v
