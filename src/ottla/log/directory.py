@@ -11,18 +11,17 @@ replication-offset-checkpoint       per partition, its high watermark
 <topic>-<partition>.<hex>-delete/   a deleted partition, removed after file.delete.delay.ms
 """
 
-import fcntl
 import json
 import logging
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.environment import Random
 from ottla.environment.files import Store
+from ottla.environment.system import SystemRandom
 from ottla.log import recovery
 from ottla.log.checkpoints import DamagedCheckpoint, OffsetCheckpoint
 from ottla.log.config import LogConfig
@@ -36,6 +35,8 @@ METADATA_LOG: Final = "__cluster_metadata-0"
 STRAY: Final = "-stray"
 DELETE: Final = "-delete"
 FUTURE: Final = "-future"
+_MOST_OF_A_NAME: Final = 214
+"""Characters of a partition's name in that of a directory that is set aside: file names have 255 at most."""
 _FLUSHED_ONE_BY_ONE: Final = 50
 """Logs that a stop flushes one after the other; above it, the whole system's cache at once is quicker."""
 _logger = logging.getLogger("ottla.log")
@@ -117,20 +118,6 @@ class Inventory(NamedTuple):
     leftovers: list[Path]
 
 
-def lock(path: Path) -> int:
-    """Hold the directory at `path` for one broker alone; closing what is returned gives it up. Raises OSError, and
-    BlockingIOError while another broker has it: Ottla's by flock, Apache Kafka's by the lock of POSIX that Java takes.
-    """
-    held = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as cause:
-        os.close(held)
-        raise BlockingIOError(f"{path} is in use by another broker") from cause
-    return held
-
-
 def read_identity(store: Store, path: Path) -> Identity | None:
     """Return the contents of meta.properties in the directory at `path`, None if it is missing. Raises UnusableDirectory."""
     text = store.read_text(path / "meta.properties")
@@ -151,7 +138,7 @@ def read_identity(store: Store, path: Path) -> Identity | None:
 class LogDirectory:
     """One directory with its lock, its identity and its partitions.
 
-    jitter      a random number of ms up to the one given, for segment.jitter.ms
+    random      for segment.jitter.ms, and for the names of directories that are set aside
     id          directory.id of its meta.properties, 16 bytes; empty before `identity` or `claim`
     offline     why the disk is not used any more, None while it is
     failed      called once when that happens
@@ -163,17 +150,17 @@ class LogDirectory:
         self,
         store: Store,
         path: Path,
-        jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
+        random: Random | None = None,
     ) -> None:
         self._store = store
-        self._jitter = jitter
+        self._random = SystemRandom() if random is None else random
         self.path = path
         self.id = b""
         self.offline: str | None = None
         self.failed: list[Callable[[LogDirectory], None]] = []
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = lock(path)
+            store.make_directory(path, parents=True)
+            self._unlock = store.lock(path)
         except BlockingIOError as cause:
             raise UnusableDirectory(f"{cause}: stop it, or give another --data-dir") from None
         except OSError as cause:
@@ -234,7 +221,7 @@ class LogDirectory:
             found = read_identity(self._store, self.path)
         except OSError as cause:
             raise FailedDirectory(f"cannot read {self.path / 'meta.properties'}: {cause.strerror}") from None
-        if found is None and (self.path / METADATA_LOG).exists():
+        if found is None and self._store.exists(self.path / METADATA_LOG):
             raise UnusableDirectory(
                 f"{self.path} belongs to Apache Kafka: adopt it with `ottla storage import`, or give another --data-dir"
             )
@@ -271,7 +258,7 @@ class LogDirectory:
         try:
             if not self._partitions:
                 # Only now: a start that is refused has changed nothing.
-                (self.path / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+                self._store.remove(self.path / CLEAN_SHUTDOWN)
             if directory.name in self._present and self._certain.get(key) != topic_id:
                 self._check_owner(key, directory, topic_id, only_place=only_place)
             if directory.name not in self._present:
@@ -366,9 +353,16 @@ class LogDirectory:
         log.clean_until = min(max(log.start_offset, self._known_clean_offsets.get(key, 0)), log.end_offset)
         return log
 
+    def _unique(self, name: str, suffix: str) -> str:
+        """Return a name that no other directory has for the directory `name`, as Kafka makes them."""
+        return f"{name[:_MOST_OF_A_NAME]}.{self._random.bytes16().hex()}{suffix}"
+
+    def _jitter(self, most: int) -> int:
+        return self._random.below(most + 1) if most else 0
+
     def set_aside(self, name: str, reason: str) -> None:
         """Rename a partition's directory to -stray and keep it: its records may be wanted. Raises OSError."""
-        stray = f"{name[:214]}.{os.urandom(16).hex()}{STRAY}"
+        stray = self._unique(name, STRAY)
         self._store.rename(self.path / name, self.path / stray)
         self._present.discard(name)
         topic, _, partition = name.rpartition("-")
@@ -408,7 +402,7 @@ class LogDirectory:
         self._certain.pop(key, None)
         if name not in self._present:
             return None
-        renamed = self.path / f"{name[:214]}.{os.urandom(16).hex()}{DELETE}"
+        renamed = self.path / self._unique(name, DELETE)
         if log is not None:
             log.close(clean=False)
         self._store.rename(self.path / name, renamed)
@@ -425,7 +419,7 @@ class LogDirectory:
 
     def begin_move(self, topic: str, partition: int, topic_id: bytes, log: Log) -> Relocation:
         """Begin a copy here of a partition that lies in another directory. Raises OSError."""
-        directory = self.path / f"{f'{topic}-{partition}'[:214]}.{os.urandom(16).hex()}{FUTURE}"
+        directory = self.path / self._unique(f"{topic}-{partition}", FUTURE)
         self._store.make_directory(directory)
         self._store.write(directory / "partition.metadata", _metadata_text(topic_id).encode())
         self.futures[topic, partition] = relocation = Relocation(self._store, log, directory)
@@ -439,7 +433,7 @@ class LogDirectory:
         relocation = self.futures[key]
         directory = self.path / f"{topic}-{partition}"
         end = moved.end_offset
-        if directory.exists():
+        if self._store.exists(directory):
             self.set_aside(directory.name, "is in the place of a partition that moves here")
         self._store.rename(relocation.directory, directory)
         try:
@@ -472,7 +466,7 @@ class LogDirectory:
 
     def remove_discarded(self, path: Path) -> None:
         """Remove the directory of a discarded partition, or of a copy, from the disk."""
-        shutil.rmtree(path, ignore_errors=True)
+        self._store.remove_tree(path)
 
     def logs(self) -> Mapping[tuple[str, int], Log]:
         """The logs that lie here, by topic name and partition."""
@@ -480,8 +474,7 @@ class LogDirectory:
 
     def room(self) -> tuple[int, int]:
         """Bytes of the volume: in all, and free for this process. Raises OSError."""
-        total, _, free = shutil.disk_usage(self.path)
-        return total, free
+        return self._store.room(self.path)
 
     def take_inventory(self, known: Mapping[tuple[str, int], bytes]) -> Inventory:
         """Find the partitions of `known` (topic ids by topic name and partition) that lie here. A directory of another topic
@@ -525,9 +518,9 @@ class LogDirectory:
         and a .log file. A loss of power after a deletion may leave the records and not the file. Raises OSError.
         """
         directory = self.path / name
-        if (directory / "partition.metadata").exists():
+        if self._store.exists(directory / "partition.metadata"):
             return True
-        if not name.rpartition("-")[2].isdecimal() or not directory.is_dir():
+        if not name.rpartition("-")[2].isdecimal() or not self._store.is_directory(directory):
             return False
         try:
             return recovery.has_segments(self._store, directory)
@@ -615,5 +608,5 @@ class LogDirectory:
         self.release()
 
     def release(self) -> None:
-        """Give the directory up without a word, as after a failed start."""
-        os.close(self._lock)
+        """Unlock the directory and write nothing, as after a failed start."""
+        self._unlock()

@@ -19,7 +19,6 @@ from ottla.log.directory import (
     METADATA_LOG,
     Identity,
     UnusableDirectory,
-    lock,
     read_identity,
 )
 from ottla.metadata import keys
@@ -135,10 +134,11 @@ def _identity(home: Path, places: Sequence[Path]) -> Identity:
 @contextmanager
 def _locked(places: Sequence[Path]) -> Iterator[None]:
     """Lock the directories against every broker. Raises CannotAdopt when a broker is running on them."""
+    store = DiskStore()
     with ExitStack() as held:
         for path in places:
             try:
-                held.callback(os.close, lock(path))
+                held.callback(store.lock(path))
             except BlockingIOError as cause:
                 raise CannotAdopt(f"{cause}: stop it first") from None
             except OSError as cause:
