@@ -259,6 +259,10 @@ class DiskStore:
         self._unmap(old)
         self._unmap(new)
         old.replace(new)
+        if self._mappings and new.is_dir():
+            # Other files may come under these names: a partition that moves away from here, and back again.
+            for mapped in [path for path in self._mappings if path.parent in (old, new)]:
+                self._unmap(mapped)
 
     def remove(self, path: Path) -> None:
         self._unmap(path)
