@@ -58,7 +58,7 @@ _MOST_KEYS: Final = 1_000_000
 """Keys of one pass: the map of a million small keys takes about 150 MB. What comes after them waits for the next pass."""
 
 
-class Rules(NamedTuple):
+class CompactionRules(NamedTuple):
     """The topic's configuration as a pass needs it.
 
     largest_record  bytes that one record may decompress to; a batch that holds a larger one stays whole, its keys unknown
@@ -86,7 +86,7 @@ class Pass:
         directory: Path,
         segments: Sequence[Segment],
         first_dirty: int,
-        rules: Rules,
+        rules: CompactionRules,
         last_batches: Mapping[int, tuple[int, int]],
         aborted: Sequence[Aborted],
         now_ms: int,
@@ -108,7 +108,7 @@ class Pass:
         `abandon` then removes what was written.
         """
         yield from self._map()
-        transactions = _Transactions(self._aborted)
+        transactions = _AbortedTransactions(self._aborted)
         for group in self._groups():
             fresh = Segment(self._store, self._directory, group[0].base_offset, CLEANED)
             fresh.start_empty()
@@ -127,7 +127,7 @@ class Pass:
 
     def _map(self) -> Iterator[None]:
         newest = self._newest
-        transactions = _Transactions(self._aborted)
+        transactions = _AbortedTransactions(self._aborted)
         done = 0
         for segment in self._segments:
             if segment.next_offset <= self._first_dirty:
@@ -170,7 +170,7 @@ class Pass:
         if group:
             yield group
 
-    def _copy(self, group: list[Segment], fresh: Segment, transactions: "_Transactions") -> Iterator[None]:
+    def _copy(self, group: list[Segment], fresh: Segment, transactions: "_AbortedTransactions") -> Iterator[None]:
         done = 0
         for segment in group:
             for header, data in _batches(segment, segment.base_offset):
@@ -240,14 +240,14 @@ class Pass:
         return header.is_control and header.producer_epoch == epoch
 
 
-class _Transactions:
+class _AbortedTransactions:
     """Finds the batches of aborted transactions, and markers whose transaction has no batch left; called in the log's order.
 
     Source: CleanedTransactionMetadata of Kafka's LogCleaner.
     """
 
     def __init__(self, aborted: Sequence[Aborted]) -> None:
-        self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open: dict[int, Aborted] = {}
         self._seen: set[int] = set()
         """Producers of whose aborted transaction a batch was seen."""

@@ -218,16 +218,16 @@ class LogDirectory:
     def identity(self) -> Identity | None:
         """Return the identity in meta.properties, None for a new directory. Raises UnusableDirectory, FailedDirectory."""
         try:
-            found = read_identity(self._store, self.path)
+            identity = read_identity(self._store, self.path)
         except OSError as cause:
             raise FailedDirectory(f"cannot read {self.path / 'meta.properties'}: {cause.strerror}") from None
-        if found is None and self._store.exists(self.path / METADATA_LOG):
+        if identity is None and self._store.exists(self.path / METADATA_LOG):
             raise UnusableDirectory(
                 f"{self.path} belongs to Apache Kafka: adopt it with `ottla storage import`, or give another --data-dir"
             )
-        if found is not None:
-            self.id = found.directory_id
-        return found
+        if identity is not None:
+            self.id = identity.directory_id
+        return identity
 
     def claim(self, identity: Identity) -> None:
         """Write meta.properties into a new directory. Raises OSError."""

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from ottla.environment.files import Region, Store
 from ottla.log import recovery
-from ottla.log.compaction import Pass, Rules
+from ottla.log.compaction import CompactionRules, Pass
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.index import OFFSET_ENTRY_SIZE, Aborted
@@ -63,10 +63,10 @@ class Unfinished(NamedTuple):
     """
 
     steps: Iterator[None]
-    append: Callable[[], "Appended"]
+    append: Callable[[], "AppendResult"]
 
 
-class Appended:
+class AppendResult:
     """Result of an append: `base_offset` is the batch's first offset (-1 if it was rejected, with the error's code and text).
 
     unfinished  the rest of the work, if it takes long; the other fields are not valid then
@@ -126,25 +126,25 @@ class Log:
         jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
         failed: Callable[[OSError], None] = lambda cause: None,  # noqa: ARG005
     ) -> None:
-        # One piece: recovery, producers and epochs are found in this order, each from what was found before it.
+        # One piece: recovery, producers and epochs are restored in this order, each from what the one before it leaves.
         self._store = store
         self.directory = directory
         self.name = directory.name
         self.config = config
         self._jitter = jitter
         self._failed = failed
-        found: list[Segment] = []
+        segments: list[Segment] = []
         try:
             names = store.names(directory)
             self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint", names)
-            found = recovery.load_segments(store, directory, names, config.index_interval_bytes)
-            is_new = not found
+            segments = recovery.load_segments(store, directory, names, config.index_interval_bytes)
+            is_new = not segments
             if is_new:
-                found = [Segment(store, directory, log_start_offset)]
-                found[0].start_empty()
+                segments = [Segment(store, directory, log_start_offset)]
+                segments[0].start_empty()
             recovered = recovery.recover(
                 store,
-                found,
+                segments,
                 recovery_point,
                 config.index_interval_bytes,
                 self.epochs,
@@ -157,8 +157,8 @@ class Log:
                 # The records that DeleteRecords deleted were never flushed to disk either.
                 for segment in self._segments:
                     segment.remove()
-                self._segments = found = [Segment(store, directory, log_start_offset)]
-                found[0].start_empty()
+                self._segments = segments = [Segment(store, directory, log_start_offset)]
+                segments[0].start_empty()
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers: ProducerStates = recovery.load_producers(
@@ -168,7 +168,7 @@ class Log:
                 recovery.find_epochs(self._segments, self.epochs)
             self.epochs.truncate(self.end_offset)
         except BaseException as cause:
-            for segment in found:  # a log that ran out of descriptors is opened again: it must not keep any
+            for segment in segments:  # a log that ran out of descriptors is opened again: it must not keep any
                 segment.close()
             if isinstance(cause, DamagedLog):
                 raise StorageError(str(cause)) from cause
@@ -228,7 +228,7 @@ class Log:
         *,
         refused_codecs: frozenset[int] = frozenset(),
         begins_at_zero: bool = False,
-    ) -> Appended:
+    ) -> AppendResult:
         """Validate the batch `frame[start:end]` as Kafka does, give it offsets, write it.
 
         refused_codecs  those that the version of the request may not carry
@@ -239,32 +239,32 @@ class Log:
         batch = prepare(frame, start, end, self.config.rules, now_ms, self.name, refused_codecs)
         if batch.remaining is None:
             return self._append_prepared(batch, leader_epoch, now_ms, begins_at_zero)
-        appended = Appended(-1)
+        appended = AppendResult(-1)
         append = partial(self._append_prepared, batch, leader_epoch, now_ms, begins_at_zero)
         appended.unfinished = Unfinished(batch.remaining, append)
         return appended
 
-    def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int, begins_at_zero: bool) -> Appended:
+    def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int, begins_at_zero: bool) -> AppendResult:
         """Append a batch that was checked. Raises StorageError."""
         config = self.config
         if batch.error_code != NONE:
-            return Appended(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
+            return AppendResult(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
         header = batch.header
         if header.producer_id >= 0:
             code, duplicate = self.producers.check(header, begins_at_zero=begins_at_zero)
             if code != NONE:
-                return Appended(-1, -1, code)
+                return AppendResult(-1, -1, code)
             if duplicate is not None:
-                return Appended(duplicate.first_offset, duplicate.timestamp)
+                return AppendResult(duplicate.first_offset, duplicate.timestamp)
         if batch.size_in_bytes > config.segment_bytes:
-            return Appended(-1, -1, RECORD_LIST_TOO_LARGE)
+            return AppendResult(-1, -1, RECORD_LIST_TOO_LARGE)
         base_offset = self.end_offset
         self._write(header, batch.stamped(base_offset, leader_epoch), batch.size_in_bytes, leader_epoch, now_ms)
         if header.producer_id >= 0:
             self.producers.appended(header, base_offset)
-        return Appended(base_offset, batch.append_time)
+        return AppendResult(base_offset, batch.append_time)
 
-    def append_message_set(self, frame: bytes, start: int, end: int, leader_epoch: int, now_ms: int) -> Appended:
+    def append_message_set(self, frame: bytes, start: int, end: int, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append the message set `frame[start:end]` of an old producer (Produce 0 to 2), converted up. An empty set is no
         error: its base offset is -1. Raises StorageError.
         """
@@ -272,12 +272,12 @@ class Log:
         # The set as a whole may take the memory of one record; max.decompressed.message.bytes bounds each of its messages, and
         # `append` checks that.
         rebuilding = legacy.rebuild(frame, start, end, config.max_message_bytes, config.largest_record)
-        outcome: list[Appended] = []
+        outcome: list[AppendResult] = []
 
         def steps() -> Iterator[None]:
             rebuilt = yield from rebuilding
             if rebuilt.error_code != NONE or not rebuilt.batch:
-                outcome.append(Appended(-1, -1, rebuilt.error_code))
+                outcome.append(AppendResult(-1, -1, rebuilt.error_code))
                 return
             appended = self.append(rebuilt.batch, 0, len(rebuilt.batch), leader_epoch, now_ms)
             unfinished = appended.unfinished
@@ -288,7 +288,7 @@ class Log:
 
         remaining = steps()
         if next(remaining, self) is not self:
-            appended = Appended(-1)
+            appended = AppendResult(-1)
             appended.unfinished = Unfinished(remaining, outcome.pop)
             return appended
         return outcome.pop()
@@ -299,13 +299,13 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         producer: tuple[int, int] | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append (key, value) pairs of the broker itself as one batch; a value of None is a tombstone.
 
         producer  (id, epoch) of the transaction that they belong to: what a coordinator writes for a client, without sequences
         """
         if producer is not None and self.producers.is_fenced(*producer):
-            return Appended(-1, -1, INVALID_PRODUCER_EPOCH)
+            return AppendResult(-1, -1, INVALID_PRODUCER_EPOCH)
         first = 0 if producer is None else self.end_offset
         listed = [Record(first + at, now_ms, key, value) for at, (key, value) in enumerate(records)]
         if producer is None:
@@ -321,13 +321,13 @@ class Log:
                 leader_epoch=leader_epoch,
             )
         if len(batch) > self.config.max_message_bytes:
-            return Appended(-1, -1, MESSAGE_TOO_LARGE)
+            return AppendResult(-1, -1, MESSAGE_TOO_LARGE)
         if producer is None:
             return self.append(batch, 0, len(batch), leader_epoch, now_ms)
         header = read_header(batch, 0)
         self._write(header, (batch,), len(batch), leader_epoch, now_ms)
         self.producers.appended(header, first)
-        return Appended(first)
+        return AppendResult(first)
 
     def append_marker(
         self,
@@ -339,7 +339,7 @@ class Log:
         *,
         commit: bool,
         new_epoch: bool,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append the marker that ends a producer's transaction here.
 
         new_epoch  the marker has an epoch of its own: transactions of version 2 (KIP-890)
@@ -348,7 +348,7 @@ class Log:
         """
         code = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, new_epoch=new_epoch)
         if code != NONE:
-            return Appended(-1, -1, code)
+            return AppendResult(-1, -1, code)
         offset = self.end_offset
         batch = build_marker(
             commit=commit,
@@ -365,7 +365,7 @@ class Log:
         if ended is not None and not commit:
             stable = self.producers.stable_after(ended)
             self._active.transaction_index.append(Aborted(producer_id, ended.first_offset, offset, stable))
-        return Appended(offset)
+        return AppendResult(offset)
 
     def _write(
         self,
@@ -499,7 +499,7 @@ class Log:
         """The aborted transactions that a reader of committed data must know of, who reads `region` from `offset` on. Raises
         StorageError. Source: KIP-98.
         """
-        found: list[Aborted] = []
+        transactions: list[Aborted] = []
         try:
             end_offset = -1
             for segment in self._segments:
@@ -508,12 +508,12 @@ class Log:
                         continue
                     end_offset = segment.offset_bound(region.position + region.length)
                 aborted, is_last = segment.aborted_between(offset, end_offset)
-                found += aborted
+                transactions += aborted
                 if is_last:
                     break
         except OSError as cause:
             raise self._storage_error(cause) from cause
-        return found
+        return transactions
 
     def read_message_set(
         self, offset: int, max_bytes: int, limit_offset: int, magic: int
@@ -527,14 +527,14 @@ class Log:
         while (region := self.read(offset, max_bytes, limit_offset, whole_first=True)) is not None:
             try:
                 data = region.read()
-                found = yield from legacy.convert(data, magic, offset, max_bytes, self.config.largest_record)
+                message_set = yield from legacy.convert(data, magic, offset, max_bytes, self.config.largest_record)
                 offset = self._next_offset(data)
             except CorruptRecords as cause:
                 raise StorageError(f"{self.directory}: {cause}") from cause
             except OSError as cause:
                 raise self._storage_error(cause) from cause
-            if found:
-                return found
+            if message_set:
+                return message_set
         return b""
 
     def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
@@ -548,9 +548,9 @@ class Log:
         try:
             for segment in tuple(self._segments):
                 if segment.max_timestamp >= timestamp and segment.next_offset > self.start_offset:
-                    found = yield from segment.offset_at(timestamp, self.config.largest_record)
-                    if found is not None:
-                        return found
+                    position = yield from segment.offset_at(timestamp, self.config.largest_record)
+                    if position is not None:
+                        return position
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
@@ -615,11 +615,11 @@ class Log:
 
         Segments that lie below it go with the next `retain`. Raises OffsetOutOfRange. Source: KIP-107.
         """
-        wanted = self.high_watermark if offset == -1 else offset
-        if not 0 <= wanted <= self.high_watermark:
+        start_offset = self.high_watermark if offset == -1 else offset
+        if not 0 <= start_offset <= self.high_watermark:
             raise OffsetOutOfRange(f"offset {offset} is not in {self.name}, which ends at {self.high_watermark}")
-        if wanted > self.start_offset:
-            self._begin_at(wanted)
+        if start_offset > self.start_offset:
+            self._begin_at(start_offset)
         return self.start_offset
 
     def _begin_at(self, offset: int) -> None:
@@ -689,12 +689,12 @@ class Log:
         """Segments that are no longer written to, decided, and older than min.compaction.lag.ms."""
         lag = self.config.min_compaction_lag_ms
         decided = self.last_stable_offset
-        found = []
+        segments = []
         for segment in self._segments[:-1]:
             if segment.next_offset > decided or (lag > 0 and segment.max_timestamp > now_ms - lag):
                 break
-            found.append(segment)
-        return found
+            segments.append(segment)
+        return segments
 
     def compact(self, now_ms: int) -> Generator[Flush | list[Segment]]:
         """Compact what can be. Yields after each step: a flush that must be run before the next step, or segments that are no
@@ -702,7 +702,7 @@ class Log:
         until it is reopened when its bytes are damaged.
         """
         config = self.config
-        rules = Rules(
+        rules = CompactionRules(
             config.segment_bytes, config.index_interval_bytes, config.delete_retention_ms, config.largest_record
         )
         work = Pass(
@@ -893,7 +893,7 @@ class Log:
 __all__ = [
     "READ_COMMITTED",
     "READ_UNCOMMITTED",
-    "Appended",
+    "AppendResult",
     "Log",
     "OffsetOutOfRange",
     "StorageError",

@@ -20,7 +20,7 @@ from typing import NamedTuple
 _ROOM = 1 << 40
 
 
-class _Content:
+class _FileNode:
     """The bytes of a file: as the system shows them (`data`), and as they are on disk (`durable`)."""
 
     __slots__ = ("data", "durable", "modified_ms")
@@ -45,7 +45,7 @@ class _NameChange(NamedTuple):
             names[self.new] = self.node
 
 
-class _Directory:
+class _DirectoryNode:
     """The names in a directory: as the system shows them, as they are on disk, and the changes between the two."""
 
     __slots__ = ("durable", "names", "pending")
@@ -65,7 +65,7 @@ class _Directory:
         self.pending.clear()
 
 
-_Node = _Content | _Directory
+_Node = _FileNode | _DirectoryNode
 
 
 class MemoryFile:
@@ -123,7 +123,7 @@ class MemoryStore:
     durable = True
 
     def __init__(self) -> None:
-        self._root = _Directory()
+        self._root = _DirectoryNode()
         self._locked: set[Path] = set()
 
     def close(self) -> None: ...
@@ -131,30 +131,30 @@ class MemoryStore:
     def _node(self, path: Path) -> _Node | None:
         node: _Node | None = self._root
         for name in path.parts[1:] if path.is_absolute() else path.parts:
-            node = node.names.get(name) if isinstance(node, _Directory) else None
+            node = node.names.get(name) if isinstance(node, _DirectoryNode) else None
         return node
 
-    def _file(self, path: Path) -> _Content | None:
+    def _file(self, path: Path) -> _FileNode | None:
         node = self._node(path)
-        return node if isinstance(node, _Content) else None
+        return node if isinstance(node, _FileNode) else None
 
-    def _parent(self, path: Path) -> _Directory:
+    def _parent(self, path: Path) -> _DirectoryNode:
         """Return the directory that `path` is in. Missing ones are made, on disk too."""
         directory = self._root
         for name in path.parts[1:-1] if path.is_absolute() else path.parts[:-1]:
             node = directory.names.get(name)
             if node is None:
-                node = directory.names[name] = directory.durable[name] = _Directory()
-            if not isinstance(node, _Directory):
+                node = directory.names[name] = directory.durable[name] = _DirectoryNode()
+            if not isinstance(node, _DirectoryNode):
                 raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path))
             directory = node
         return directory
 
-    def content(self, path: Path) -> _Content:
+    def content(self, path: Path) -> _FileNode:
         """The bytes of a file, which is made when it is missing."""
         content = self._file(path)
         if content is None:
-            content = _Content()
+            content = _FileNode()
             self._parent(path).change(None, path.name, content)
         return content
 
@@ -162,14 +162,14 @@ class MemoryStore:
         return self._node(path) is not None
 
     def is_directory(self, path: Path) -> bool:
-        return isinstance(self._node(path), _Directory)
+        return isinstance(self._node(path), _DirectoryNode)
 
     def open(self, path: Path) -> MemoryFile:
         return MemoryFile(self, path)
 
     def names(self, directory: Path) -> list[str]:
         node = self._node(directory)
-        return sorted(node.names) if isinstance(node, _Directory) else []
+        return sorted(node.names) if isinstance(node, _DirectoryNode) else []
 
     def read_text(self, path: Path) -> str | None:
         content = self._file(path)
@@ -180,22 +180,22 @@ class MemoryStore:
         return b"" if content is None else bytes(content.data)
 
     def write(self, path: Path, data: bytes) -> None:
-        self._parent(path).change(None, path.name, _Content(data))
+        self._parent(path).change(None, path.name, _FileNode(data))
 
     def replace(self, path: Path, data: bytes) -> None:
-        self._parent(path).change(None, path.name, _Content(data, data))
+        self._parent(path).change(None, path.name, _FileNode(data, data))
         self.flush(path.parent)
 
     def flush(self, path: Path) -> None:
         node = self._node(path)
-        if isinstance(node, _Content):
+        if isinstance(node, _FileNode):
             node.durable = bytes(node.data)
         elif node is not None:
             node.flush()
 
     def flush_everything(self) -> None:
         for node in _nodes(self._root):
-            if isinstance(node, _Content):
+            if isinstance(node, _FileNode):
                 node.durable = bytes(node.data)
             else:
                 node.flush()
@@ -205,7 +205,7 @@ class MemoryStore:
             raise FileExistsError(errno.EEXIST, "File exists", str(path))
         if self.exists(path):
             return
-        self._parent(path).change(None, path.name, _Directory())
+        self._parent(path).change(None, path.name, _DirectoryNode())
         if parents:
             self.flush(path.parent)
 
@@ -247,31 +247,31 @@ class MemoryStore:
         return after
 
 
-def _nodes(directory: _Directory) -> Iterator[_Node]:
+def _nodes(directory: _DirectoryNode) -> Iterator[_Node]:
     yield directory
     for node in directory.names.values():
-        if isinstance(node, _Directory):
+        if isinstance(node, _DirectoryNode):
             yield from _nodes(node)
         else:
             yield node
 
 
-def _survive(before: _Directory, after: _Directory, chance: random.Random) -> None:
+def _survive(before: _DirectoryNode, after: _DirectoryNode, chance: random.Random) -> None:
     """Fill `after` with what the disk has of `before`, and of what is below it."""
     names = dict(before.durable)
     if before.pending:
         for change in before.pending[: chance.randint(0, len(before.pending))]:
             change.apply(names)
     for name, node in sorted(names.items()):
-        if isinstance(node, _Directory):
-            directory = after.names[name] = after.durable[name] = _Directory()
+        if isinstance(node, _DirectoryNode):
+            directory = after.names[name] = after.durable[name] = _DirectoryNode()
             _survive(node, directory, chance)
         else:
             data = _surviving_bytes(node, chance)
-            after.names[name] = after.durable[name] = _Content(data, data)
+            after.names[name] = after.durable[name] = _FileNode(data, data)
 
 
-def _surviving_bytes(content: _Content, chance: random.Random) -> bytes:
+def _surviving_bytes(content: _FileNode, chance: random.Random) -> bytes:
     data, durable = bytes(content.data), content.durable
     if not data.startswith(durable):  # truncated or rewritten since the flush: either version survives
         return data if chance.random() < 0.5 else durable

@@ -264,23 +264,23 @@ def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str
     want = _SCAN_BYTES
     while position < segment.size:
         data = segment.log.read(position, want)
-        found = scan(data)
-        for header in found.batches:
+        scanned = scan(data)
+        for header in scanned.batches:
             problem = None
             if not crc_ok(data, header):
                 problem = "the CRC of a batch is wrong"
             elif not segment.follows(header):
                 problem = f"offset {header.base_offset} follows offset {segment.next_offset - 1}"
             yield header, problem
-        if found.corrupt is not None:
-            yield BatchHeader(), found.corrupt
+        if scanned.corrupt is not None:
+            yield BatchHeader(), scanned.corrupt
             return
-        if found.end == 0:
+        if scanned.end == 0:
             if len(data) < want:
                 return
             want *= 2
         else:
-            position, want = position + found.end, _SCAN_BYTES
+            position, want = position + scanned.end, _SCAN_BYTES
 
 
 def load_epochs(store: Store, path: Path, names: list[str]) -> tuple[LeaderEpochs, bool]:

@@ -394,9 +394,9 @@ _BOUNDS: Final = {
 def documentation(scope: str, name: str) -> str:
     """Return the description of the config `name`; empty for an unknown one."""
     own = {Scope.BROKER: _BROKER, Scope.TOPIC: _TOPIC, Scope.GROUP: _GROUP, Scope.CLIENT_METRICS: _CLIENT_METRICS}
-    found = own[scope].get(name)
-    if found is not None or scope != Scope.BROKER:
-        return found or ""
+    description = own[scope].get(name)
+    if description is not None or scope != Scope.BROKER:
+        return description or ""
     return _stood_in_for(name)
 
 
@@ -407,7 +407,7 @@ def _stood_in_for(name: str) -> str:
             if name in row.synonyms:
                 return f"{sentences[row.name]} For {'topics' if scope == Scope.TOPIC else 'groups'} that do not say otherwise."
     for bound, head in _BOUNDS.items():
-        kind, found, rest = name.partition(f".{bound}.")
-        if found:
+        kind, separator, rest = name.partition(f".{bound}.")
+        if separator:
             return head + _GROUP[f"{kind.removeprefix('group.')}.{rest}"]
     return ""

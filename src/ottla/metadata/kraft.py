@@ -145,8 +145,8 @@ class KraftMetadata:
             self._open = None
         elif isinstance(message, records.EndTransactionRecord):
             held, self._open = self._open or [], None
-            for each in held:
-                _CHANGES[each.API](self, each)
+            for change in held:
+                _CHANGES[change.API](self, change)
         elif self._open is not None:
             self._open.append(message)
         else:
@@ -195,7 +195,7 @@ class KraftMetadata:
             self.features.pop(record.name, None)
 
     def _quota(self, record: records.ClientQuotaRecord) -> None:
-        entity = entity_of((each.entity_type, each.entity_name) for each in record.entity)
+        entity = entity_of((part.entity_type, part.entity_name) for part in record.entity)
         quotas = self.quotas.setdefault(entity, {})
         if record.remove:
             quotas.pop(record.key, None)

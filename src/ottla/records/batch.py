@@ -412,11 +412,11 @@ def records_of(data: bytes, start: int = 0, limit: int = DECOMPRESS_LIMIT) -> li
     A batch that is cut at the end of the data is left out. Raises CorruptRecords for anything that is no batch or no
     record; CRCs are the caller's business (`crc_ok`).
     """
-    found = scan(data, start)
-    if found.corrupt is not None:
-        raise CorruptRecords(found.corrupt)
+    scanned = scan(data, start)
+    if scanned.corrupt is not None:
+        raise CorruptRecords(scanned.corrupt)
     records: list[Record] = []
-    for header in found.batches:
+    for header in scanned.batches:
         section, begin, end = decompressed(data, header, limit)
         _decode(section, begin, end, header, header.count, records, NOWHERE)
     return records

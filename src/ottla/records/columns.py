@@ -97,7 +97,7 @@ class Columns:
 
 
 @final
-class _Sink:
+class _ColumnWriter:
     """A growing binary column."""
 
     def __init__(self) -> None:
@@ -177,12 +177,12 @@ class ColumnReader:
         self.offsets = BytesWriter()
         self.timestamps = BytesWriter()
         self.types: list[bytes] = []
-        self.keys = _Sink()
-        self.values = _Sink()
+        self.keys = _ColumnWriter()
+        self.values = _ColumnWriter()
         self.header_offsets = BytesWriter()
         self.header_count: i64 = 0
-        self.header_keys = _Sink()
-        self.header_values = _Sink()
+        self.header_keys = _ColumnWriter()
+        self.header_values = _ColumnWriter()
 
     def read(self, data: bytes, from_offset: int = 0, end_offset: int = _END_OF_TIME) -> Columns:
         """The records of fetched bytes as one chunk; a batch that is cut at the end is left out.
@@ -537,7 +537,7 @@ class Rows:
 
 
 @final
-class _Source:
+class _ColumnBuffers:
     """The buffers of a column, with a stand-in where there is no column."""
 
     def __init__(self, column: BinaryColumn | None) -> None:
@@ -580,10 +580,10 @@ class RowEncoder:
         self.timestamp: i64 = rows.timestamp
         self._first: i64 = rows.first
         self._timestamps = rows.timestamps
-        self._key = _Source(rows.key)
-        self._value = _Source(rows.value)
-        self._names = _Source(None if headers is None else headers.keys)
-        self._values = _Source(None if headers is None else headers.values)
+        self._key = _ColumnBuffers(rows.key)
+        self._value = _ColumnBuffers(rows.value)
+        self._names = _ColumnBuffers(None if headers is None else headers.keys)
+        self._values = _ColumnBuffers(None if headers is None else headers.values)
         self._header_offsets = None if headers is None else headers.offsets
         self._header_count: i64 = 0 if headers is None else headers.count
         self._key_length: i64 = -1
@@ -656,7 +656,7 @@ class RowEncoder:
         return partition_between(self._key.data, start, start + self._key_length, partitions)
 
 
-def _headers_size(names: _Source, values: _Source, low: i64, high: i64) -> i64:
+def _headers_size(names: _ColumnBuffers, values: _ColumnBuffers, low: i64, high: i64) -> i64:
     size: i64 = varint_size(high - low)
     while low < high:
         length: i64 = max(names.locate(low), 0)
@@ -669,7 +669,7 @@ def _headers_size(names: _Source, values: _Source, low: i64, high: i64) -> i64:
     return size
 
 
-def _write_headers(names: _Source, values: _Source, low: i64, high: i64, out: BytesWriter) -> None:
+def _write_headers(names: _ColumnBuffers, values: _ColumnBuffers, low: i64, high: i64, out: BytesWriter) -> None:
     """The headers of one record; a null name, which Kafka does not allow, is written as an empty one."""
     write_varint(out, high - low)
     while low < high:

@@ -1,4 +1,4 @@
-"""Message sets of magic 0 (Kafka 0.8, 0.9) and 1 (0.10): read from old producers, written for old consumers.
+"""LegacyMessage sets of magic 0 (Kafka 0.8, 0.9) and 1 (0.10): read from old producers, written for old consumers.
 
 A set is messages one after the other; a compressed set is one message whose value is another set.
 
@@ -57,7 +57,7 @@ _NEWER_THAN_FETCH_3: Final = compression.newer_than_fetch(3)
 R = TypeVar("R")
 
 
-class Message(NamedTuple):
+class LegacyMessage(NamedTuple):
     """One message as it stands in a set; `offset` is what its entry says."""
 
     offset: int
@@ -80,7 +80,7 @@ class Rebuilt(NamedTuple):
     error_code: int = NONE
 
 
-class _Refused(CorruptRecords):
+class _RejectedMessage(CorruptRecords):
     """An intact message that Kafka does not take; `code` is the answer. Old versions of Produce have no place for a text."""
 
     def __init__(self, code: int, reason: str) -> None:
@@ -100,7 +100,7 @@ class TooLargeForOldClients(NotForOldClients):
     code = MESSAGE_TOO_LARGE
 
 
-def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Message]:
+def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[LegacyMessage]:
     """The messages of a set, compressed ones as they are; one that is cut at the end is left out.
 
     Raises CorruptRecords for anything that is no message, or whose CRC is wrong.
@@ -116,7 +116,7 @@ def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Me
         start += 12 + size
 
 
-def _message(data: bytes, start: int, offset: int, size: int) -> Message:
+def _message(data: bytes, start: int, offset: int, size: int) -> LegacyMessage:
     _, _, crc, magic, attributes = _HEAD.unpack_from(data, start)
     end = start + 12 + size
     if magic not in (0, 1):
@@ -124,28 +124,28 @@ def _message(data: bytes, start: int, offset: int, size: int) -> Message:
     if zlib.crc32(memoryview(data)[start + 16 : end]) != crc:
         raise CorruptRecords(f"Record is corrupt (stored crc = {crc})")
     if size < _SMALLEST[magic]:
-        raise _Refused(UNKNOWN_SERVER_ERROR, f"a message of {size} bytes is too short for magic {magic}")
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, f"a message of {size} bytes is too short for magic {magic}")
     position = start + 18
     timestamp = _NO_TIMESTAMP
     if magic == 1:
         (timestamp,) = struct.unpack_from(">q", data, position)
         position += 8
         if timestamp < _NO_TIMESTAMP:
-            raise _Refused(UNKNOWN_SERVER_ERROR, f"timestamp {timestamp}")
+            raise _RejectedMessage(UNKNOWN_SERVER_ERROR, f"timestamp {timestamp}")
     key, position = _blob(data, position, end)
     value, position = _blob(data, position, end)
-    return Message(offset, magic, attributes, timestamp, key, value)
+    return LegacyMessage(offset, magic, attributes, timestamp, key, value)
 
 
 def _blob(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     if position + 4 > end:
-        raise _Refused(UNKNOWN_SERVER_ERROR, "a message is cut off within itself")
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, "a message is cut off within itself")
     (length,) = _LENGTH.unpack_from(data, position)
     position += 4
     if length < 0:
         return None, position
     if position + length > end:
-        raise _Refused(UNKNOWN_SERVER_ERROR, "a key or value reaches beyond its message")
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, "a key or value reaches beyond its message")
     return data[position : position + length], position + length
 
 
@@ -159,32 +159,32 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
     are those of Apache Kafka 3.9.1. Never raises. Stops after every few thousand messages.
     """
     try:
-        found = yield from _listed(messages(data, start, end))
-        if any(_size(message) > max_message_bytes for message in found):
+        entries = yield from _listed(messages(data, start, end))
+        if any(_size(message) > max_message_bytes for message in entries):
             return Rebuilt(b"", MESSAGE_TOO_LARGE)
-        is_compressed = any(message.codec for message in found)
-        if (is_compressed and len(found) > 1) or len({message.magic for message in found}) > 1:
+        is_compressed = any(message.codec for message in entries)
+        if (is_compressed and len(entries) > 1) or len({message.magic for message in entries}) > 1:
             return Rebuilt(b"", INVALID_RECORD)
         if is_compressed:
-            codec = found[0].codec
-            found = yield from _inner(found[0], limit)
+            codec = entries[0].codec
+            entries = yield from _inner(entries[0], limit)
         else:
             codec = compression.NONE
-    except _Refused as refused:
+    except _RejectedMessage as refused:
         return Rebuilt(b"", refused.code)
     except CorruptRecords:
         return Rebuilt(b"", CORRUPT_MESSAGE)
-    if not found:
+    if not entries:
         return Rebuilt(b"")
     records = []
-    for at, message in enumerate(found):
+    for at, message in enumerate(entries):
         records.append(Record(at, message.timestamp, message.key, message.value))
         if len(records) % _MESSAGES_A_STEP == 0:
             yield
     return Rebuilt(build(records, codec=codec))
 
 
-def _listed(read: Iterator[Message]) -> Generator[None, None, list[Message]]:
+def _listed(read: Iterator[LegacyMessage]) -> Generator[None, None, list[LegacyMessage]]:
     listed = []
     for message in read:
         listed.append(message)
@@ -217,42 +217,46 @@ def as_batch(data: bytes, limit: int) -> bytes:
         inner = all_at_once(_inner(message, limit))
         shift = message.offset - inner[-1].offset if message.magic else 0
         appended = message.timestamp if message.attributes & _LOG_APPEND_TIME else None
-        for each in inner:
-            timestamp = each.timestamp if appended is None else appended
-            records.append(Record(each.offset + shift, timestamp, each.key, each.value))
+        for nested in inner:
+            timestamp = nested.timestamp if appended is None else appended
+            records.append(Record(nested.offset + shift, timestamp, nested.key, nested.value))
     return build(records, base_offset=records[0].offset) if records else b""
 
 
-def _size(message: Message) -> int:
+def _size(message: LegacyMessage) -> int:
     return 12 + _SMALLEST[message.magic] + len(message.key or b"") + len(message.value or b"")
 
 
-def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]:
-    """Return the inner messages of a compressed message. Raises _Refused, and CorruptRecords for malformed messages."""
+def _inner(wrapper: LegacyMessage, limit: int) -> Generator[None, None, list[LegacyMessage]]:
+    """Return the inner messages of a compressed message. Raises _RejectedMessage, and CorruptRecords for malformed messages."""
     if wrapper.codec >= len(compression.CODECS):
-        raise _Refused(UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {wrapper.codec}")
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {wrapper.codec}")
     if wrapper.codec in _NEWER_THAN_PRODUCE_2:
         name = compression.CODEC_NAMES[wrapper.codec]
-        raise _Refused(INVALID_RECORD, f"Invalid wrapper compression type {name} for magic {wrapper.magic}")
+        raise _RejectedMessage(INVALID_RECORD, f"Invalid wrapper compression type {name} for magic {wrapper.magic}")
     if wrapper.value is None:
-        raise _Refused(INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
+        raise _RejectedMessage(
+            INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})"
+        )
     try:
         plain = yield from _decompressed(wrapper.codec, wrapper.magic, wrapper.value, limit)
     except BeyondLimit as cause:
-        raise _Refused(INVALID_RECORD, str(cause)) from None
+        raise _RejectedMessage(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
-        raise _Refused(UNKNOWN_SERVER_ERROR, str(cause)) from None
-    found = yield from _listed(messages(plain))
-    if not found:
-        raise _Refused(INVALID_RECORD, "Found invalid compressed record set with no inner records")
-    for message in found:
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, str(cause)) from None
+    nested = yield from _listed(messages(plain))
+    if not nested:
+        raise _RejectedMessage(INVALID_RECORD, "Found invalid compressed record set with no inner records")
+    for message in nested:
         if message.codec:
-            raise _Refused(INVALID_RECORD, "an inner message is compressed too")
+            raise _RejectedMessage(INVALID_RECORD, "an inner message is compressed too")
         if message.magic != wrapper.magic:
-            raise _Refused(INVALID_RECORD, f"a message of magic {message.magic} inside one of magic {wrapper.magic}")
-    if wrapper.magic and 0 != wrapper.offset < found[-1].offset:
-        raise _Refused(INVALID_RECORD, f"wrapper offset {wrapper.offset} is less than that of its last message")
-    return found
+            raise _RejectedMessage(
+                INVALID_RECORD, f"a message of magic {message.magic} inside one of magic {wrapper.magic}"
+            )
+    if wrapper.magic and 0 != wrapper.offset < nested[-1].offset:
+        raise _RejectedMessage(INVALID_RECORD, f"wrapper offset {wrapper.offset} is less than that of its last message")
+    return nested
 
 
 def decompress_message(codec: int, magic: int, data: bytes, limit: int) -> bytes:
@@ -304,12 +308,12 @@ def convert(
     so do some MB of uncompressed messages. Raises NotForOldClients when it would be empty therefore, CorruptRecords for bytes
     that are no batches.
     """
-    found = scan(data)
-    if found.corrupt is not None:
-        raise CorruptRecords(found.corrupt)
+    scanned = scan(data)
+    if scanned.corrupt is not None:
+        raise CorruptRecords(scanned.corrupt)
     written = _MessageSet(magic, max_bytes, compressed_at_once)
     converted = 0  # bytes and records since the last pause
-    for header in found.batches:
+    for header in scanned.batches:
         if written.is_full():
             break
         if header.is_control:

@@ -14,7 +14,7 @@ Two ways to wait:
 from collections.abc import Callable
 
 from ottla.environment import Cancellable
-from ottla.log.log import Appended, Log
+from ottla.log.log import AppendResult, Log
 from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
 
 
@@ -121,8 +121,8 @@ class Partition:
         *,
         refused_codecs: frozenset[int] = frozenset(),
         begins_at_zero: bool = False,
-    ) -> Appended:
-        """Append the batch `frame[start:end]` of a producer; see `Appended.unfinished`. Raises StorageError."""
+    ) -> AppendResult:
+        """Append the batch `frame[start:end]` of a producer; see `AppendResult.unfinished`. Raises StorageError."""
         appended = self.log.append(
             frame,
             start,
@@ -137,7 +137,7 @@ class Partition:
             return appended
         return self._advanced(appended)
 
-    def _advanced(self, appended: Appended) -> Appended:
+    def _advanced(self, appended: AppendResult) -> AppendResult:
         """Return `appended`, and move the high watermark: now, or when an append that takes long is complete."""
         unfinished = appended.unfinished
         if unfinished is None:
@@ -146,7 +146,7 @@ class Partition:
             appended.unfinished = unfinished._replace(append=lambda: self._advanced(unfinished.append()))
         return appended
 
-    def append_message_set(self, frame: bytes, start: int, end: int, now_ms: int) -> Appended:
+    def append_message_set(self, frame: bytes, start: int, end: int, now_ms: int) -> AppendResult:
         """Append the message set `frame[start:end]` of an old producer. Raises StorageError."""
         return self._advanced(self.log.append_message_set(frame, start, end, self.leader_epoch, now_ms))
 
@@ -155,7 +155,7 @@ class Partition:
         records: list[tuple[bytes | None, bytes | None]],
         now_ms: int,
         producer: tuple[int, int] | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append (key, value) pairs of the broker itself as one batch, of a producer's transaction if one is given as (id,
         epoch). Raises StorageError.
         """
@@ -172,7 +172,7 @@ class Partition:
         *,
         commit: bool,
         new_epoch: bool,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append the marker that ends a producer's transaction here. Raises StorageError."""
         appended = self.log.append_marker(
             producer_id,

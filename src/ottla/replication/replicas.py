@@ -127,7 +127,8 @@ class Replicas:
         because their disk had failed, lack later batches.
         """
         assigned = self._assigned(key)
-        if not copies or assigned in (UNASSIGNED, *(each.id for each in self.directories if each.offline is None)):
+        online = (directory.id for directory in self.directories if directory.offline is None)
+        if not copies or assigned in (UNASSIGNED, *online):
             return False
         old = ", ".join(str(directory.path) for directory in copies)
         if self._all_online:

@@ -309,14 +309,14 @@ class RateQuota:
 
     def record(self, user: str, client_id: str, value: float, now: int) -> int:
         """Record usage of `value`; returns the throttle time of the client, in ms."""
-        found = self.limits.of(user, client_id)
-        if found is None:
+        quota = self.limits.of(user, client_id)
+        if quota is None:
             return 0
-        sharer, limit = found
+        sharer, limit = quota
         rate = self._rates.get(sharer)
         if rate is None:
             if len(self._rates) >= _MOST_IDLE_RATES:
-                self._rates = {each: rate for each, rate in self._rates.items() if not rate.is_idle(now)}
+                self._rates = {other: rate for other, rate in self._rates.items() if not rate.is_idle(now)}
             rate = self._rates[sharer] = Rate(self._window)
         rate.record(value, now)
         throttle_ms = rate.throttle_ms(limit, now)
@@ -324,9 +324,9 @@ class RateQuota:
 
     def take_back(self, user: str, client_id: str, value: float, now: int) -> None:
         """Cancel recorded usage."""
-        found = self.limits.of(user, client_id)
-        if found is not None and found[0] in self._rates:
-            self._rates[found[0]].record(-value, now)
+        quota = self.limits.of(user, client_id)
+        if quota is not None and quota[0] in self._rates:
+            self._rates[quota[0]].record(-value, now)
 
 
 class MutationQuota:
@@ -345,15 +345,15 @@ class MutationQuota:
 
         strict  refuse while the bucket is overdrawn; otherwise only throttle, as old clients do not know the error
         """
-        found = self.limits.of(user, client_id)
-        if found is None:
+        limited = self.limits.of(user, client_id)
+        if limited is None:
             return True, 0
-        sharer, limit = found
+        sharer, limit = limited
         entry = self._buckets.get(sharer)
         if entry is None and len(self._buckets) >= _MOST_IDLE_RATES:
             self._buckets = {
-                each: (bucket, quota)
-                for each, (bucket, quota) in self._buckets.items()
+                other: (bucket, quota)
+                for other, (bucket, quota) in self._buckets.items()
                 if not bucket.is_idle(quota, now)
             }
         bucket = TokenBucket(self._window, limit, now) if entry is None else entry[0]
@@ -385,7 +385,7 @@ class ConnectionQuota:
         rate = self._rates.get(address)
         if rate is None:
             if len(self._rates) >= _MOST_IDLE_RATES:
-                self._rates = {each: rate for each, rate in self._rates.items() if not rate.is_idle(now)}
+                self._rates = {other: rate for other, rate in self._rates.items() if not rate.is_idle(now)}
             rate = self._rates[address] = Rate(self._window)
         rate.record(1, now)
         throttle_ms = min(rate.throttle_ms(limit, now), self._window.size_ms)

@@ -37,7 +37,7 @@ from ottla.broker.coordination.verification import Client, verified
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.dispatch import Positions, handles
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
-from ottla.log.log import Appended, StorageError, Unfinished
+from ottla.log.log import AppendResult, StorageError, Unfinished
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
@@ -218,7 +218,7 @@ class _Appends:
     def _wait_for(self, partition: "Partition", answer: PartitionProduceResponse) -> None:
         self._uncommitted.append(Uncommitted.last_of(partition, partial(_decided, answer)))
 
-    def _fill_in(self, answer: PartitionProduceResponse, partition: "Partition", appended: Appended) -> None:
+    def _fill_in(self, answer: PartitionProduceResponse, partition: "Partition", appended: AppendResult) -> None:
         row = _row(partition, appended)
         for declared in row.FIELDS:
             setattr(answer, declared.name, getattr(row, declared.name))
@@ -321,7 +321,7 @@ def _append(
     return _row(partition, appended), None
 
 
-def _row(partition: "Partition", appended: Appended) -> PartitionProduceResponse:
+def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResponse:
     """The row for an append."""
     if appended.error_code == NONE:
         return PartitionProduceResponse(

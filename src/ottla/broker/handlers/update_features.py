@@ -14,7 +14,7 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.features import UPGRADE, Update, updated
+from ottla.metadata.features import UPGRADE, LevelUpdate, updated
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE
@@ -29,7 +29,7 @@ from ottla.protocol.messages.update_features import (
 def update_features(request: UpdateFeaturesRequest, broker: Broker) -> Answer[UpdateFeaturesResponse]:
     kinds = request.context.version >= 1
     wanted = [
-        Update(each.feature, each.max_version_level, each.upgrade_type if kinds else UPGRADE)
+        LevelUpdate(each.feature, each.max_version_level, each.upgrade_type if kinds else UPGRADE)
         for each in request.feature_updates
     ]
     try:
