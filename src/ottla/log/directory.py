@@ -205,7 +205,7 @@ class LogDirectory:
             _logger.warning("%s; the file is written again: %s", cause, consequence)
             return {}
 
-    def _forget(self, key: tuple[str, int]) -> None:
+    def _drop_offsets(self, key: tuple[str, int]) -> None:
         """Drop the checkpointed offsets of a partition: they are used up, or belong to a log that is not there any more."""
         for known in (
             self._known_recovery_points,
@@ -262,7 +262,7 @@ class LogDirectory:
             if directory.name in self._present and self._certain.get(key) != topic_id:
                 self._check_owner(key, directory, topic_id, only_place=only_place)
             if directory.name not in self._present:
-                self._forget(key)  # offsets of a predecessor, which a crash kept from being dropped
+                self._drop_offsets(key)  # offsets of a predecessor, which a crash kept from being dropped
                 self._store.make_directory(directory)
                 self._present.add(directory.name)
                 self._store.write(directory / "partition.metadata", _metadata_text(topic_id).encode())
@@ -273,7 +273,7 @@ class LogDirectory:
                 raise StorageError(f"{cause.filename or directory}: {cause.strerror}") from cause
             raise
         self._certain.pop(key, None)
-        self._forget(key)
+        self._drop_offsets(key)
         self._partitions[key] = log
         return log
 
@@ -367,7 +367,7 @@ class LogDirectory:
         self._present.discard(name)
         topic, _, partition = name.rpartition("-")
         if partition.isdecimal():
-            self._forget((topic, int(partition)))
+            self._drop_offsets((topic, int(partition)))
             self._certain.pop((topic, int(partition)), None)
         _logger.warning("%s %s: it is %s now", self.path / name, reason, stray)
 
@@ -398,7 +398,7 @@ class LogDirectory:
         key = topic, partition
         name = f"{topic}-{partition}"
         log = self._partitions.pop(key, None)
-        self._forget(key)
+        self._drop_offsets(key)
         self._certain.pop(key, None)
         if name not in self._present:
             return None
@@ -489,7 +489,7 @@ class LogDirectory:
             elif name == METADATA_LOG or name.endswith(STRAY):
                 continue
             elif name in keys:
-                self._sort(name, keys[name], known[keys[name]], inventory)
+                self._classify(name, keys[name], known[keys[name]], inventory)
             elif self._is_partition(name):
                 self.set_aside(name, "is no partition of this cluster")
         here = {*inventory.certain, *inventory.uncertain}
@@ -510,7 +510,7 @@ class LogDirectory:
                     end,
                     self.path,
                 )
-            self._forget(key)
+            self._drop_offsets(key)
         return inventory
 
     def _is_partition(self, name: str) -> bool:
@@ -530,7 +530,7 @@ class LogDirectory:
             _logger.warning("cannot read %s: %s", directory, cause.strerror)
             return False
 
-    def _sort(self, name: str, key: tuple[str, int], topic_id: bytes, inventory: Inventory) -> None:
+    def _classify(self, name: str, key: tuple[str, int], topic_id: bytes, inventory: Inventory) -> None:
         try:
             owner = self._owner(self.path / name, topic_id)
         except OSError:

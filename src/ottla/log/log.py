@@ -387,7 +387,7 @@ class Log:
             if self._must_roll(segment, header, size, base_offset + header.last_offset_delta, now_ms):
                 segment = self._roll(now_ms)
             if not segment.size:
-                self._begin(segment, now_ms)
+                self._prepare_segment(segment, now_ms)
             segment.append(header, base_offset, buffers, self.config.index_interval_bytes)
         except OSError as cause:
             raise self._storage_error(cause) from cause
@@ -403,7 +403,7 @@ class Log:
         self._failed(cause)
         return StorageError(f"{cause.filename or self.directory}: {cause.strerror or cause}")
 
-    def _begin(self, segment: Segment, now_ms: int) -> None:
+    def _prepare_segment(self, segment: Segment, now_ms: int) -> None:
         """The first batch of a segment is about to come."""
         segment.created_ms = now_ms
         if self.config.preallocate:
@@ -619,10 +619,10 @@ class Log:
         if not 0 <= start_offset <= self.high_watermark:
             raise OffsetOutOfRange(f"offset {offset} is not in {self.name}, which ends at {self.high_watermark}")
         if start_offset > self.start_offset:
-            self._begin_at(start_offset)
+            self._set_start_offset(start_offset)
         return self.start_offset
 
-    def _begin_at(self, offset: int) -> None:
+    def _set_start_offset(self, offset: int) -> None:
         self.start_offset = offset
         self.epochs.drop_before(offset)
 
@@ -659,7 +659,7 @@ class Log:
                     self._store.remove(self.directory / f"{oldest.base_offset:020d}.snapshot")
             finally:
                 if segments[0].base_offset > self.start_offset:
-                    self._begin_at(segments[0].base_offset)
+                    self._set_start_offset(segments[0].base_offset)
         except OSError as cause:
             error = self._storage_error(cause)
             if not gone:

@@ -152,7 +152,7 @@ class ProducerStates:
             return INVALID_PRODUCER_EPOCH
         return NONE
 
-    def _heard_of(self, header: BatchHeader) -> _ProducerEntry:
+    def _entry_of(self, header: BatchHeader) -> _ProducerEntry:
         """The producer of a batch that is in the log now, in the batch's epoch."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -165,7 +165,7 @@ class ProducerStates:
     def appended(self, header: BatchHeader, base_offset: int) -> None:
         """Remember a data batch that is in the log now."""
         pid = header.producer_id
-        producer = self._heard_of(header)
+        producer = self._entry_of(header)
         delta = header.last_offset_delta
         last_sequence = _after(header.base_sequence, delta)
         batches = producer.batches
@@ -180,7 +180,7 @@ class ProducerStates:
     def ended(self, header: BatchHeader, offset: int, coordinator_epoch: int) -> Ended | None:
         """Remember a marker that is in the log at `offset` now; returns the transaction it ended, None for an empty one."""
         pid = header.producer_id
-        producer = self._heard_of(header)
+        producer = self._entry_of(header)
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_start = -1
         first_offset = self._open.pop(pid, None)

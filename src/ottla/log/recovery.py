@@ -37,7 +37,7 @@ def load_segments(store: Store, directory: Path, names: list[str], interval: int
     """
     swaps = [name for name in names if name.endswith(f".log{SWAP}")]
     for name in swaps:
-        _carry_through(store, directory, int(name[:20]), interval)
+        _complete_swap(store, directory, int(name[:20]), interval)
     bases = []
     for name in store.names(directory) if swaps else names:
         if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):
@@ -47,7 +47,7 @@ def load_segments(store: Store, directory: Path, names: list[str], interval: int
     return [Segment(store, directory, base) for base in sorted(bases)]
 
 
-def _carry_through(store: Store, directory: Path, base: int, interval: int) -> None:
+def _complete_swap(store: Store, directory: Path, base: int, interval: int) -> None:
     """Put a swap segment in the place of those that it was made from.
 
     Its offset and time index are made again: they may have had their names already, or not. The index of aborted transactions

@@ -97,7 +97,7 @@ def adopt(
                     f"{path} was not left by a clean stop: start Apache Kafka on it and stop it with SIGTERM"
                 )
         metadata = read_metadata(home)
-        adoption = _judged(metadata, identity, broker, random)
+        adoption = _adoptable(metadata, identity, broker, random)
         _check_partitions(adoption.topics, log_dirs)
         if not dry_run:
             _write(home, adoption)
@@ -209,7 +209,7 @@ def _batches(path: Path) -> Iterator[list[Record]]:
             yield [] if scanned.batches[0].is_control else records_of(data)
 
 
-def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, random: Random) -> Adoption:
+def _adoptable(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, random: Random) -> Adoption:
     """Select what Ottla adopts of Kafka's metadata. Raises CannotAdopt for metadata that a single node cannot have."""
     elsewhere = [
         f"{topic.name}-{index} on {', '.join(map(str, partition.replicas))}"
@@ -219,7 +219,7 @@ def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, r
     ]
     if elsewhere:
         raise CannotAdopt(
-            f"node {identity.node_id} is not the only one with replicas ({_some(elsewhere)}): move all of them to node "
+            f"node {identity.node_id} is not the only one with replicas ({_abbreviated(elsewhere)}): move all of them to node "
             f"{identity.node_id} alone with kafka-reassign-partitions first"
         )
     left_out: list[str] = []
@@ -301,11 +301,12 @@ def _check_partitions(topics: Sequence[TopicImage], log_dirs: Sequence[Path]) ->
     missing = sorted(set(known) - set(directories))
     if missing:
         raise CannotAdopt(
-            f"{_some(missing)} cannot be found in {', '.join(map(str, log_dirs))}: give all log.dirs of that Apache Kafka"
+            f"{_abbreviated(missing)} cannot be found in {', '.join(map(str, log_dirs))}: give all log.dirs of that "
+            "Apache Kafka"
         )
 
 
-def _some(names: Sequence[str]) -> str:
+def _abbreviated(names: Sequence[str]) -> str:
     more = len(names) - _NAMED_AT_MOST
     return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 

@@ -397,10 +397,10 @@ def documentation(scope: str, name: str) -> str:
     description = own[scope].get(name)
     if description is not None or scope != Scope.BROKER:
         return description or ""
-    return _stood_in_for(name)
+    return _related_documentation(name)
 
 
-def _stood_in_for(name: str) -> str:
+def _related_documentation(name: str) -> str:
     """The sentence of the topic's or group's config that a broker's one is the default of, or the bound of."""
     for scope, sentences in ((Scope.TOPIC, _TOPIC), (Scope.GROUP, _GROUP)):
         for row in configs(scope).values():

@@ -121,9 +121,9 @@ class Controller:
         entries, revision = store.load()
         self._revisions = {entry.key: entry.revision for entry in entries}
         self._next_producer_id = 0
-        self.image = self._loaded(entries, revision, broker)
+        self.image = self._load_image(entries, revision, broker)
 
-    def _loaded(self, entries: Sequence[Entry], revision: int, broker: BrokerImage) -> Image:
+    def _load_image(self, entries: Sequence[Entry], revision: int, broker: BrokerImage) -> Image:
         def under(prefix: str) -> dict[str, bytes]:
             return {entry.key: entry.value for entry in entries if entry.key.startswith(prefix)}
 

@@ -101,7 +101,7 @@ def format_directories(
 
     Raises CannotFormat.
     """
-    before, new, unreadable = _sorted_out(home, log_dirs, owner)
+    before, new, unreadable = _classify(home, log_dirs, owner)
     if before and not ignore_formatted:
         raise CannotFormat(
             f"Log directory {before[0]} is already formatted. Use --ignore-formatted to ignore this directory and format "
@@ -121,7 +121,7 @@ def format_directories(
     return Formatted(new, before, unreadable)
 
 
-def _sorted_out(
+def _classify(
     home: Path, log_dirs: Sequence[Path], owner: tuple[int, str]
 ) -> tuple[list[Path], list[Path], list[Path]]:
     """Directories that are formatted, that are not, and that cannot be read. Raises CannotFormat."""

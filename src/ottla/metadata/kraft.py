@@ -112,7 +112,7 @@ class KraftMetadata:
             self.offset = record.offset + 1
             if message is not None:
                 try:
-                    self._take(message)
+                    self._replay_message(message)
                 except KeyError:
                     raise UnreadableMetadata(
                         f"offset {record.offset}: of a topic or partition that is not there"
@@ -138,7 +138,7 @@ class KraftMetadata:
         except (PeerError, IndexError) as cause:
             raise UnreadableMetadata(f"offset {record.offset}: {cause}") from None
 
-    def _take(self, message: Message) -> None:
+    def _replay_message(self, message: Message) -> None:
         if isinstance(message, records.BeginTransactionRecord):
             self._open = []
         elif isinstance(message, records.AbortTransactionRecord):

@@ -159,7 +159,7 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
     are those of Apache Kafka 3.9.1. Never raises. Stops after every few thousand messages.
     """
     try:
-        entries = yield from _listed(messages(data, start, end))
+        entries = yield from _collected(messages(data, start, end))
         if any(_size(message) > max_message_bytes for message in entries):
             return Rebuilt(b"", MESSAGE_TOO_LARGE)
         is_compressed = any(message.codec for message in entries)
@@ -184,7 +184,7 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
     return Rebuilt(build(records, codec=codec))
 
 
-def _listed(read: Iterator[LegacyMessage]) -> Generator[None, None, list[LegacyMessage]]:
+def _collected(read: Iterator[LegacyMessage]) -> Generator[None, None, list[LegacyMessage]]:
     listed = []
     for message in read:
         listed.append(message)
@@ -244,7 +244,7 @@ def _inner(wrapper: LegacyMessage, limit: int) -> Generator[None, None, list[Leg
         raise _RejectedMessage(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
         raise _RejectedMessage(UNKNOWN_SERVER_ERROR, str(cause)) from None
-    nested = yield from _listed(messages(plain))
+    nested = yield from _collected(messages(plain))
     if not nested:
         raise _RejectedMessage(INVALID_RECORD, "Found invalid compressed record set with no inner records")
     for message in nested:
@@ -371,13 +371,13 @@ class _MessageSet:
         if not header.compression:
             for record in records:
                 if record.offset >= from_offset:
-                    self.out += _written(record, self._magic, kind, record.offset)
+                    self.out += _encoded(record, self._magic, kind, record.offset)
             return
         for record in records:
             if not self._inner:
                 self._first, self._newest = record.offset, record.timestamp
             offset = record.offset - self._first if self._magic else record.offset
-            message = _written(record, self._magic, kind, offset)
+            message = _encoded(record, self._magic, kind, offset)
             self._inner.append(message)
             self._inner_size += len(message)
             self._last = record.offset
@@ -393,13 +393,13 @@ class _MessageSet:
         if header.compression == compression.LZ4 and self._magic == 0:
             value = with_lz4_checksum(value, wrong=True)
         wrapper = Record(self._last, self._newest, None, value)
-        self.out += _written(wrapper, self._magic, header.timestamp_type, self._last, header.compression)
+        self.out += _encoded(wrapper, self._magic, header.timestamp_type, self._last, header.compression)
         self._plain_left -= self._inner_size
         self._inner = []
         self._inner_size = 0
 
 
-def _written(record: Record, magic: int, timestamp_type: int, offset: int, codec: int = 0) -> bytes:
+def _encoded(record: Record, magic: int, timestamp_type: int, offset: int, codec: int = 0) -> bytes:
     attributes = codec | (_LOG_APPEND_TIME if magic and timestamp_type else 0)
     head = _TAIL_V1.pack(1, attributes, record.timestamp) if magic else _TAIL_V0.pack(0, attributes)
     parts = [head]
