@@ -1,13 +1,13 @@
-"""A log directory (one of `log.dirs`): who owns it, which partitions lie in it, and what they looked like at the last stop.
+"""A log directory (one of `log.dirs`): its lock, its identity, its partitions, and their offsets at the last stop.
 
 .lock                               held as long as a broker lives
-meta.properties                     node.id, cluster.id, directory.id: whose directory this is
+meta.properties                     node.id, cluster.id and directory.id
 .kafka_cleanshutdown                there after a clean stop, taken away at the next start
 recovery-point-offset-checkpoint    per partition, the offset up to which everything is flushed to disk
 log-start-offset-checkpoint         per partition, where it begins
 replication-offset-checkpoint       per partition, its high watermark
 <topic>-<partition>/                segments and indexes
-    partition.metadata              the topic's id
+    partition.metadata              the topic's id (`partition_metadata.py`)
 <topic>-<partition>.<hex>-delete/   a deleted partition, removed after file.delete.delay.ms
 """
 
@@ -15,7 +15,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +26,7 @@ from ottla.log.checkpoints import DamagedCheckpoint, OffsetCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.disk_errors import is_disk_failure
 from ottla.log.log import Log, StorageError
+from ottla.log.partition_metadata import PARTITION_METADATA, Owner, owner_of, write_topic_id
 from ottla.log.relocation import Relocation
 from ottla.protocol.uuids import uuid_bytes, uuid_text
 
@@ -65,44 +65,6 @@ def _broker_epoch(marker: str | None) -> int:
         return int(json.loads(marker or "{}").get("brokerEpoch", 0))
     except (ValueError, AttributeError, TypeError):
         return 0
-
-
-class Owner(Enum):
-    """The topic that a partition's directory belongs to, by its partition.metadata."""
-
-    NAMED = auto()
-    THIS = auto()
-    """The file is missing or damaged, and the directory can only be this topic's: the file is nearly right, or there are no
-    records."""
-    OTHER = auto()
-    UNCERTAIN = auto()
-    """The file is missing or damaged, and there are records."""
-
-
-_MOST_CHANGED: Final = 8
-"""Characters that a damaged partition.metadata may differ by: two random topic ids agree in far fewer than the rest."""
-
-
-def _metadata_text(topic_id: bytes) -> str:
-    return f"version: 0\ntopic_id: {uuid_text(topic_id)}\n"
-
-
-def _is_nearly(text: str, expected: str) -> bool:
-    """Return whether `text` is `expected` with a few characters changed or with its end cut off."""
-    same = sum(one == other for one, other in zip(text, expected, strict=False))
-    return same >= len(expected) - _MOST_CHANGED and len(text) <= len(expected) + _MOST_CHANGED
-
-
-def _is_metadata(text: str) -> bool:
-    """Return whether `text` is a whole partition.metadata of some topic."""
-    words = text.split()
-    if len(words) != 4 or words[:3] != ["version:", "0", "topic_id:"]:
-        return False
-    try:
-        uuid_bytes(words[3])
-    except ValueError:
-        return False
-    return True
 
 
 class Inventory(NamedTuple):
@@ -265,7 +227,7 @@ class LogDirectory:
                 self._drop_offsets(key)  # offsets of a predecessor, which a crash kept from being dropped
                 self._store.make_directory(directory)
                 self._present.add(directory.name)
-                self._store.write(directory / "partition.metadata", _metadata_text(topic_id).encode())
+                write_topic_id(self._store, directory, topic_id)
             log = self._open(key, directory, config)
         except OSError as cause:
             self.fail(cause)
@@ -281,9 +243,9 @@ class LogDirectory:
         """See to it that `directory` belongs to the topic: another topic's becomes a stray, and a damaged partition.metadata is
         written again if it can only be this topic's. Raises StorageError, OSError.
         """
-        path = directory / "partition.metadata"
+        path = directory / PARTITION_METADATA
         text = self._store.read_text(path)
-        owner = self._owner(directory, topic_id)
+        owner = owner_of(self._store, directory, topic_id)
         if owner is Owner.OTHER:
             self.set_aside(directory.name, "belongs to another topic of the same name")
         elif owner is Owner.UNCERTAIN and not only_place and (text or self.stopped_cleanly):
@@ -297,20 +259,7 @@ class LogDirectory:
                 _logger.warning(
                     "%s is missing or damaged; it is written again with topic id %s", path, uuid_text(topic_id)
                 )
-            self._store.write(path, _metadata_text(topic_id).encode())
-
-    def _owner(self, directory: Path, topic_id: bytes) -> Owner:
-        """Compare partition.metadata with a topic's id. Raises OSError."""
-        text = self._store.read_text(directory / "partition.metadata")
-        expected = _metadata_text(topic_id)
-        if text and text.split() == expected.split():
-            return Owner.NAMED
-        if text and _is_nearly(text, expected):
-            return Owner.THIS
-        if text and _is_metadata(text):
-            return Owner.OTHER
-        # Made, and not yet named when the process or the machine went down, unless there are records.
-        return Owner.UNCERTAIN if recovery.log_end(self._store, directory) > 0 else Owner.THIS
+            write_topic_id(self._store, directory, topic_id)
 
     def _open(self, key: tuple[str, int], directory: Path, config: LogConfig) -> Log:
         """Open a log with the offsets that the checkpoints have of it. Raises StorageError, OSError.
@@ -344,8 +293,8 @@ class LogDirectory:
         )
         if high_watermark is not None and log.end_offset < high_watermark:
             _logger.error(
-                "%s ends at offset %d, and had reached %d: the records between them were not on the medium when the machine or "
-                "the broker went down",
+                "%s ends at offset %d, and had reached %d: the records between them were not on disk when the machine or the "
+                "broker went down",
                 directory,
                 log.end_offset,
                 high_watermark,
@@ -421,7 +370,7 @@ class LogDirectory:
         """Begin a copy here of a partition that lies in another directory. Raises OSError."""
         directory = self.path / self._unique(f"{topic}-{partition}", FUTURE)
         self._store.make_directory(directory)
-        self._store.write(directory / "partition.metadata", _metadata_text(topic_id).encode())
+        write_topic_id(self._store, directory, topic_id)
         self.futures[topic, partition] = relocation = Relocation(self._store, log, directory)
         return relocation
 
@@ -518,7 +467,7 @@ class LogDirectory:
         and a .log file. A loss of power after a deletion may leave the records and not the file. Raises OSError.
         """
         directory = self.path / name
-        if self._store.exists(directory / "partition.metadata"):
+        if self._store.exists(directory / PARTITION_METADATA):
             return True
         if not name.rpartition("-")[2].isdecimal() or not self._store.is_directory(directory):
             return False
@@ -532,7 +481,7 @@ class LogDirectory:
 
     def _classify(self, name: str, key: tuple[str, int], topic_id: bytes, inventory: Inventory) -> None:
         try:
-            owner = self._owner(self.path / name, topic_id)
+            owner = owner_of(self._store, self.path / name, topic_id)
         except OSError:
             owner = Owner.UNCERTAIN  # opening the partition reports the same error
         if owner is Owner.OTHER:
