@@ -13,7 +13,9 @@ Appending does not wait for the disk. What must be flushed, because of flush.mes
 returned as a `Flush`, which any thread may run; `flushed` records the result. Until then `settled_offset` holds back the high
 watermark when flush.messages demanded the flush.
 
-One file, because what it does is one thing: keep segments, producers, epochs and offsets in step with each other.
+One file, because append, flush, truncation, retention and compaction each change several of the same things (the list of
+segments, the producers, the epochs and the offsets), which must agree whenever one of them ends or fails: that is reviewed in
+one place. What needs one of them only is elsewhere: `segment.py`, `producers.py`, `checkpoints.py`, `compaction.py`.
 """
 
 import logging
@@ -250,6 +252,9 @@ class Log:
         if batch.error_code != NONE:
             return AppendResult(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
         header = batch.header
+        # Sequences are checked in the same turn of the loop as the write: while a large batch was validated in steps, others of
+        # its producer may have been appended. A duplicate is answered before its size is looked at, because the batch that it
+        # repeats was accepted with the config of that time.
         if header.producer_id >= 0:
             code, duplicate = self.producers.check(header, begins_at_zero=begins_at_zero)
             if code != NONE:
@@ -258,6 +263,8 @@ class Log:
                 return AppendResult(duplicate.first_offset, duplicate.timestamp)
         if batch.size_in_bytes > config.segment_bytes:
             return AppendResult(-1, -1, RECORD_LIST_TOO_LARGE)
+        # The producers learn of the batch only when it is written: after a StorageError the same batch is sent again, and
+        # must be neither a duplicate nor out of order.
         base_offset = self.end_offset
         self._write(header, batch.stamped(base_offset, leader_epoch), batch.size_in_bytes, leader_epoch, now_ms)
         if header.producer_id >= 0:
@@ -379,6 +386,9 @@ class Log:
         if self._closed:
             raise StorageError(f"{self.directory} is offline")
         base_offset = self.end_offset
+        # Everything that may fail comes before `end_offset` moves, so that a failed write leaves the log as it was. An epoch
+        # that is assigned, or a segment that is rolled, and then gets no batch is harmless: both begin at the log end. The
+        # epoch is written first: a start that does not scan the batch learns of its epoch from that file only.
         try:
             if leader_epoch > self.epochs.written:
                 self.epochs.assign(leader_epoch, base_offset)
@@ -391,6 +401,7 @@ class Log:
             segment.append(header, base_offset, buffers, self.config.index_interval_bytes)
         except OSError as cause:
             raise self._storage_error(cause) from cause
+        # Readers see the batch from here on, up to the high watermark, which the caller moves.
         self.end_offset = end = segment.next_offset
         self._changed = True
         self._unflushed += header.count
@@ -738,6 +749,7 @@ class Log:
         yield gone
 
     def _swap(self, old: list[Segment], fresh: Segment) -> None:
+        # The .swap name decides: a crash before it drops the new segment, one after it has `recovery` complete the swap.
         fresh.move_to(SWAP)
         for segment in old:
             segment.move_to(DELETED)
@@ -752,6 +764,9 @@ class Log:
 
     def begin_flush(self) -> Flush:
         """Return a flush of everything that is not on disk yet, for any thread to run; call `flushed` with it afterwards."""
+        # The flush owns what was written up to now and no more: what is appended, rolled or created while it runs is left to
+        # the next one, hence the fields below are reset at its beginning (`fail_flush` puts back what it needs). The order
+        # of the files does not matter, because the recovery point moves only after the last of them.
         files = [segment.log for segment in (*self._rolled, self._active)]
         paths = [path for segment in self._rolled for path in segment.files()[1:]]
         paths += [self.directory / f"{segment.base_offset:020d}.snapshot" for segment in self._segments[1:][-1:]]
@@ -804,6 +819,7 @@ class Log:
             return
         segments = self._segments
         try:
+            # From the end backwards: a crash at any point leaves a log without gaps, which is truncated again.
             while len(segments) > 1 and segments[-1].base_offset > max(offset, 0):
                 segments.pop().remove()
             self._active = active = segments[-1]
@@ -814,6 +830,7 @@ class Log:
                 self.start_offset = offset
             else:
                 active.truncate(offset)
+            # The new end comes first: producers and epochs are cut at it. Opening the log does both again after a crash.
             self.end_offset = active.next_offset
             names = self._store.names(self.directory)
             self.producers = recovery.load_producers(self._store, self.directory, names, segments, self.end_offset)
@@ -822,6 +839,7 @@ class Log:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
             raise self._storage_error(cause) from cause
+        # No offset may be left beyond the end. The recovery point above all: what is appended next is not on disk yet.
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self._must_be_flushed = min(self._must_be_flushed, self.end_offset)

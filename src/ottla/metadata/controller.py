@@ -394,6 +394,7 @@ class Controller:
         """
         if not put and not delete:
             return CHANGED
+        # The revisions of now, and not of when the write is done: they are what the plan rests on.
         expect = {key: self._revisions.get(key, 0) for key in (*put, *delete)}
 
         def written(outcome: ChangeOutcome) -> Answer[ChangeResult]:
@@ -402,6 +403,7 @@ class Controller:
                 return ChangeResult(KAFKA_STORAGE_ERROR, outcome.error)
             if outcome.conflicts:
                 return refuse(outcome.conflicts)
+            # Revisions before the image: a listener may begin another change as soon as it is called.
             self._revisions.update(dict.fromkeys(put, outcome.revision))
             for key in delete:
                 self._revisions.pop(key, None)
@@ -411,19 +413,23 @@ class Controller:
 
     def _publish(self, delta: Delta) -> Answer[ChangeResult]:
         """Publish the new image; answered when all listeners have acted on it."""
+        # The image is replaced before any listener runs, and in one step: whoever reads it between two steps of the listeners
+        # sees the whole change. It is answered only after them, so that a client which was told of a topic can use it.
         self.image = delta.image
         answer = Pending[ChangeResult]()
         self._run_steps(self._act_on(delta), lambda: answer.complete(CHANGED))
         return CHANGED if answer.done else answer
 
     def _act_on(self, delta: Delta) -> Steps:
-        for listener in tuple(self._listeners):
+        for listener in tuple(self._listeners):  # in the order of subscription, one after the other
             steps = listener(delta)
             if steps is not None:
                 yield from steps
 
     def producer_id_block(self) -> Answer[int]:
         """Reserve PRODUCER_ID_BLOCK producer ids and answer the first one; -1 when the store cannot be written."""
+        # No turn is taken. Of two calls that are under way at once the second fails on the revision, and reserves the next
+        # block: no id is given out twice, by whichever process.
         first = self._next_producer_id
         key = keys.PRODUCER_IDS
 

@@ -22,6 +22,9 @@ Strategy: a batch is never an object graph. It stays the bytes it came in; `Batc
              | value length varint | value | header count varint | headers (key length, key, value length, value)
 
 With LogAppendTime every record's timestamp is maxTimestamp, whatever the deltas say.
+
+One file, because writing and reading mirror each other: every field of the layout above stands in both, and `scan`, `seal` and
+the decoders share the positions of the header.
 """
 
 from collections.abc import Iterable, Iterator
