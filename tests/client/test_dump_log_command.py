@@ -26,7 +26,7 @@ from ottla.protocol.messages.remote_log_metadata_records import (
 from ottla.protocol.schema import Message
 from ottla.records.batch import build
 from ottla.records.compression import compress
-from ottla.records.legacy import for_old_client, messages, unpack
+from ottla.records.legacy import decompress_message, for_old_client, messages
 from ottla.records.record import Record
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import TopicFactory, Wire
@@ -171,7 +171,7 @@ def test_messages_of_older_formats(tmp_path: Path, magic: int) -> None:
 def test_damaged_messages_of_older_formats(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000010.log"
     (packed,) = messages(for_old_client(batch(10, 1), 1, 0, 1 << 20))
-    inner = bytearray(unpack(1, 1, packed.value or b"", 1 << 20))
+    inner = bytearray(decompress_message(1, 1, packed.value or b"", 1 << 20))
     inner[-1] ^= 1
     plain = for_old_client(batch(10, 0), 1, 0, 1 << 20)
     for damaged, line, wrong in (

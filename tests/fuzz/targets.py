@@ -33,13 +33,13 @@ from ottla.records.validation import ProduceRules, prepare
 from tests.oracles.dice import declared_messages
 
 NOW: Final = 1_700_000_000_000
-# What compressed data may unpack to here.
+# What compressed data may decompress to here.
 LIMIT: Final = 1 << 20
 _MESSAGES: Final = declared_messages()
 _RULES: Final = (
     ProduceRules(before_max_ms=2**63 - 1, after_max_ms=2**62),
     ProduceRules(compacted=True, codec=compression.GZIP),
-    ProduceRules(log_append_time=True, codec=compression.NONE, zstd_allowed=False),
+    ProduceRules(log_append_time=True, codec=compression.NONE),
 )
 
 

@@ -1,7 +1,7 @@
 """Requests that wait: a fetch for data, a produce for the commit of its batches, until their timeout.
 
-A waiting fetch costs one object, one timer and one entry in the watchers of each of its partitions, or of its session. An append wakes
-it; it looks again, and answers or goes on waiting, without polling.
+A waiting fetch costs one object, one timer and one entry in the watchers of each of its partitions, or of its session. An
+append wakes it; it looks again, and answers or goes on waiting, without polling.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -48,7 +48,7 @@ class Storage:
         for name in self._config.log_dirs:
             path = Path(name)
             try:
-                directory = LogDirectory(self._files, path, self._jitter)
+                directory = LogDirectory(self._files, path, self._random)
                 self.directories.append(directory)
                 identities[directory] = directory.identity()
             except FailedDirectory as cause:
@@ -62,19 +62,16 @@ class Storage:
             raise UnusableDirectory(f"none of the log directories can be used: {', '.join(map(str, self.missing))}")
         return identities
 
-    def _jitter(self, most: int) -> int:
-        return self._random.below(most + 1) if most else 0
-
     def _open_metadata(self, *, has_identity: bool) -> SqliteStore:
         home = Path(self._config.metadata_log_dir)
         path = home / "metadata.db"
-        if not path.exists() and has_identity:
+        if not self._files.exists(path) and has_identity:
             raise UnusableDirectory(
                 f"{home} has a meta.properties but no metadata.db: if it is Apache Kafka's, adopt it with "
                 f"`ottla storage import {home}`; else it is damaged: give another --data-dir"
             )
         try:
-            home.mkdir(parents=True, exist_ok=True)
+            self._files.make_directory(home, parents=True)
             return SqliteStore(path, self._worker)
         except (OSError, sqlite3.Error) as cause:
             raise UnusableDirectory(f"cannot open {path}: {cause}") from None

@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ottla.records.batch import UNPACK_LIMIT
+from ottla.records.batch import DECOMPRESS_LIMIT
 from ottla.records.compression import ZSTD
 from ottla.records.errors import CorruptRecords
-from ottla.records.legacy import unpack
+from ottla.records.legacy import decompress_message
 from ottla.records.record import Record
 
 _HEAD: Final = struct.Struct(">qiIbb")
@@ -51,7 +51,7 @@ class OldMessage(NamedTuple):
             return [self]
         if self.codec >= ZSTD:
             raise CorruptRecords(f"codec {self.codec} is not of this format")
-        inner = unpack(self.codec, self.magic, self.value or b"", UNPACK_LIMIT)
+        inner = decompress_message(self.codec, self.magic, self.value or b"", DECOMPRESS_LIMIT)
         messages = list(old_messages(inner, 0))
         if not messages:
             raise CorruptRecords("Found invalid compressed record set with no inner records")

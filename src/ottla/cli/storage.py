@@ -30,7 +30,7 @@ from ottla.metadata.adoption import DATABASE, Adoption, AlreadyAdopted, CannotAd
 from ottla.metadata.backup import CannotCopyMetadata, copy_database
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.features import FEATURES, UnsupportedLevel, finalized, initial
-from ottla.metadata.formatting import CannotFormat, Formatted, Found, format_directories, look_at
+from ottla.metadata.formatting import CannotFormat, DirectoryReport, Formatted, format_directories, look_at
 from ottla.metadata.store.sqlite import DamagedStore
 from ottla.protocol.uuids import uuid_text
 
@@ -103,14 +103,14 @@ def info(directories: tuple[str, ...], *, file: str | None, options: tuple[str, 
         sys.exit(1)
 
 
-def _metadata(state: Found) -> dict[str, Any] | None:
+def _metadata(state: DirectoryReport) -> dict[str, Any] | None:
     if state.identity is None:
         return None
     node_id, cluster_id, directory_id = state.identity
     return {"cluster.id": cluster_id, "directory.id": uuid_text(directory_id), "node.id": node_id, "version": 1}
 
 
-def _echo_found(state: Found) -> None:
+def _echo_found(state: DirectoryReport) -> None:
     """In Kafka's words, with an empty line behind each part."""
     if state.directories:
         click.echo("Found log directory:" if len(state.directories) == 1 else "Found log directories:")

@@ -2,9 +2,11 @@
 
 import mmap
 import os
+import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -231,8 +233,21 @@ class DiskStore:
         if self.durable:
             os.sync()
 
-    def make_directory(self, path: Path) -> None:
-        path.mkdir(exist_ok=True)
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def make_directory(self, path: Path, *, parents: bool = False) -> None:
+        if not parents:
+            path.mkdir(exist_ok=True)
+        elif not path.is_dir():
+            if not path.parent.exists():
+                self.make_directory(path.parent, parents=True)
+            path.mkdir(exist_ok=True)
+            with suppress(PermissionError):  # of a directory that may be written to and not be read
+                self.flush(path.parent)
 
     def modified_ms(self, path: Path) -> int:
         try:
@@ -244,10 +259,34 @@ class DiskStore:
         self._unmap(old)
         self._unmap(new)
         old.replace(new)
+        if self._mappings and new.is_dir():
+            # Other files may come under these names: a partition that moves away from here, and back again.
+            for mapped in [path for path in self._mappings if path.parent in (old, new)]:
+                self._unmap(mapped)
 
     def remove(self, path: Path) -> None:
         self._unmap(path)
         path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def room(self, path: Path) -> tuple[int, int]:
+        total, _, free = shutil.disk_usage(path)
+        return total, free
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        """Ottla's brokers exclude each other by flock, and Apache Kafka's by the lock of POSIX that Java takes."""
+        import fcntl
+
+        fd = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as cause:
+            os.close(fd)
+            raise BlockingIOError(f"{path} is in use by another broker") from cause
+        return partial(os.close, fd)
 
 
 def _room_for_files() -> int:

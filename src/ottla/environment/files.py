@@ -1,7 +1,9 @@
-"""The file interface of the log: append-only files, small files that are replaced whole, and closed indexes that are mapped.
+"""The file interface of the log: append-only files, small files that are replaced whole, closed indexes that are mapped, and
+directories.
 
-Everything the log writes goes through `Store`, so that a test can put another one in its place (`log/memory_store.py`,
-`log/faulty_store.py`). Three strengths of writing, because only what must survive the machine is worth waiting for:
+Everything the log does with files and directories goes through `Store`, so that a test can put another one in its place
+(`log/memory_store.py`, `log/faulty_store.py`). Three strengths of writing, because only what must survive the machine is worth
+waiting for:
 
     append, write   in the system's cache: survives the process
     replace         as write, and flushed to disk when it returns
@@ -12,7 +14,7 @@ files and of mappings open, whatever the number of partitions: a file is opened 
 """
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, final
 
@@ -83,8 +85,16 @@ class Store(Protocol):
     def flush_everything(self) -> None:
         """Flush all that was written to disk."""
 
-    def make_directory(self, path: Path) -> None:
-        """Make a directory unless it is there."""
+    def exists(self, path: Path) -> bool:
+        """Return whether there is a file or directory at `path`."""
+
+    def is_directory(self, path: Path) -> bool:
+        """Return whether there is a directory at `path`."""
+
+    def make_directory(self, path: Path, *, parents: bool = False) -> None:
+        """Make a directory unless it is there. With `parents` also those above it, and the names of new ones are on disk when
+        this returns.
+        """
 
     def modified_ms(self, path: Path) -> int:
         """Return the time of the last write to a file, in ms since the epoch; 0 if it is missing."""
@@ -94,6 +104,17 @@ class Store(Protocol):
 
     def remove(self, path: Path) -> None:
         """Take a file away if it is there."""
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and all that is in it, as far as that is possible. Never raises."""
+
+    def room(self, path: Path) -> tuple[int, int]:
+        """Bytes of the volume that `path` is on: in all, and free for this process."""
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        """Lock the directory at `path` for one broker, and return a function that unlocks it. Raises BlockingIOError if another
+        broker has it.
+        """
 
 
 @final

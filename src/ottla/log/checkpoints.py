@@ -112,12 +112,12 @@ class LeaderEpochs:
 
     def epoch_at(self, offset: int) -> int:
         """The epoch that `offset` was written in, -1 when it is older than what is known."""
-        found = -1
+        latest = -1
         for epoch, start in self._entries:
             if start > offset:
                 break
-            found = epoch
-        return found
+            latest = epoch
+        return latest
 
     def copy_to(self, path: Path) -> None:
         """Write the same file at another place."""

@@ -58,7 +58,7 @@ _MOST_KEYS: Final = 1_000_000
 """Keys of one pass: the map of a million small keys takes about 150 MB. What comes after them waits for the next pass."""
 
 
-class Rules(NamedTuple):
+class CompactionRules(NamedTuple):
     """The topic's configuration as a pass needs it.
 
     largest_record  bytes that one record may decompress to; a batch that holds a larger one stays whole, its keys unknown
@@ -86,7 +86,7 @@ class Pass:
         directory: Path,
         segments: Sequence[Segment],
         first_dirty: int,
-        rules: Rules,
+        rules: CompactionRules,
         last_batches: Mapping[int, tuple[int, int]],
         aborted: Sequence[Aborted],
         now_ms: int,
@@ -107,8 +107,8 @@ class Pass:
         """Do the work, and stop after each step; a flush must be run before the next one. Raises DamagedLog and OSError;
         `abandon` then removes what was written.
         """
-        yield from self._map()
-        transactions = _Transactions(self._aborted)
+        yield from self._map_keys()
+        transactions = _AbortedTransactions(self._aborted)
         for group in self._groups():
             fresh = Segment(self._store, self._directory, group[0].base_offset, CLEANED)
             fresh.start_empty()
@@ -125,9 +125,9 @@ class Pass:
             fresh.remove()
         self.replaced.clear()
 
-    def _map(self) -> Iterator[None]:
+    def _map_keys(self) -> Iterator[None]:
         newest = self._newest
-        transactions = _Transactions(self._aborted)
+        transactions = _AbortedTransactions(self._aborted)
         done = 0
         for segment in self._segments:
             if segment.next_offset <= self._first_dirty:
@@ -170,7 +170,7 @@ class Pass:
         if group:
             yield group
 
-    def _copy(self, group: list[Segment], fresh: Segment, transactions: "_Transactions") -> Iterator[None]:
+    def _copy(self, group: list[Segment], fresh: Segment, transactions: "_AbortedTransactions") -> Iterator[None]:
         done = 0
         for segment in group:
             for header, data in _batches(segment, segment.base_offset):
@@ -179,10 +179,10 @@ class Pass:
                     aborted, left = transactions.end(header, records)
                     if aborted is not None and left:
                         fresh.transaction_index.append(aborted)
-                    kept = data if left else self._marker_kept(header, data, records)
+                    kept = data if left else self._cleaned_marker(header, data, records)
                 else:
                     aborted_batch = transactions.is_aborted(header)
-                    kept = yield from self._kept(segment, header, data, aborted=aborted_batch)
+                    kept = yield from self._cleaned(segment, header, data, aborted=aborted_batch)
                 if kept is not None:
                     fresh.append(read_header(kept, 0), header.base_offset, (kept,), self._rules.index_interval_bytes)
                 done += len(data)
@@ -190,7 +190,7 @@ class Pass:
                     done = 0
                     yield
 
-    def _kept(
+    def _cleaned(
         self, segment: Segment, header: BatchHeader, data: bytes, *, aborted: bool
     ) -> Generator[None, None, bytes | None]:
         """Return what remains of a batch: the batch unchanged, a smaller one, an empty one, or None."""
@@ -217,10 +217,10 @@ class Pass:
         if kept.count == header.count:
             return data
         if kept.count:
-            return (yield from _shortened(data, kept))
+            return (yield from _with_records(data, kept))
         return _emptied(header) if self._carries_sequence(header) else None
 
-    def _marker_kept(self, header: BatchHeader, data: bytes, records: list[Record]) -> bytes | None:
+    def _cleaned_marker(self, header: BatchHeader, data: bytes, records: list[Record]) -> bytes | None:
         """Return what remains of a marker whose transaction has no batch left, or None."""
         if not records:
             return data if self._carries_sequence(header) else None
@@ -240,28 +240,28 @@ class Pass:
         return header.is_control and header.producer_epoch == epoch
 
 
-class _Transactions:
+class _AbortedTransactions:
     """Finds the batches of aborted transactions, and markers whose transaction has no batch left; called in the log's order.
 
     Source: CleanedTransactionMetadata of Kafka's LogCleaner.
     """
 
     def __init__(self, aborted: Sequence[Aborted]) -> None:
-        self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._not_begun = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open: dict[int, Aborted] = {}
         self._seen: set[int] = set()
         """Producers of whose aborted transaction a batch was seen."""
         self._committed: set[int] = set()
         """Producers of whose transaction, which was not aborted, a batch was seen."""
 
-    def _take(self, offset: int) -> None:
-        while self._coming and self._coming[-1].first_offset <= offset:
-            aborted = self._coming.pop()
+    def _begin_up_to(self, offset: int) -> None:
+        while self._not_begun and self._not_begun[-1].first_offset <= offset:
+            aborted = self._not_begun.pop()
             self._open[aborted.producer_id] = aborted
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Return True if a data batch belongs to an aborted transaction."""
-        self._take(header.last_offset)
+        self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
         aborted = header.producer_id in self._open
@@ -272,7 +272,7 @@ class _Transactions:
         """A marker: the aborted transaction it ends, if it is one, and whether a batch of the transaction was seen. Raises
         DamagedLog.
         """
-        self._take(header.last_offset)
+        self._begin_up_to(header.last_offset)
         if not records:
             return None, False
         try:
@@ -313,7 +313,7 @@ def _damage(segment: Segment, header: BatchHeader, cause: CorruptRecords) -> Dam
     return DamagedLog(f"{segment.path}, the batch at offset {header.base_offset}: {cause}")
 
 
-def _shortened(data: bytes, kept: Kept) -> Generator[None, None, bytes]:
+def _with_records(data: bytes, kept: Kept) -> Generator[None, None, bytes]:
     """The batch with what was kept of its records, which stand there as they did."""
     fresh = read_header(data, 0)
     fresh.count = kept.count
@@ -345,7 +345,7 @@ def _rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> by
     fresh.attributes = header.attributes | (DELETE_HORIZON if horizon is not None else 0)
     if header.timestamp_type:
         fresh.max_timestamp = header.max_timestamp
-    return seal(_as_before(fresh, header), made[HEADER_SIZE:])
+    return seal(_with_origin(fresh, header), made[HEADER_SIZE:])
 
 
 def _emptied(header: BatchHeader) -> bytes:
@@ -354,10 +354,10 @@ def _emptied(header: BatchHeader) -> bytes:
     fresh = read_header(made, 0)
     fresh.attributes = header.attributes & ~(DELETE_HORIZON | CODEC_MASK)
     fresh.base_timestamp = fresh.max_timestamp = max(header.max_timestamp, NO_TIMESTAMP)
-    return seal(_as_before(fresh, header), b"")
+    return seal(_with_origin(fresh, header), b"")
 
 
-def _as_before(fresh: BatchHeader, header: BatchHeader) -> BatchHeader:
+def _with_origin(fresh: BatchHeader, header: BatchHeader) -> BatchHeader:
     fresh.leader_epoch = header.leader_epoch
     fresh.last_offset_delta = header.last_offset_delta
     fresh.producer_id = header.producer_id

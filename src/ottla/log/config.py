@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ottla.log.retention import Retention
 from ottla.records.batch import SECTION_BYTES
-from ottla.records.compression import CODEC_NAMES
+from ottla.records.compression import CODEC_IDS, CODECS
 from ottla.records.validation import ProduceRules
+
+_WITH_LEVELS: Final = frozenset(row.name for row in CODECS if row.levels)
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,9 @@ class LogConfig:
     compression_type: str = "producer"
     compression_level: int | None = None
     rules: ProduceRules = field(init=False, repr=False, compare=False)
-    rules_without_zstd: ProduceRules = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", self._rules(zstd_allowed=True))
-        object.__setattr__(self, "rules_without_zstd", self._rules(zstd_allowed=False))
+        object.__setattr__(self, "rules", self._rules())
 
     @property
     def is_compacted(self) -> bool:
@@ -59,8 +59,8 @@ class LogConfig:
         """Limits of age and size beyond which segments may be deleted."""
         return Retention("delete" in self.cleanup_policy, self.retention_ms, self.retention_bytes)
 
-    def _rules(self, *, zstd_allowed: bool) -> ProduceRules:
-        codecs = {"producer": -1, "uncompressed": 0, **{name: codec for codec, name in enumerate(CODEC_NAMES)}}
+    def _rules(self) -> ProduceRules:
+        codecs = {"producer": -1, "uncompressed": 0, **CODEC_IDS}
         return ProduceRules(
             compacted=self.is_compacted,
             log_append_time=self.timestamp_type == "LogAppendTime",
@@ -70,7 +70,6 @@ class LogConfig:
             max_decompressed_bytes=self.max_decompressed_bytes,
             codec=codecs[self.compression_type],
             level=self.compression_level,
-            zstd_allowed=zstd_allowed,
         )
 
     @classmethod
@@ -78,7 +77,7 @@ class LogConfig:
         """From a topic's configs under Kafka's names, parsed to their types."""
         codec = values["compression.type"]
         internal = values["internal.segment.bytes"]
-        level = values[f"compression.{codec}.level"] if codec in ("gzip", "lz4", "zstd") else None
+        level = values[f"compression.{codec}.level"] if codec in _WITH_LEVELS else None
         return cls(
             segment_bytes=values["segment.bytes"] if internal is None else internal,
             segment_ms=values["segment.ms"],

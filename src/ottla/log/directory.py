@@ -1,33 +1,32 @@
-"""A log directory (one of `log.dirs`): who owns it, which partitions lie in it, and what they looked like at the last stop.
+"""A log directory (one of `log.dirs`): its lock, its identity, its partitions, and their offsets at the last stop.
 
 .lock                               held as long as a broker lives
-meta.properties                     node.id, cluster.id, directory.id: whose directory this is
+meta.properties                     node.id, cluster.id and directory.id
 .kafka_cleanshutdown                there after a clean stop, taken away at the next start
 recovery-point-offset-checkpoint    per partition, the offset up to which everything is flushed to disk
 log-start-offset-checkpoint         per partition, where it begins
 replication-offset-checkpoint       per partition, its high watermark
 <topic>-<partition>/                segments and indexes
-    partition.metadata              the topic's id
+    partition.metadata              the topic's id (`partition_metadata.py`)
 <topic>-<partition>.<hex>-delete/   a deleted partition, removed after file.delete.delay.ms
 """
 
-import fcntl
 import json
 import logging
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.environment import Random
 from ottla.environment.files import Store
+from ottla.environment.system import SystemRandom
 from ottla.log import recovery
 from ottla.log.checkpoints import DamagedCheckpoint, OffsetCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.disk_errors import is_disk_failure
 from ottla.log.log import Log, StorageError
+from ottla.log.partition_metadata import PARTITION_METADATA, Owner, owner_of, write_topic_id
 from ottla.log.relocation import Relocation
 from ottla.protocol.uuids import uuid_bytes, uuid_text
 
@@ -36,6 +35,8 @@ METADATA_LOG: Final = "__cluster_metadata-0"
 STRAY: Final = "-stray"
 DELETE: Final = "-delete"
 FUTURE: Final = "-future"
+_MOST_OF_A_NAME: Final = 214
+"""Characters of a partition's name in that of a directory that is set aside: file names have 255 at most."""
 _FLUSHED_ONE_BY_ONE: Final = 50
 """Logs that a stop flushes one after the other; above it, the whole system's cache at once is quicker."""
 _logger = logging.getLogger("ottla.log")
@@ -66,44 +67,6 @@ def _broker_epoch(marker: str | None) -> int:
         return 0
 
 
-class Owner(Enum):
-    """The topic that a partition's directory belongs to, by its partition.metadata."""
-
-    NAMED = auto()
-    THIS = auto()
-    """The file is missing or damaged, and the directory can only be this topic's: the file is nearly right, or there are no
-    records."""
-    OTHER = auto()
-    UNCERTAIN = auto()
-    """The file is missing or damaged, and there are records."""
-
-
-_MOST_CHANGED: Final = 8
-"""Characters that a damaged partition.metadata may differ by: two random topic ids agree in far fewer than the rest."""
-
-
-def _metadata_text(topic_id: bytes) -> str:
-    return f"version: 0\ntopic_id: {uuid_text(topic_id)}\n"
-
-
-def _is_nearly(text: str, expected: str) -> bool:
-    """Return whether `text` is `expected` with a few characters changed or with its end cut off."""
-    same = sum(one == other for one, other in zip(text, expected, strict=False))
-    return same >= len(expected) - _MOST_CHANGED and len(text) <= len(expected) + _MOST_CHANGED
-
-
-def _is_metadata(text: str) -> bool:
-    """Return whether `text` is a whole partition.metadata of some topic."""
-    words = text.split()
-    if len(words) != 4 or words[:3] != ["version:", "0", "topic_id:"]:
-        return False
-    try:
-        uuid_bytes(words[3])
-    except ValueError:
-        return False
-    return True
-
-
 class Inventory(NamedTuple):
     """The partitions whose directories are in a log directory, and directories that are to be removed.
 
@@ -115,20 +78,6 @@ class Inventory(NamedTuple):
     certain: list[tuple[str, int]]
     uncertain: list[tuple[str, int]]
     leftovers: list[Path]
-
-
-def lock(path: Path) -> int:
-    """Hold the directory at `path` for one broker alone; closing what is returned gives it up. Raises OSError, and
-    BlockingIOError while another broker has it: Ottla's by flock, Apache Kafka's by the lock of POSIX that Java takes.
-    """
-    held = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as cause:
-        os.close(held)
-        raise BlockingIOError(f"{path} is in use by another broker") from cause
-    return held
 
 
 def read_identity(store: Store, path: Path) -> Identity | None:
@@ -151,7 +100,7 @@ def read_identity(store: Store, path: Path) -> Identity | None:
 class LogDirectory:
     """One directory with its lock, its identity and its partitions.
 
-    jitter      a random number of ms up to the one given, for segment.jitter.ms
+    random      for segment.jitter.ms, and for the names of directories that are set aside
     id          directory.id of its meta.properties, 16 bytes; empty before `identity` or `claim`
     offline     why the disk is not used any more, None while it is
     failed      called once when that happens
@@ -163,17 +112,17 @@ class LogDirectory:
         self,
         store: Store,
         path: Path,
-        jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
+        random: Random | None = None,
     ) -> None:
         self._store = store
-        self._jitter = jitter
+        self._random = SystemRandom() if random is None else random
         self.path = path
         self.id = b""
         self.offline: str | None = None
         self.failed: list[Callable[[LogDirectory], None]] = []
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = lock(path)
+            store.make_directory(path, parents=True)
+            self._unlock = store.lock(path)
         except BlockingIOError as cause:
             raise UnusableDirectory(f"{cause}: stop it, or give another --data-dir") from None
         except OSError as cause:
@@ -218,7 +167,7 @@ class LogDirectory:
             _logger.warning("%s; the file is written again: %s", cause, consequence)
             return {}
 
-    def _forget(self, key: tuple[str, int]) -> None:
+    def _drop_offsets(self, key: tuple[str, int]) -> None:
         """Drop the checkpointed offsets of a partition: they are used up, or belong to a log that is not there any more."""
         for known in (
             self._known_recovery_points,
@@ -231,16 +180,16 @@ class LogDirectory:
     def identity(self) -> Identity | None:
         """Return the identity in meta.properties, None for a new directory. Raises UnusableDirectory, FailedDirectory."""
         try:
-            found = read_identity(self._store, self.path)
+            identity = read_identity(self._store, self.path)
         except OSError as cause:
             raise FailedDirectory(f"cannot read {self.path / 'meta.properties'}: {cause.strerror}") from None
-        if found is None and (self.path / METADATA_LOG).exists():
+        if identity is None and self._store.exists(self.path / METADATA_LOG):
             raise UnusableDirectory(
                 f"{self.path} belongs to Apache Kafka: adopt it with `ottla storage import`, or give another --data-dir"
             )
-        if found is not None:
-            self.id = found.directory_id
-        return found
+        if identity is not None:
+            self.id = identity.directory_id
+        return identity
 
     def claim(self, identity: Identity) -> None:
         """Write meta.properties into a new directory. Raises OSError."""
@@ -271,14 +220,14 @@ class LogDirectory:
         try:
             if not self._partitions:
                 # Only now: a start that is refused has changed nothing.
-                (self.path / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+                self._store.remove(self.path / CLEAN_SHUTDOWN)
             if directory.name in self._present and self._certain.get(key) != topic_id:
                 self._check_owner(key, directory, topic_id, only_place=only_place)
             if directory.name not in self._present:
-                self._forget(key)  # offsets of a predecessor, which a crash kept from being dropped
+                self._drop_offsets(key)  # offsets of a predecessor, which a crash kept from being dropped
                 self._store.make_directory(directory)
                 self._present.add(directory.name)
-                self._store.write(directory / "partition.metadata", _metadata_text(topic_id).encode())
+                write_topic_id(self._store, directory, topic_id)
             log = self._open(key, directory, config)
         except OSError as cause:
             self.fail(cause)
@@ -286,7 +235,7 @@ class LogDirectory:
                 raise StorageError(f"{cause.filename or directory}: {cause.strerror}") from cause
             raise
         self._certain.pop(key, None)
-        self._forget(key)
+        self._drop_offsets(key)
         self._partitions[key] = log
         return log
 
@@ -294,9 +243,9 @@ class LogDirectory:
         """See to it that `directory` belongs to the topic: another topic's becomes a stray, and a damaged partition.metadata is
         written again if it can only be this topic's. Raises StorageError, OSError.
         """
-        path = directory / "partition.metadata"
+        path = directory / PARTITION_METADATA
         text = self._store.read_text(path)
-        owner = self._owner(directory, topic_id)
+        owner = owner_of(self._store, directory, topic_id)
         if owner is Owner.OTHER:
             self.set_aside(directory.name, "belongs to another topic of the same name")
         elif owner is Owner.UNCERTAIN and not only_place and (text or self.stopped_cleanly):
@@ -310,20 +259,7 @@ class LogDirectory:
                 _logger.warning(
                     "%s is missing or damaged; it is written again with topic id %s", path, uuid_text(topic_id)
                 )
-            self._store.write(path, _metadata_text(topic_id).encode())
-
-    def _owner(self, directory: Path, topic_id: bytes) -> Owner:
-        """Compare partition.metadata with a topic's id. Raises OSError."""
-        text = self._store.read_text(directory / "partition.metadata")
-        expected = _metadata_text(topic_id)
-        if text and text.split() == expected.split():
-            return Owner.NAMED
-        if text and _is_nearly(text, expected):
-            return Owner.THIS
-        if text and _is_metadata(text):
-            return Owner.OTHER
-        # Made, and not yet named when the process or the machine went down, unless there are records.
-        return Owner.UNCERTAIN if recovery.log_end(self._store, directory) > 0 else Owner.THIS
+            write_topic_id(self._store, directory, topic_id)
 
     def _open(self, key: tuple[str, int], directory: Path, config: LogConfig) -> Log:
         """Open a log with the offsets that the checkpoints have of it. Raises StorageError, OSError.
@@ -357,8 +293,8 @@ class LogDirectory:
         )
         if high_watermark is not None and log.end_offset < high_watermark:
             _logger.error(
-                "%s ends at offset %d, and had reached %d: the records between them were not on the medium when the machine or "
-                "the broker went down",
+                "%s ends at offset %d, and had reached %d: the records between them were not on disk when the machine or the "
+                "broker went down",
                 directory,
                 log.end_offset,
                 high_watermark,
@@ -366,14 +302,21 @@ class LogDirectory:
         log.clean_until = min(max(log.start_offset, self._known_clean_offsets.get(key, 0)), log.end_offset)
         return log
 
+    def _unique(self, name: str, suffix: str) -> str:
+        """Return a name that no other directory has for the directory `name`, as Kafka makes them."""
+        return f"{name[:_MOST_OF_A_NAME]}.{self._random.bytes16().hex()}{suffix}"
+
+    def _jitter(self, most: int) -> int:
+        return self._random.below(most + 1) if most else 0
+
     def set_aside(self, name: str, reason: str) -> None:
         """Rename a partition's directory to -stray and keep it: its records may be wanted. Raises OSError."""
-        stray = f"{name[:214]}.{os.urandom(16).hex()}{STRAY}"
+        stray = self._unique(name, STRAY)
         self._store.rename(self.path / name, self.path / stray)
         self._present.discard(name)
         topic, _, partition = name.rpartition("-")
         if partition.isdecimal():
-            self._forget((topic, int(partition)))
+            self._drop_offsets((topic, int(partition)))
             self._certain.pop((topic, int(partition)), None)
         _logger.warning("%s %s: it is %s now", self.path / name, reason, stray)
 
@@ -404,11 +347,11 @@ class LogDirectory:
         key = topic, partition
         name = f"{topic}-{partition}"
         log = self._partitions.pop(key, None)
-        self._forget(key)
+        self._drop_offsets(key)
         self._certain.pop(key, None)
         if name not in self._present:
             return None
-        renamed = self.path / f"{name[:214]}.{os.urandom(16).hex()}{DELETE}"
+        renamed = self.path / self._unique(name, DELETE)
         if log is not None:
             log.close(clean=False)
         self._store.rename(self.path / name, renamed)
@@ -425,9 +368,9 @@ class LogDirectory:
 
     def begin_move(self, topic: str, partition: int, topic_id: bytes, log: Log) -> Relocation:
         """Begin a copy here of a partition that lies in another directory. Raises OSError."""
-        directory = self.path / f"{f'{topic}-{partition}'[:214]}.{os.urandom(16).hex()}{FUTURE}"
+        directory = self.path / self._unique(f"{topic}-{partition}", FUTURE)
         self._store.make_directory(directory)
-        self._store.write(directory / "partition.metadata", _metadata_text(topic_id).encode())
+        write_topic_id(self._store, directory, topic_id)
         self.futures[topic, partition] = relocation = Relocation(self._store, log, directory)
         return relocation
 
@@ -439,7 +382,7 @@ class LogDirectory:
         relocation = self.futures[key]
         directory = self.path / f"{topic}-{partition}"
         end = moved.end_offset
-        if directory.exists():
+        if self._store.exists(directory):
             self.set_aside(directory.name, "is in the place of a partition that moves here")
         self._store.rename(relocation.directory, directory)
         try:
@@ -472,7 +415,7 @@ class LogDirectory:
 
     def remove_discarded(self, path: Path) -> None:
         """Remove the directory of a discarded partition, or of a copy, from the disk."""
-        shutil.rmtree(path, ignore_errors=True)
+        self._store.remove_tree(path)
 
     def logs(self) -> Mapping[tuple[str, int], Log]:
         """The logs that lie here, by topic name and partition."""
@@ -480,8 +423,7 @@ class LogDirectory:
 
     def room(self) -> tuple[int, int]:
         """Bytes of the volume: in all, and free for this process. Raises OSError."""
-        total, _, free = shutil.disk_usage(self.path)
-        return total, free
+        return self._store.room(self.path)
 
     def take_inventory(self, known: Mapping[tuple[str, int], bytes]) -> Inventory:
         """Find the partitions of `known` (topic ids by topic name and partition) that lie here. A directory of another topic
@@ -496,7 +438,7 @@ class LogDirectory:
             elif name == METADATA_LOG or name.endswith(STRAY):
                 continue
             elif name in keys:
-                self._sort(name, keys[name], known[keys[name]], inventory)
+                self._classify(name, keys[name], known[keys[name]], inventory)
             elif self._is_partition(name):
                 self.set_aside(name, "is no partition of this cluster")
         here = {*inventory.certain, *inventory.uncertain}
@@ -517,7 +459,7 @@ class LogDirectory:
                     end,
                     self.path,
                 )
-            self._forget(key)
+            self._drop_offsets(key)
         return inventory
 
     def _is_partition(self, name: str) -> bool:
@@ -525,9 +467,9 @@ class LogDirectory:
         and a .log file. A loss of power after a deletion may leave the records and not the file. Raises OSError.
         """
         directory = self.path / name
-        if (directory / "partition.metadata").exists():
+        if self._store.exists(directory / PARTITION_METADATA):
             return True
-        if not name.rpartition("-")[2].isdecimal() or not directory.is_dir():
+        if not name.rpartition("-")[2].isdecimal() or not self._store.is_directory(directory):
             return False
         try:
             return recovery.has_segments(self._store, directory)
@@ -537,9 +479,9 @@ class LogDirectory:
             _logger.warning("cannot read %s: %s", directory, cause.strerror)
             return False
 
-    def _sort(self, name: str, key: tuple[str, int], topic_id: bytes, inventory: Inventory) -> None:
+    def _classify(self, name: str, key: tuple[str, int], topic_id: bytes, inventory: Inventory) -> None:
         try:
-            owner = self._owner(self.path / name, topic_id)
+            owner = owner_of(self._store, self.path / name, topic_id)
         except OSError:
             owner = Owner.UNCERTAIN  # opening the partition reports the same error
         if owner is Owner.OTHER:
@@ -615,5 +557,5 @@ class LogDirectory:
         self.release()
 
     def release(self) -> None:
-        """Give the directory up without a word, as after a failed start."""
-        os.close(self._lock)
+        """Unlock the directory and write nothing, as after a failed start."""
+        self._unlock()

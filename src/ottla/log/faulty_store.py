@@ -3,7 +3,8 @@
     store = FaultyStore(MemoryStore(), lambda operation, path: OSError(errno.EIO, "Input/output error") if ... else None)
 
 The operations are list, make directory, append, torn append (a part of the bytes is written, then it fails), read, short
-read (half of the bytes, as of a file that lost its end), truncate, flush, write, replace, rename, remove and read times.
+read (half of the bytes, as of a file that lost its end), reserve, truncate, flush, write, replace, rename, remove, look up,
+read times, read room and lock.
 """
 
 import mmap
@@ -126,9 +127,17 @@ class FaultyStore:
     def flush_everything(self) -> None:
         self._store.flush_everything()
 
-    def make_directory(self, path: Path) -> None:
+    def exists(self, path: Path) -> bool:
+        self._fault("look up", path)
+        return self._store.exists(path)
+
+    def is_directory(self, path: Path) -> bool:
+        self._fault("look up", path)
+        return self._store.is_directory(path)
+
+    def make_directory(self, path: Path, *, parents: bool = False) -> None:
         self._fault("make directory", path)
-        self._store.make_directory(path)
+        self._store.make_directory(path, parents=parents)
 
     def modified_ms(self, path: Path) -> int:
         self._fault("read times", path)
@@ -141,3 +150,14 @@ class FaultyStore:
     def remove(self, path: Path) -> None:
         self._fault("remove", path)
         self._store.remove(path)
+
+    def remove_tree(self, path: Path) -> None:
+        self._store.remove_tree(path)
+
+    def room(self, path: Path) -> tuple[int, int]:
+        self._fault("read room", path)
+        return self._store.room(path)
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        self._fault("lock", path)
+        return self._store.lock(path)

@@ -13,7 +13,9 @@ Appending does not wait for the disk. What must be flushed, because of flush.mes
 returned as a `Flush`, which any thread may run; `flushed` records the result. Until then `settled_offset` holds back the high
 watermark when flush.messages demanded the flush.
 
-One file, because what it does is one thing: keep segments, producers, epochs and offsets in step with each other.
+One file, because append, flush, truncation, retention and compaction each change several of the same things (the list of
+segments, the producers, the epochs and the offsets), which must agree whenever one of them ends or fails: that is reviewed in
+one place. What needs one of them only is elsewhere: `segment.py`, `producers.py`, `checkpoints.py`, `compaction.py`.
 """
 
 import logging
@@ -24,7 +26,7 @@ from typing import Final, NamedTuple
 
 from ottla.environment.files import Region, Store
 from ottla.log import recovery
-from ottla.log.compaction import Pass, Rules
+from ottla.log.compaction import CompactionRules, Pass
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.index import OFFSET_ENTRY_SIZE, Aborted
@@ -63,10 +65,10 @@ class Unfinished(NamedTuple):
     """
 
     steps: Iterator[None]
-    append: Callable[[], "Appended"]
+    append: Callable[[], "AppendResult"]
 
 
-class Appended:
+class AppendResult:
     """Result of an append: `base_offset` is the batch's first offset (-1 if it was rejected, with the error's code and text).
 
     unfinished  the rest of the work, if it takes long; the other fields are not valid then
@@ -126,25 +128,25 @@ class Log:
         jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
         failed: Callable[[OSError], None] = lambda cause: None,  # noqa: ARG005
     ) -> None:
-        # One piece: recovery, producers and epochs are found in this order, each from what was found before it.
+        # One piece: recovery, producers and epochs are restored in this order, each from what the one before it leaves.
         self._store = store
         self.directory = directory
         self.name = directory.name
         self.config = config
         self._jitter = jitter
         self._failed = failed
-        found: list[Segment] = []
+        segments: list[Segment] = []
         try:
             names = store.names(directory)
             self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint", names)
-            found = recovery.load_segments(store, directory, names, config.index_interval_bytes)
-            is_new = not found
+            segments = recovery.load_segments(store, directory, names, config.index_interval_bytes)
+            is_new = not segments
             if is_new:
-                found = [Segment(store, directory, log_start_offset)]
-                found[0].start_empty()
+                segments = [Segment(store, directory, log_start_offset)]
+                segments[0].start_empty()
             recovered = recovery.recover(
                 store,
-                found,
+                segments,
                 recovery_point,
                 config.index_interval_bytes,
                 self.epochs,
@@ -157,8 +159,8 @@ class Log:
                 # The records that DeleteRecords deleted were never flushed to disk either.
                 for segment in self._segments:
                     segment.remove()
-                self._segments = found = [Segment(store, directory, log_start_offset)]
-                found[0].start_empty()
+                self._segments = segments = [Segment(store, directory, log_start_offset)]
+                segments[0].start_empty()
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers: ProducerStates = recovery.load_producers(
@@ -168,7 +170,7 @@ class Log:
                 recovery.find_epochs(self._segments, self.epochs)
             self.epochs.truncate(self.end_offset)
         except BaseException as cause:
-            for segment in found:  # a log that ran out of descriptors is opened again: it must not keep any
+            for segment in segments:  # a log that ran out of descriptors is opened again: it must not keep any
                 segment.close()
             if isinstance(cause, DamagedLog):
                 raise StorageError(str(cause)) from cause
@@ -226,46 +228,50 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         *,
-        zstd_allowed: bool = True,
+        refused_codecs: frozenset[int] = frozenset(),
         begins_at_zero: bool = False,
-    ) -> Appended:
+    ) -> AppendResult:
         """Validate the batch `frame[start:end]` as Kafka does, give it offsets, write it.
 
+        refused_codecs  those that the version of the request may not carry
         begins_at_zero  a producer that is not known must begin with sequence 0: transactions of version 2
 
         Raises StorageError when the disk does not take it; the log is then as it was.
         """
-        config = self.config
-        rules = config.rules if zstd_allowed else config.rules_without_zstd
-        batch = prepare(frame, start, end, rules, now_ms, self.name)
+        batch = prepare(frame, start, end, self.config.rules, now_ms, self.name, refused_codecs)
         if batch.remaining is None:
             return self._append_prepared(batch, leader_epoch, now_ms, begins_at_zero)
-        appended = Appended(-1)
+        appended = AppendResult(-1)
         append = partial(self._append_prepared, batch, leader_epoch, now_ms, begins_at_zero)
         appended.unfinished = Unfinished(batch.remaining, append)
         return appended
 
-    def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int, begins_at_zero: bool) -> Appended:
+    def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int, begins_at_zero: bool) -> AppendResult:
         """Append a batch that was checked. Raises StorageError."""
         config = self.config
         if batch.error_code != NONE:
-            return Appended(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
+            return AppendResult(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
         header = batch.header
+        # Sequences are checked in the same turn of the loop as the write: while a large batch was validated in steps, others of
+        # its producer may have been appended. A duplicate is answered before its size is looked at, because the batch that it
+        # repeats was accepted with the config of that time.
         if header.producer_id >= 0:
             code, duplicate = self.producers.check(header, begins_at_zero=begins_at_zero)
             if code != NONE:
-                return Appended(-1, -1, code)
+                return AppendResult(-1, -1, code)
             if duplicate is not None:
-                return Appended(duplicate.first_offset, duplicate.timestamp)
+                return AppendResult(duplicate.first_offset, duplicate.timestamp)
         if batch.size_in_bytes > config.segment_bytes:
-            return Appended(-1, -1, RECORD_LIST_TOO_LARGE)
+            return AppendResult(-1, -1, RECORD_LIST_TOO_LARGE)
+        # The producers learn of the batch only when it is written: after a StorageError the same batch is sent again, and
+        # must be neither a duplicate nor out of order.
         base_offset = self.end_offset
         self._write(header, batch.stamped(base_offset, leader_epoch), batch.size_in_bytes, leader_epoch, now_ms)
         if header.producer_id >= 0:
             self.producers.appended(header, base_offset)
-        return Appended(base_offset, batch.append_time)
+        return AppendResult(base_offset, batch.append_time)
 
-    def append_message_set(self, frame: bytes, start: int, end: int, leader_epoch: int, now_ms: int) -> Appended:
+    def append_message_set(self, frame: bytes, start: int, end: int, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append the message set `frame[start:end]` of an old producer (Produce 0 to 2), converted up. An empty set is no
         error: its base offset is -1. Raises StorageError.
         """
@@ -273,12 +279,12 @@ class Log:
         # The set as a whole may take the memory of one record; max.decompressed.message.bytes bounds each of its messages, and
         # `append` checks that.
         rebuilding = legacy.rebuild(frame, start, end, config.max_message_bytes, config.largest_record)
-        outcome: list[Appended] = []
+        outcome: list[AppendResult] = []
 
         def steps() -> Iterator[None]:
             rebuilt = yield from rebuilding
             if rebuilt.error_code != NONE or not rebuilt.batch:
-                outcome.append(Appended(-1, -1, rebuilt.error_code))
+                outcome.append(AppendResult(-1, -1, rebuilt.error_code))
                 return
             appended = self.append(rebuilt.batch, 0, len(rebuilt.batch), leader_epoch, now_ms)
             unfinished = appended.unfinished
@@ -289,7 +295,7 @@ class Log:
 
         remaining = steps()
         if next(remaining, self) is not self:
-            appended = Appended(-1)
+            appended = AppendResult(-1)
             appended.unfinished = Unfinished(remaining, outcome.pop)
             return appended
         return outcome.pop()
@@ -300,13 +306,13 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         producer: tuple[int, int] | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append (key, value) pairs of the broker itself as one batch; a value of None is a tombstone.
 
         producer  (id, epoch) of the transaction that they belong to: what a coordinator writes for a client, without sequences
         """
         if producer is not None and self.producers.is_fenced(*producer):
-            return Appended(-1, -1, INVALID_PRODUCER_EPOCH)
+            return AppendResult(-1, -1, INVALID_PRODUCER_EPOCH)
         first = 0 if producer is None else self.end_offset
         listed = [Record(first + at, now_ms, key, value) for at, (key, value) in enumerate(records)]
         if producer is None:
@@ -322,13 +328,13 @@ class Log:
                 leader_epoch=leader_epoch,
             )
         if len(batch) > self.config.max_message_bytes:
-            return Appended(-1, -1, MESSAGE_TOO_LARGE)
+            return AppendResult(-1, -1, MESSAGE_TOO_LARGE)
         if producer is None:
             return self.append(batch, 0, len(batch), leader_epoch, now_ms)
         header = read_header(batch, 0)
         self._write(header, (batch,), len(batch), leader_epoch, now_ms)
         self.producers.appended(header, first)
-        return Appended(first)
+        return AppendResult(first)
 
     def append_marker(
         self,
@@ -340,7 +346,7 @@ class Log:
         *,
         commit: bool,
         new_epoch: bool,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append the marker that ends a producer's transaction here.
 
         new_epoch  the marker has an epoch of its own: transactions of version 2 (KIP-890)
@@ -349,7 +355,7 @@ class Log:
         """
         code = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, new_epoch=new_epoch)
         if code != NONE:
-            return Appended(-1, -1, code)
+            return AppendResult(-1, -1, code)
         offset = self.end_offset
         batch = build_marker(
             commit=commit,
@@ -366,7 +372,7 @@ class Log:
         if ended is not None and not commit:
             stable = self.producers.stable_after(ended)
             self._active.transaction_index.append(Aborted(producer_id, ended.first_offset, offset, stable))
-        return Appended(offset)
+        return AppendResult(offset)
 
     def _write(
         self,
@@ -380,6 +386,9 @@ class Log:
         if self._closed:
             raise StorageError(f"{self.directory} is offline")
         base_offset = self.end_offset
+        # Everything that may fail comes before `end_offset` moves, so that a failed write leaves the log as it was. An epoch
+        # that is assigned, or a segment that is rolled, and then gets no batch is harmless: both begin at the log end. The
+        # epoch is written first: a start that does not scan the batch learns of its epoch from that file only.
         try:
             if leader_epoch > self.epochs.written:
                 self.epochs.assign(leader_epoch, base_offset)
@@ -388,10 +397,11 @@ class Log:
             if self._must_roll(segment, header, size, base_offset + header.last_offset_delta, now_ms):
                 segment = self._roll(now_ms)
             if not segment.size:
-                self._begin(segment, now_ms)
+                self._prepare_segment(segment, now_ms)
             segment.append(header, base_offset, buffers, self.config.index_interval_bytes)
         except OSError as cause:
             raise self._storage_error(cause) from cause
+        # Readers see the batch from here on, up to the high watermark, which the caller moves.
         self.end_offset = end = segment.next_offset
         self._changed = True
         self._unflushed += header.count
@@ -404,7 +414,7 @@ class Log:
         self._failed(cause)
         return StorageError(f"{cause.filename or self.directory}: {cause.strerror or cause}")
 
-    def _begin(self, segment: Segment, now_ms: int) -> None:
+    def _prepare_segment(self, segment: Segment, now_ms: int) -> None:
         """The first batch of a segment is about to come."""
         segment.created_ms = now_ms
         if self.config.preallocate:
@@ -500,7 +510,7 @@ class Log:
         """The aborted transactions that a reader of committed data must know of, who reads `region` from `offset` on. Raises
         StorageError. Source: KIP-98.
         """
-        found: list[Aborted] = []
+        transactions: list[Aborted] = []
         try:
             end_offset = -1
             for segment in self._segments:
@@ -509,12 +519,12 @@ class Log:
                         continue
                     end_offset = segment.offset_bound(region.position + region.length)
                 aborted, is_last = segment.aborted_between(offset, end_offset)
-                found += aborted
+                transactions += aborted
                 if is_last:
                     break
         except OSError as cause:
             raise self._storage_error(cause) from cause
-        return found
+        return transactions
 
     def read_message_set(
         self, offset: int, max_bytes: int, limit_offset: int, magic: int
@@ -528,14 +538,14 @@ class Log:
         while (region := self.read(offset, max_bytes, limit_offset, whole_first=True)) is not None:
             try:
                 data = region.read()
-                found = yield from legacy.convert(data, magic, offset, max_bytes, self.config.largest_record)
+                message_set = yield from legacy.convert(data, magic, offset, max_bytes, self.config.largest_record)
                 offset = self._next_offset(data)
             except CorruptRecords as cause:
                 raise StorageError(f"{self.directory}: {cause}") from cause
             except OSError as cause:
                 raise self._storage_error(cause) from cause
-            if found:
-                return found
+            if message_set:
+                return message_set
         return b""
 
     def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
@@ -549,9 +559,9 @@ class Log:
         try:
             for segment in tuple(self._segments):
                 if segment.max_timestamp >= timestamp and segment.next_offset > self.start_offset:
-                    found = yield from segment.offset_at(timestamp, self.config.largest_record)
-                    if found is not None:
-                        return found
+                    position = yield from segment.offset_at(timestamp, self.config.largest_record)
+                    if position is not None:
+                        return position
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
@@ -616,14 +626,14 @@ class Log:
 
         Segments that lie below it go with the next `retain`. Raises OffsetOutOfRange. Source: KIP-107.
         """
-        wanted = self.high_watermark if offset == -1 else offset
-        if not 0 <= wanted <= self.high_watermark:
+        start_offset = self.high_watermark if offset == -1 else offset
+        if not 0 <= start_offset <= self.high_watermark:
             raise OffsetOutOfRange(f"offset {offset} is not in {self.name}, which ends at {self.high_watermark}")
-        if wanted > self.start_offset:
-            self._begin_at(wanted)
+        if start_offset > self.start_offset:
+            self._set_start_offset(start_offset)
         return self.start_offset
 
-    def _begin_at(self, offset: int) -> None:
+    def _set_start_offset(self, offset: int) -> None:
         self.start_offset = offset
         self.epochs.drop_before(offset)
 
@@ -660,7 +670,7 @@ class Log:
                     self._store.remove(self.directory / f"{oldest.base_offset:020d}.snapshot")
             finally:
                 if segments[0].base_offset > self.start_offset:
-                    self._begin_at(segments[0].base_offset)
+                    self._set_start_offset(segments[0].base_offset)
         except OSError as cause:
             error = self._storage_error(cause)
             if not gone:
@@ -690,12 +700,12 @@ class Log:
         """Segments that are no longer written to, decided, and older than min.compaction.lag.ms."""
         lag = self.config.min_compaction_lag_ms
         decided = self.last_stable_offset
-        found = []
+        segments = []
         for segment in self._segments[:-1]:
             if segment.next_offset > decided or (lag > 0 and segment.max_timestamp > now_ms - lag):
                 break
-            found.append(segment)
-        return found
+            segments.append(segment)
+        return segments
 
     def compact(self, now_ms: int) -> Generator[Flush | list[Segment]]:
         """Compact what can be. Yields after each step: a flush that must be run before the next step, or segments that are no
@@ -703,7 +713,7 @@ class Log:
         until it is reopened when its bytes are damaged.
         """
         config = self.config
-        rules = Rules(
+        rules = CompactionRules(
             config.segment_bytes, config.index_interval_bytes, config.delete_retention_ms, config.largest_record
         )
         work = Pass(
@@ -739,6 +749,7 @@ class Log:
         yield gone
 
     def _swap(self, old: list[Segment], fresh: Segment) -> None:
+        # The .swap name decides: a crash before it drops the new segment, one after it has `recovery` complete the swap.
         fresh.move_to(SWAP)
         for segment in old:
             segment.move_to(DELETED)
@@ -753,6 +764,9 @@ class Log:
 
     def begin_flush(self) -> Flush:
         """Return a flush of everything that is not on disk yet, for any thread to run; call `flushed` with it afterwards."""
+        # The flush owns what was written up to now and no more: what is appended, rolled or created while it runs is left to
+        # the next one, hence the fields below are reset at its beginning (`fail_flush` puts back what it needs). The order
+        # of the files does not matter, because the recovery point moves only after the last of them.
         files = [segment.log for segment in (*self._rolled, self._active)]
         paths = [path for segment in self._rolled for path in segment.files()[1:]]
         paths += [self.directory / f"{segment.base_offset:020d}.snapshot" for segment in self._segments[1:][-1:]]
@@ -805,6 +819,7 @@ class Log:
             return
         segments = self._segments
         try:
+            # From the end backwards: a crash at any point leaves a log without gaps, which is truncated again.
             while len(segments) > 1 and segments[-1].base_offset > max(offset, 0):
                 segments.pop().remove()
             self._active = active = segments[-1]
@@ -815,6 +830,7 @@ class Log:
                 self.start_offset = offset
             else:
                 active.truncate(offset)
+            # The new end comes first: producers and epochs are cut at it. Opening the log does both again after a crash.
             self.end_offset = active.next_offset
             names = self._store.names(self.directory)
             self.producers = recovery.load_producers(self._store, self.directory, names, segments, self.end_offset)
@@ -823,6 +839,7 @@ class Log:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
             raise self._storage_error(cause) from cause
+        # No offset may be left beyond the end. The recovery point above all: what is appended next is not on disk yet.
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self._must_be_flushed = min(self._must_be_flushed, self.end_offset)
@@ -894,7 +911,7 @@ class Log:
 __all__ = [
     "READ_COMMITTED",
     "READ_UNCOMMITTED",
-    "Appended",
+    "AppendResult",
     "Log",
     "OffsetOutOfRange",
     "StorageError",

@@ -5,18 +5,22 @@ a file's bytes since its last flush a prefix, perhaps with other bytes behind it
 removed in a directory since its last flush the first few, in order, as a journal keeps them.
 
     store = MemoryStore()
-    log = Log(store, ...)
+    directory = LogDirectory(store, Path("/data"))
     after = store.power_loss(random.Random(7))
+
+A file may be written in a directory that was never made: it then exists, and is on disk.
 """
 
 import errno
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+_ROOM = 1 << 40
 
-class _Content:
+
+class _FileNode:
     """The bytes of a file: as the system shows them (`data`), and as they are on disk (`durable`)."""
 
     __slots__ = ("data", "durable", "modified_ms")
@@ -27,19 +31,41 @@ class _Content:
         self.modified_ms = 0
 
 
-class _Named(NamedTuple):
-    """A name that was given (`new`), taken away (`old`), or both at once."""
+class _NameChange(NamedTuple):
+    """A change of a directory: `old` is taken away, then `new` is given to `node`."""
 
-    directory: Path
-    old: Path | None
-    new: Path | None
-    content: _Content | None
+    old: str | None
+    new: str | None
+    node: "_Node | None"
 
-    def apply(self, names: dict[Path, _Content]) -> None:
+    def apply(self, names: "dict[str, _Node]") -> None:
         if self.old is not None:
             names.pop(self.old, None)
-        if self.new is not None and self.content is not None:
-            names[self.new] = self.content
+        if self.new is not None and self.node is not None:
+            names[self.new] = self.node
+
+
+class _DirectoryNode:
+    """The names in a directory: as the system shows them, as they are on disk, and the changes between the two."""
+
+    __slots__ = ("durable", "names", "pending")
+
+    def __init__(self) -> None:
+        self.names: dict[str, _Node] = {}
+        self.durable: dict[str, _Node] = {}
+        self.pending: list[_NameChange] = []
+
+    def change(self, old: str | None, new: str | None, node: "_Node | None") -> None:
+        named = _NameChange(old, new, node)
+        named.apply(self.names)
+        self.pending.append(named)
+
+    def flush(self) -> None:
+        self.durable = dict(self.names)
+        self.pending.clear()
+
+
+_Node = _FileNode | _DirectoryNode
 
 
 class MemoryFile:
@@ -92,100 +118,160 @@ class MemoryFile:
 
 
 class MemoryStore:
-    """Files in memory."""
+    """Files and directories in memory."""
 
     durable = True
 
     def __init__(self) -> None:
-        self._files: dict[Path, _Content] = {}
-        self._durable: dict[Path, _Content] = {}
-        """The content of each name on disk."""
-        self._pending: list[_Named] = []
-        """Changes of names since their directory was flushed."""
+        self._root = _DirectoryNode()
+        self._locked: set[Path] = set()
 
     def close(self) -> None: ...
 
-    def exists(self, path: Path) -> bool:
-        """Return True if there is a file of this name."""
-        return path in self._files
+    def _node(self, path: Path) -> _Node | None:
+        node: _Node | None = self._root
+        for name in path.parts[1:] if path.is_absolute() else path.parts:
+            node = node.names.get(name) if isinstance(node, _DirectoryNode) else None
+        return node
 
-    def content(self, path: Path) -> _Content:
+    def _file(self, path: Path) -> _FileNode | None:
+        node = self._node(path)
+        return node if isinstance(node, _FileNode) else None
+
+    def _parent(self, path: Path) -> _DirectoryNode:
+        """Return the directory that `path` is in. Missing ones are made, on disk too."""
+        directory = self._root
+        for name in path.parts[1:-1] if path.is_absolute() else path.parts[:-1]:
+            node = directory.names.get(name)
+            if node is None:
+                node = directory.names[name] = directory.durable[name] = _DirectoryNode()
+            if not isinstance(node, _DirectoryNode):
+                raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path))
+            directory = node
+        return directory
+
+    def content(self, path: Path) -> _FileNode:
         """The bytes of a file, which is made when it is missing."""
-        if path not in self._files:
-            self._name(None, path, _Content())
-        return self._files[path]
+        content = self._file(path)
+        if content is None:
+            content = _FileNode()
+            self._parent(path).change(None, path.name, content)
+        return content
 
-    def _name(self, old: Path | None, new: Path | None, content: _Content | None) -> None:
-        named = _Named((old or new or Path()).parent, old, new, content)
-        named.apply(self._files)
-        self._pending.append(named)
+    def exists(self, path: Path) -> bool:
+        return self._node(path) is not None
+
+    def is_directory(self, path: Path) -> bool:
+        return isinstance(self._node(path), _DirectoryNode)
 
     def open(self, path: Path) -> MemoryFile:
         return MemoryFile(self, path)
 
     def names(self, directory: Path) -> list[str]:
-        return sorted(path.name for path in self._files if path.parent == directory)
+        node = self._node(directory)
+        return sorted(node.names) if isinstance(node, _DirectoryNode) else []
 
     def read_text(self, path: Path) -> str | None:
-        return bytes(self._files[path].data).decode(errors="replace") if path in self._files else None
+        content = self._file(path)
+        return None if content is None else bytes(content.data).decode(errors="replace")
 
     def mapped(self, path: Path) -> bytes:
-        return bytes(self._files[path].data) if path in self._files else b""
+        content = self._file(path)
+        return b"" if content is None else bytes(content.data)
 
     def write(self, path: Path, data: bytes) -> None:
-        self._name(None, path, _Content(data))
+        self._parent(path).change(None, path.name, _FileNode(data))
 
     def replace(self, path: Path, data: bytes) -> None:
-        self._name(None, path, _Content(data, data))
+        self._parent(path).change(None, path.name, _FileNode(data, data))
         self.flush(path.parent)
 
     def flush(self, path: Path) -> None:
-        if path in self._files:
-            content = self._files[path]
-            content.durable = bytes(content.data)
-            return
-        for named in self._pending:
-            if named.directory == path:
-                named.apply(self._durable)
-        self._pending = [named for named in self._pending if named.directory != path]
+        node = self._node(path)
+        if isinstance(node, _FileNode):
+            node.durable = bytes(node.data)
+        elif node is not None:
+            node.flush()
 
     def flush_everything(self) -> None:
-        for path in {path.parent for path in self._files} | set(self._files):
-            self.flush(path)
+        for node in _nodes(self._root):
+            if isinstance(node, _FileNode):
+                node.durable = bytes(node.data)
+            else:
+                node.flush()
 
-    def make_directory(self, path: Path) -> None:
-        """A directory is there as soon as a file is in it."""
+    def make_directory(self, path: Path, *, parents: bool = False) -> None:
+        if self._file(path) is not None:
+            raise FileExistsError(errno.EEXIST, "File exists", str(path))
+        if self.exists(path):
+            return
+        self._parent(path).change(None, path.name, _DirectoryNode())
+        if parents:
+            self.flush(path.parent)
 
     def modified_ms(self, path: Path) -> int:
-        return self._files[path].modified_ms if path in self._files else 0
+        content = self._file(path)
+        return 0 if content is None else content.modified_ms
 
     def rename(self, old: Path, new: Path) -> None:
-        if old not in self._files:
+        node = self._node(old)
+        if node is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(old))
-        self._name(old, new, self._files[old])
+        if old.parent != new.parent:
+            self._parent(old).change(old.name, None, None)
+            self._parent(new).change(None, new.name, node)
+        else:
+            self._parent(old).change(old.name, new.name, node)
 
     def remove(self, path: Path) -> None:
-        if path in self._files:
-            self._name(path, None, None)
+        if self._file(path) is not None:
+            self._parent(path).change(path.name, None, None)
+
+    def remove_tree(self, path: Path) -> None:
+        if self.is_directory(path):
+            self._parent(path).change(path.name, None, None)
+
+    def room(self, path: Path) -> tuple[int, int]:  # noqa: ARG002
+        return _ROOM, _ROOM
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        if path in self._locked:
+            raise BlockingIOError(f"{path} is in use by another broker")
+        self._locked.add(path)
+        return lambda: self._locked.discard(path)
 
     def power_loss(self, chance: random.Random) -> "MemoryStore":
-        """The store as it is found when the power is back."""
-        names = dict(self._durable)
-        kept: dict[Path, int] = {}
-        for directory in sorted({named.directory for named in self._pending}):
-            kept[directory] = chance.randint(0, sum(named.directory == directory for named in self._pending))
-        for named in self._pending:
-            if kept[named.directory]:
-                kept[named.directory] -= 1
-                named.apply(names)
-        found = MemoryStore()
-        for path, content in sorted(names.items()):
-            data = _survived(content, chance)
-            found._files[path] = found._durable[path] = _Content(data, data)
-        return found
+        """Return the store as it is after the power was lost and came back."""
+        after = MemoryStore()
+        _survive(self._root, after._root, chance)
+        return after
 
 
-def _survived(content: _Content, chance: random.Random) -> bytes:
+def _nodes(directory: _DirectoryNode) -> Iterator[_Node]:
+    yield directory
+    for node in directory.names.values():
+        if isinstance(node, _DirectoryNode):
+            yield from _nodes(node)
+        else:
+            yield node
+
+
+def _survive(before: _DirectoryNode, after: _DirectoryNode, chance: random.Random) -> None:
+    """Fill `after` with what the disk has of `before`, and of what is below it."""
+    names = dict(before.durable)
+    if before.pending:
+        for change in before.pending[: chance.randint(0, len(before.pending))]:
+            change.apply(names)
+    for name, node in sorted(names.items()):
+        if isinstance(node, _DirectoryNode):
+            directory = after.names[name] = after.durable[name] = _DirectoryNode()
+            _survive(node, directory, chance)
+        else:
+            data = _surviving_bytes(node, chance)
+            after.names[name] = after.durable[name] = _FileNode(data, data)
+
+
+def _surviving_bytes(content: _FileNode, chance: random.Random) -> bytes:
     data, durable = bytes(content.data), content.durable
     if not data.startswith(durable):  # truncated or rewritten since the flush: either version survives
         return data if chance.random() < 0.5 else durable

@@ -78,7 +78,7 @@ class Ended(NamedTuple):
     marker_offset: int
 
 
-class _Producer:
+class _ProducerEntry:
     __slots__ = ("batches", "coordinator_epoch", "epoch", "timestamp", "transaction_start")
 
     def __init__(self, epoch: int, timestamp: int) -> None:
@@ -100,7 +100,7 @@ class ProducerStates:
     """The producers of one partition."""
 
     def __init__(self) -> None:
-        self._producers: dict[int, _Producer] = {}
+        self._producers: dict[int, _ProducerEntry] = {}
         self._open: dict[int, int] = {}
         """Producer id -> first offset of its open transaction, oldest first."""
         self._undecided: deque[Ended] = deque()
@@ -152,11 +152,11 @@ class ProducerStates:
             return INVALID_PRODUCER_EPOCH
         return NONE
 
-    def _heard_of(self, header: BatchHeader) -> _Producer:
+    def _entry_of(self, header: BatchHeader) -> _ProducerEntry:
         """The producer of a batch that is in the log now, in the batch's epoch."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            producer = _Producer(header.producer_epoch, header.max_timestamp)
+            producer = _ProducerEntry(header.producer_epoch, header.max_timestamp)
             self._producers[header.producer_id] = producer
         producer.take_epoch(header.producer_epoch)
         producer.timestamp = header.max_timestamp
@@ -165,7 +165,7 @@ class ProducerStates:
     def appended(self, header: BatchHeader, base_offset: int) -> None:
         """Remember a data batch that is in the log now."""
         pid = header.producer_id
-        producer = self._heard_of(header)
+        producer = self._entry_of(header)
         delta = header.last_offset_delta
         last_sequence = _after(header.base_sequence, delta)
         batches = producer.batches
@@ -180,7 +180,7 @@ class ProducerStates:
     def ended(self, header: BatchHeader, offset: int, coordinator_epoch: int) -> Ended | None:
         """Remember a marker that is in the log at `offset` now; returns the transaction it ended, None for an empty one."""
         pid = header.producer_id
-        producer = self._heard_of(header)
+        producer = self._entry_of(header)
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_start = -1
         first_offset = self._open.pop(pid, None)
@@ -277,7 +277,7 @@ class ProducerStates:
             raise DamagedSnapshot(str(cause)) from None
         states = cls()
         for entry in snapshot.producer_entries:
-            producer = states._producers[entry.producer_id] = _Producer(entry.epoch, entry.timestamp)
+            producer = states._producers[entry.producer_id] = _ProducerEntry(entry.epoch, entry.timestamp)
             producer.coordinator_epoch = entry.coordinator_epoch
             producer.transaction_start = entry.current_txn_first_offset
             if entry.last_sequence >= 0:

@@ -35,9 +35,10 @@ def load_segments(store: Store, directory: Path, names: list[str], interval: int
     Leftovers of deletions and of compactions that were not decided are removed; one that was (its .log file is a .swap) is
     carried through. Raises DamagedLog.
     """
+    # Swaps first: completing one removes and renames files, so the names are read again afterwards.
     swaps = [name for name in names if name.endswith(f".log{SWAP}")]
     for name in swaps:
-        _carry_through(store, directory, int(name[:20]), interval)
+        _complete_swap(store, directory, int(name[:20]), interval)
     bases = []
     for name in store.names(directory) if swaps else names:
         if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):
@@ -47,7 +48,7 @@ def load_segments(store: Store, directory: Path, names: list[str], interval: int
     return [Segment(store, directory, base) for base in sorted(bases)]
 
 
-def _carry_through(store: Store, directory: Path, base: int, interval: int) -> None:
+def _complete_swap(store: Store, directory: Path, base: int, interval: int) -> None:
     """Put a swap segment in the place of those that it was made from.
 
     Its offset and time index are made again: they may have had their names already, or not. The index of aborted transactions
@@ -69,6 +70,8 @@ def _carry_through(store: Store, directory: Path, base: int, interval: int) -> N
             old.remove(renamed)
             store.rename(directory / renamed, directory / f"{renamed}{SWAP}")
             fresh.transaction_index.resume()
+        # The new segment keeps its .swap name until the old ones are gone: a crash in between comes here again, and must find
+        # which segments it stands for.
         for name in old:
             if name[20:] in (".log", ".index", ".timeindex", ".txnindex"):
                 store.remove(directory / name)
@@ -94,15 +97,15 @@ def check_complete(store: Store, directory: Path, names: list[str], recovery_poi
         if name not in here or lost in here:
             continue
         if base < recovery_point and f"{lost}{DELETED}" not in names:
-            raise DamagedLog(f"{directory / lost} is missing, of records that were on the medium: {remedy}")
+            raise DamagedLog(f"{directory / lost} is missing, of records that were flushed to disk: {remedy}")
         if base != end_offset:  # else it is that of the last segment, which nothing was appended to
             if f"{lost}{DELETED}" not in names:
                 _logger.error("%s is missing, only its index is there", directory / lost)
             store.remove(directory / name)
     if end_offset < recovery_point:
         raise DamagedLog(
-            f"{directory} ends at offset {end_offset}, and records up to {recovery_point} were on the medium: a .log file is "
-            f"missing or cut off; {remedy}"
+            f"{directory} ends at offset {end_offset}, and records up to {recovery_point} were flushed to disk: a .log file "
+            f"is missing or cut off; {remedy}"
         )
 
 
@@ -166,6 +169,7 @@ def recover(
         is_last = number == len(segments) - 1
         end = segment.base_offset if is_last else segments[number + 1].base_offset
         kept.append(segment)
+        # The cheap cases first, most segments are of these: flushed as a whole, then closed cleanly.
         if not is_last and end <= recovery_point and segment.has_sound_indexes():
             segment.next_offset = end
             segment.max_timestamp, segment.max_timestamp_offset = segment.time_index.last()
@@ -177,6 +181,7 @@ def recover(
         scanned.add(segment.base_offset)
         damage = scan_segment(segment, interval, epochs, recovery_point)
         if damage is not None:
+            # Later segments go even if they are sound: records must not be missing in the middle of a log.
             _logger.warning("%s; the log is cut there, at offset %d", damage, segment.next_offset)
             for lost in segments[number + 1 :]:
                 _remove(store, lost)
@@ -233,6 +238,8 @@ def scan_segment(segment: Segment, interval: int, epochs: LeaderEpochs, recovery
     segment.start_empty()
     damage = None
     position = 0
+    # Two walks. Below the recovery point the bytes were flushed: headers suffice, and damage is the disk's, which must not be
+    # answered by dropping acknowledged records. Above it a crash may have left anything, so every CRC is checked.
     known = segment.walk(0)
     while segment.next_offset < recovery_point and (header := next(known, None)) is not None:
         if not segment.follows(header):
@@ -264,23 +271,23 @@ def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str
     want = _SCAN_BYTES
     while position < segment.size:
         data = segment.log.read(position, want)
-        found = scan(data)
-        for header in found.batches:
+        scanned = scan(data)
+        for header in scanned.batches:
             problem = None
             if not crc_ok(data, header):
                 problem = "the CRC of a batch is wrong"
             elif not segment.follows(header):
                 problem = f"offset {header.base_offset} follows offset {segment.next_offset - 1}"
             yield header, problem
-        if found.corrupt is not None:
-            yield BatchHeader(), found.corrupt
+        if scanned.corrupt is not None:
+            yield BatchHeader(), scanned.corrupt
             return
-        if found.end == 0:
+        if scanned.end == 0:
             if len(data) < want:
                 return
             want *= 2
         else:
-            position, want = position + found.end, _SCAN_BYTES
+            position, want = position + scanned.end, _SCAN_BYTES
 
 
 def load_epochs(store: Store, path: Path, names: list[str]) -> tuple[LeaderEpochs, bool]:
@@ -322,6 +329,8 @@ def load_producers(
     """The producers as of `end_offset` (exclusive): newest usable snapshot, then the batches after it. Aborted transactions go
     into the indexes of the segments that were `scanned`, which are then written. Raises DamagedLog and OSError.
     """
+    # A snapshot beyond the first scanned segment may tell of batches that were cut, and the indexes of aborted transactions of
+    # scanned segments have to be filled again: so their batches are read even if a newer snapshot is there.
     newest = min(scanned, default=end_offset)
     states, offset = _from_snapshot(store, directory, names, newest, end_offset)
     offset = max(offset, segments[0].base_offset)

@@ -70,24 +70,24 @@ class Relocation:
             number += 1
 
     def _copy_some(self, source: Segment, copy: Segment) -> None:
-        wanted = _STEP_BYTES
+        length = _STEP_BYTES
         while True:
             try:
-                data = source.log.read(copy.size, wanted)
+                data = source.log.read(copy.size, length)
             except OSError as cause:
                 raise self._log.read_failed(cause) from cause
-            found = scan(data)
-            if found.corrupt is not None:
-                raise StorageError(f"{source.path} at position {copy.size}: {found.corrupt}")
-            if found.end:
+            scanned = scan(data)
+            if scanned.corrupt is not None:
+                raise StorageError(f"{source.path} at position {copy.size}: {scanned.corrupt}")
+            if scanned.end:
                 break
-            if len(data) < wanted:
+            if len(data) < length:
                 raise StorageError(f"{source.path} at position {copy.size}: a batch is cut off")
-            wanted *= 2
+            length *= 2
         position = copy.size
-        copy.log.append((data[: found.end],))
+        copy.log.append((data[: scanned.end],))
         interval = self._log.config.index_interval_bytes
-        for header in found.batches:
+        for header in scanned.batches:
             size = header.end - header.start
             copy.noted(
                 header.base_offset, header.last_offset, header.max_timestamp, position + header.start, size, interval

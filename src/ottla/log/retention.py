@@ -34,18 +34,18 @@ def expired(
     """Count the `segments` (oldest first; the last one is active) that may be deleted. Source: Kafka's UnifiedLog."""
     newest = len(segments) - 1
     written = segments if segments[newest].size else segments[:newest]
-    settled = list(takewhile(lambda each: each.end_offset <= high_watermark, written))
-    below = _leading(number < newest and each.end_offset <= start_offset for number, each in enumerate(settled))
+    settled = list(takewhile(lambda segment: segment.end_offset <= high_watermark, written))
+    below = _leading(number < newest and segment.end_offset <= start_offset for number, segment in enumerate(settled))
     if not retention.deletes:
         return below
-    surplus = sum(each.size for each in segments) - retention.max_bytes if retention.max_bytes >= 0 else -1
+    surplus = sum(segment.size for segment in segments) - retention.max_bytes if retention.max_bytes >= 0 else -1
     too_much = 0
-    for each in settled:
-        surplus -= each.size
+    for segment in settled:
+        surplus -= segment.size
         if surplus < 0:
             break
         too_much += 1
-    too_old = _leading(retention.max_ms >= 0 and now_ms - each.newest_ms > retention.max_ms for each in settled)
+    too_old = _leading(retention.max_ms >= 0 and now_ms - segment.newest_ms > retention.max_ms for segment in settled)
     return max(below, too_much, too_old)
 
 

@@ -200,9 +200,9 @@ class Segment:
         for header in self.walk(self.index.position_before(self.time_index.offset_before(timestamp))):
             if header.max_timestamp < timestamp:
                 continue
-            found = yield from self._record_at(header, timestamp, largest)
-            if found is not None:
-                return found
+            position = yield from self._record_at(header, timestamp, largest)
+            if position is not None:
+                return position
         return None
 
     def offset_of_newest(self, largest: int) -> Generator[None, None, tuple[int, int, int] | None]:
@@ -297,13 +297,13 @@ class Segment:
         """The aborted transactions that ended here and overlap `first_offset` (inclusive) to `end_offset` (exclusive), and
         whether later segments cannot hold another one.
         """
-        found = []
+        transactions = []
         for aborted in self.transaction_index.entries():
             if aborted.last_offset >= first_offset and aborted.first_offset < end_offset:
-                found.append(aborted)
+                transactions.append(aborted)
             if aborted.last_stable_offset >= end_offset:
-                return found, True
-        return found, False
+                return transactions, True
+        return transactions, False
 
     def offset_bound(self, position: int) -> int:
         """An offset (exclusive) that all batches before `position` stay below."""

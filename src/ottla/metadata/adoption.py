@@ -19,7 +19,6 @@ from ottla.log.directory import (
     METADATA_LOG,
     Identity,
     UnusableDirectory,
-    lock,
     read_identity,
 )
 from ottla.metadata import keys
@@ -98,7 +97,7 @@ def adopt(
                     f"{path} was not left by a clean stop: start Apache Kafka on it and stop it with SIGTERM"
                 )
         metadata = read_metadata(home)
-        adoption = _judged(metadata, identity, broker, random)
+        adoption = _adoptable(metadata, identity, broker, random)
         _check_partitions(adoption.topics, log_dirs)
         if not dry_run:
             _write(home, adoption)
@@ -108,7 +107,7 @@ def adopt(
 def _identity(home: Path, places: Sequence[Path]) -> Identity:
     """Identity of the directories. Raises CannotAdopt when they are not all of one node, or not of Apache Kafka's."""
     store = DiskStore()
-    found = []
+    identities = []
     for path in places:
         try:
             identity = read_identity(store, path)
@@ -116,9 +115,9 @@ def _identity(home: Path, places: Sequence[Path]) -> Identity:
             raise CannotAdopt(str(cause)) from None
         if identity is None:
             raise CannotAdopt(f"{path} has no meta.properties: it is no data directory of Apache Kafka")
-        found.append(identity)
-    first = found[0]
-    for path, identity in zip(places, found, strict=True):
+        identities.append(identity)
+    first = identities[0]
+    for path, identity in zip(places, identities, strict=True):
         if identity[:2] != first[:2]:
             raise CannotAdopt(
                 f"{path} belongs to node {identity.node_id} of cluster {identity.cluster_id}, {places[0]} to node "
@@ -135,10 +134,11 @@ def _identity(home: Path, places: Sequence[Path]) -> Identity:
 @contextmanager
 def _locked(places: Sequence[Path]) -> Iterator[None]:
     """Lock the directories against every broker. Raises CannotAdopt when a broker is running on them."""
+    store = DiskStore()
     with ExitStack() as held:
         for path in places:
             try:
-                held.callback(os.close, lock(path))
+                held.callback(store.lock(path))
             except BlockingIOError as cause:
                 raise CannotAdopt(f"{cause}: stop it first") from None
             except OSError as cause:
@@ -203,13 +203,13 @@ def _batches(path: Path) -> Iterator[list[Record]]:
                 raise CorruptRecords(f"a batch is cut short at position {file.tell() - len(head)}")
             start = file.tell() - HEADER_SIZE
             data = head + file.read(max(int.from_bytes(head[8:12], "big", signed=True) - HEADER_SIZE + 12, 0))
-            found = scan(data)
-            if not found.batches or not crc_ok(data, found.batches[0]):
+            scanned = scan(data)
+            if not scanned.batches or not crc_ok(data, scanned.batches[0]):
                 raise CorruptRecords(f"a damaged batch at position {start}")
-            yield [] if found.batches[0].is_control else records_of(data)
+            yield [] if scanned.batches[0].is_control else records_of(data)
 
 
-def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, random: Random) -> Adoption:
+def _adoptable(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, random: Random) -> Adoption:
     """Select what Ottla adopts of Kafka's metadata. Raises CannotAdopt for metadata that a single node cannot have."""
     elsewhere = [
         f"{topic.name}-{index} on {', '.join(map(str, partition.replicas))}"
@@ -219,12 +219,12 @@ def _judged(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, r
     ]
     if elsewhere:
         raise CannotAdopt(
-            f"node {identity.node_id} is not the only one with replicas ({_some(elsewhere)}): move all of them to node "
+            f"node {identity.node_id} is not the only one with replicas ({_abbreviated(elsewhere)}): move all of them to node "
             f"{identity.node_id} alone with kafka-reassign-partitions first"
         )
     left_out: list[str] = []
     topics = []
-    for topic in sorted(metadata.topics.values(), key=lambda each: each.name):
+    for topic in sorted(metadata.topics.values(), key=lambda topic: topic.name):
         texts = metadata.configs.get((TOPIC, topic.name), {})
         kept = _kept_configs(TOPIC, topic.name, texts, broker, left_out)
         topics.append(_topic(topic, identity.node_id, kept))
@@ -283,29 +283,30 @@ def _check_partitions(topics: Sequence[TopicImage], log_dirs: Sequence[Path]) ->
     """Raise CannotAdopt unless every partition lies in one of `log_dirs`, and in one only."""
     store = DiskStore()
     known = {f"{topic.name}-{index}": topic.id for topic in topics for index in range(len(topic.partitions))}
-    found: dict[str, Path] = {}
+    directories: dict[str, Path] = {}
     for path in log_dirs:
         for name in sorted(os.listdir(path)):
             if name == METADATA_LOG or not _PARTITION.fullmatch(name) or not (path / name).is_dir():
                 continue
             if name not in known:
                 raise CannotAdopt(f"{path / name} is of no topic in Kafka's metadata: move it away")
-            if name in found:
-                raise CannotAdopt(f"{path / name} is in {found[name]} too: start Apache Kafka once and stop it")
-            found[name] = path
-            said = re.search(
+            if name in directories:
+                raise CannotAdopt(f"{path / name} is in {directories[name]} too: start Apache Kafka once and stop it")
+            directories[name] = path
+            match = re.search(
                 r"^topic_id: (\S+)$", store.read_text(path / name / "partition.metadata") or "", re.MULTILINE
             )
-            if said and uuid_bytes(said[1]) != known[name]:
+            if match and uuid_bytes(match[1]) != known[name]:
                 raise CannotAdopt(f"{path / name} is of another topic with that name: move it away")
-    missing = sorted(set(known) - set(found))
+    missing = sorted(set(known) - set(directories))
     if missing:
         raise CannotAdopt(
-            f"{_some(missing)} cannot be found in {', '.join(map(str, log_dirs))}: give all log.dirs of that Apache Kafka"
+            f"{_abbreviated(missing)} cannot be found in {', '.join(map(str, log_dirs))}: give all log.dirs of that "
+            "Apache Kafka"
         )
 
 
-def _some(names: Sequence[str]) -> str:
+def _abbreviated(names: Sequence[str]) -> str:
     more = len(names) - _NAMED_AT_MOST
     return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 

@@ -100,12 +100,12 @@ def _list_edited(kind: int, texts: Texts, edit: Edit, broker: BrokerValues) -> s
     text = texts.get(edit.name)
     if text is None:
         text = text_of((topic_configs(texts, broker) if kind == TOPIC else broker)[edit.name]) or ""
-    have = [each.strip() for each in text.split(",") if each.strip()]
-    named = [each.strip() for each in (edit.value or "").split(",") if each.strip()]
+    have = [element.strip() for element in text.split(",") if element.strip()]
+    named = [element.strip() for element in (edit.value or "").split(",") if element.strip()]
     if edit.operation == APPEND:
-        have += [each for each in named if each not in have]
+        have += [element for element in named if element not in have]
     else:
-        have = [each for each in have if each not in named]
+        have = [element for element in have if element not in named]
     return ",".join(have)
 
 
@@ -163,7 +163,7 @@ def _check_client_metrics(texts: Texts) -> None:
                 why = f"interval must be between {least} and {most} (1 hour)"
                 raise Refused(INVALID_REQUEST, f"Invalid value {text} for interval.ms, {why}")
         elif name == "match":
-            for pattern in filter(None, (each.strip() for each in text.split(","))):
+            for pattern in filter(None, (element.strip() for element in text.split(","))):
                 _check_match(pattern)
 
 

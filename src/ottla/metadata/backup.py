@@ -37,10 +37,10 @@ def copy_database(source: Path, target: Path) -> int:
 def _state(path: Path) -> tuple[int, int] | None:
     """Size and time of the last write, None for a file that is missing."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _checked(path: Path) -> int:

@@ -394,20 +394,20 @@ _BOUNDS: Final = {
 def documentation(scope: str, name: str) -> str:
     """Return the description of the config `name`; empty for an unknown one."""
     own = {Scope.BROKER: _BROKER, Scope.TOPIC: _TOPIC, Scope.GROUP: _GROUP, Scope.CLIENT_METRICS: _CLIENT_METRICS}
-    found = own[scope].get(name)
-    if found is not None or scope != Scope.BROKER:
-        return found or ""
-    return _stood_in_for(name)
+    description = own[scope].get(name)
+    if description is not None or scope != Scope.BROKER:
+        return description or ""
+    return _related_documentation(name)
 
 
-def _stood_in_for(name: str) -> str:
+def _related_documentation(name: str) -> str:
     """The sentence of the topic's or group's config that a broker's one is the default of, or the bound of."""
     for scope, sentences in ((Scope.TOPIC, _TOPIC), (Scope.GROUP, _GROUP)):
         for row in configs(scope).values():
             if name in row.synonyms:
                 return f"{sentences[row.name]} For {'topics' if scope == Scope.TOPIC else 'groups'} that do not say otherwise."
     for bound, head in _BOUNDS.items():
-        kind, found, rest = name.partition(f".{bound}.")
-        if found:
+        kind, separator, rest = name.partition(f".{bound}.")
+        if separator:
             return head + _GROUP[f"{kind.removeprefix('group.')}.{rest}"]
     return ""

@@ -182,10 +182,10 @@ _DURATION: Final = re.compile(r"P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S
 
 def duration_ms(text: str) -> int:
     """A duration (`PnDTnHnMn.nS`), in ms. Raises ValueError for other texts."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    match = _DURATION.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text} is no duration")
-    days, hours, minutes, seconds = (float((found[group] or "0_")[:-1]) for group in (1, 3, 4, 5))
+    days, hours, minutes, seconds = (float((match[group] or "0_")[:-1]) for group in (1, 3, 4, 5))
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 
@@ -533,16 +533,16 @@ def _broker_synonyms(name: str, broker: BrokerValues) -> list[Synonym]:
     names = (name, *_BROKER_SYNONYMS.get(name, ()))
     known = configs(Scope.BROKER)
     sensitive = known[name].sensitive if name in known else False
-    found = [
-        Synonym(each, None if sensitive else texts[each], source)
+    synonyms = [
+        Synonym(synonym, None if sensitive else texts[synonym], source)
         for source, texts in broker.layers
-        for each in names
-        if each in texts
+        for synonym in names
+        if synonym in texts
     ]
-    for each in names:
-        default = known[each].default if each in known else None
+    for synonym in names:
+        default = known[synonym].default if synonym in known else None
         if default is not None:
-            found.append(Synonym(each, None if sensitive else default, ConfigSource.DEFAULT))
-    while found and found[0].name != name:
-        del found[0]
-    return found
+            synonyms.append(Synonym(synonym, None if sensitive else default, ConfigSource.DEFAULT))
+    while synonyms and synonyms[0].name != name:
+        del synonyms[0]
+    return synonyms

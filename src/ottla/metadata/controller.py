@@ -121,9 +121,9 @@ class Controller:
         entries, revision = store.load()
         self._revisions = {entry.key: entry.revision for entry in entries}
         self._next_producer_id = 0
-        self.image = self._loaded(entries, revision, broker)
+        self.image = self._load_image(entries, revision, broker)
 
-    def _loaded(self, entries: Sequence[Entry], revision: int, broker: BrokerImage) -> Image:
+    def _load_image(self, entries: Sequence[Entry], revision: int, broker: BrokerImage) -> Image:
         def under(prefix: str) -> dict[str, bytes]:
             return {entry.key: entry.value for entry in entries if entry.key.startswith(prefix)}
 
@@ -169,19 +169,19 @@ class Controller:
 
         return self._turns.take(decided)
 
-    def plan(self, wanted: NewTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
+    def plan(self, topic: NewTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
         """Return the topic that CreateTopics would create. Raises Refused.
 
         taken  topics that the same request creates, besides those that exist
         """
-        check_name(wanted.name)
+        check_name(topic.name)
         for names in (self.image.topics, taken):
-            if wanted.name in names:
-                raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
-            self._check_collision(wanted.name, names)
-        configs = self._checked_configs(wanted.configs)
-        partitions = self._placed(wanted)
-        return TopicImage(wanted.name, self._new_uuid(), tuple(partitions), configs)
+            if topic.name in names:
+                raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+            self._check_collision(topic.name, names)
+        configs = self._checked_configs(topic.configs)
+        partitions = self._placed(topic)
+        return TopicImage(topic.name, self._new_uuid(), tuple(partitions), configs)
 
     @staticmethod
     def _check_collision(name: str, names: Mapping[str, TopicImage]) -> None:
@@ -192,11 +192,11 @@ class Controller:
                 if other.replace(".", "_") == plain:
                     raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
-    def _placed(self, wanted: NewTopic) -> list[PartitionImage]:
+    def _placed(self, topic: NewTopic) -> list[PartitionImage]:
         brokers = sorted(self.image.brokers)
-        if wanted.assignments:
-            return self._assigned(wanted, brokers)
-        factor, count = wanted.replication_factor, wanted.partitions
+        if topic.assignments:
+            return self._assigned(topic, brokers)
+        factor, count = topic.replication_factor, topic.partitions
         if factor < -1 or factor == 0:
             raise Refused(
                 INVALID_REPLICATION_FACTOR,
@@ -216,16 +216,16 @@ class Controller:
         return placement.place(count, factor, brokers, self._random.below(len(brokers)))
 
     @staticmethod
-    def _assigned(wanted: NewTopic, brokers: Sequence[int]) -> list[PartitionImage]:
-        if wanted.replication_factor != -1:
+    def _assigned(topic: NewTopic, brokers: Sequence[int]) -> list[PartitionImage]:
+        if topic.replication_factor != -1:
             text = "A manual partition assignment was specified, but replication factor was not set to -1."
             raise Refused(INVALID_REQUEST, text)
-        if wanted.partitions != -1:
+        if topic.partitions != -1:
             text = "A manual partition assignment was specified, but numPartitions was not set to -1."
             raise Refused(INVALID_REQUEST, text)
         placed: list[PartitionImage] = []
-        for number in range(len(wanted.assignments)):
-            replicas = wanted.assignments.get(number)
+        for number in range(len(topic.assignments)):
+            replicas = topic.assignments.get(number)
             if replicas is None:
                 text = "partitions should be a consecutive 0-based integer sequence"
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
@@ -240,12 +240,12 @@ class Controller:
         return placed
 
     @staticmethod
-    def _checked_configs(wanted: Mapping[str, str | None]) -> dict[str, str]:
+    def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
         """Return the overrides of a topic, checked. Raises Refused."""
-        nulls = [name for name, text in wanted.items() if text is None]
+        nulls = [name for name, text in configs.items() if text is None]
         if nulls:
             raise Refused(INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
-        kept = {name: text for name, text in wanted.items() if text is not None}
+        kept = {name: text for name, text in configs.items() if text is not None}
         try:
             validate_topic(kept)
         except InvalidConfig as cause:
@@ -297,8 +297,8 @@ class Controller:
                     "were specified."
                 )
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            wanted = NewTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
-            placed = self._assigned(wanted, brokers)
+            assigned = NewTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
+            placed = self._assigned(assigned, brokers)
         return topic._replace(partitions=(*topic.partitions, *placed))
 
     def change(self, *topics: TopicImage) -> Answer[ChangeResult]:
@@ -394,6 +394,7 @@ class Controller:
         """
         if not put and not delete:
             return CHANGED
+        # The revisions of now, and not of when the write is done: they are what the plan rests on.
         expect = {key: self._revisions.get(key, 0) for key in (*put, *delete)}
 
         def written(outcome: ChangeOutcome) -> Answer[ChangeResult]:
@@ -402,6 +403,7 @@ class Controller:
                 return ChangeResult(KAFKA_STORAGE_ERROR, outcome.error)
             if outcome.conflicts:
                 return refuse(outcome.conflicts)
+            # Revisions before the image: a listener may begin another change as soon as it is called.
             self._revisions.update(dict.fromkeys(put, outcome.revision))
             for key in delete:
                 self._revisions.pop(key, None)
@@ -411,19 +413,23 @@ class Controller:
 
     def _publish(self, delta: Delta) -> Answer[ChangeResult]:
         """Publish the new image; answered when all listeners have acted on it."""
+        # The image is replaced before any listener runs, and in one step: whoever reads it between two steps of the listeners
+        # sees the whole change. It is answered only after them, so that a client which was told of a topic can use it.
         self.image = delta.image
         answer = Pending[ChangeResult]()
         self._run_steps(self._act_on(delta), lambda: answer.complete(CHANGED))
         return CHANGED if answer.done else answer
 
     def _act_on(self, delta: Delta) -> Steps:
-        for listener in tuple(self._listeners):
+        for listener in tuple(self._listeners):  # in the order of subscription, one after the other
             steps = listener(delta)
             if steps is not None:
                 yield from steps
 
     def producer_id_block(self) -> Answer[int]:
         """Reserve PRODUCER_ID_BLOCK producer ids and answer the first one; -1 when the store cannot be written."""
+        # No turn is taken. Of two calls that are under way at once the second fails on the revision, and reserves the next
+        # block: no id is given out twice, by whichever process.
         first = self._next_producer_id
         key = keys.PRODUCER_IDS
 

@@ -49,7 +49,7 @@ class UnsupportedLevel(Exception):
     """A feature, or a level of it, that this release does not know."""
 
 
-class Update(NamedTuple):
+class LevelUpdate(NamedTuple):
     """A level that a feature is to be finalized at; 0 turns it off."""
 
     name: str
@@ -61,10 +61,10 @@ def finalized(stored: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     """Every feature that is on, with its level; `stored` are levels that were set, here or in an Apache Kafka whose directory
     was adopted, and which may be newer than this release.
     """
-    for each in FEATURES:
-        level = min(stored.get(each.name, each.level), each.highest)
+    for feature in FEATURES:
+        level = min(stored.get(feature.name, feature.level), feature.highest)
         if level > 0:
-            yield each.name, level
+            yield feature.name, level
 
 
 def feature_level(stored: Mapping[str, int], name: str) -> int:
@@ -76,7 +76,7 @@ def initial(levels: Mapping[str, int]) -> dict[str, int]:
     """Return the levels that a new cluster stores for features at `levels`: all of them, so that a newer release raises none.
     A feature that `levels` lacks starts at this release's level. Raises UnsupportedLevel.
     """
-    known = {each.name: each for each in FEATURES}
+    known = {feature.name: feature for feature in FEATURES}
     for name, level in levels.items():
         feature = known.get(name)
         if feature is None:
@@ -88,11 +88,11 @@ def initial(levels: Mapping[str, int]) -> dict[str, int]:
     return {name: levels.get(name, feature.level) for name, feature in known.items()}
 
 
-def updated(stored: Mapping[str, int], updates: Sequence[Update], node_id: int) -> dict[str, int]:
+def updated(stored: Mapping[str, int], updates: Sequence[LevelUpdate], node_id: int) -> dict[str, int]:
     """Return the levels after `updates`, all or none. Raises Refused, with Kafka's message, for the first invalid one."""
     levels = {}
     before = dict(finalized(stored))
-    known = {each.name: each for each in FEATURES}
+    known = {feature.name: feature for feature in FEATURES}
     for name, level, kind in updates:
         why = _refusal(known.get(name), level, kind, before.get(name, 0), node_id)
         if why is not None:

@@ -42,7 +42,7 @@ class Formatted(NamedTuple):
     unreadable: Sequence[Path]
 
 
-class Found(NamedTuple):
+class DirectoryReport(NamedTuple):
     """Identity of directories, and their problems, one sentence each."""
 
     directories: Sequence[Path]
@@ -50,20 +50,20 @@ class Found(NamedTuple):
     problems: Sequence[str]
 
 
-def look_at(home: Path, log_dirs: Sequence[Path]) -> Found:
+def look_at(home: Path, log_dirs: Sequence[Path]) -> DirectoryReport:
     """Read the identity of directories and the problems that keep a broker from starting. Nothing is written or locked.
 
     home  directory of metadata.db: metadata.log.dir, or the first of the log directories
     """
     store = DiskStore()
-    found: list[Path] = []
+    directories: list[Path] = []
     problems = []
     first: Identity | None = None
     for path in sorted({home, *log_dirs}):
         if not path.is_dir():
             problems.append(f"{path} is not a directory" if path.exists() else f"{path} does not exist")
             continue
-        found.append(path)
+        directories.append(path)
         try:
             identity = read_identity(store, path)
         except (UnusableDirectory, OSError) as cause:
@@ -80,7 +80,7 @@ def look_at(home: Path, log_dirs: Sequence[Path]) -> Found:
             problems.append("Mismatched cluster IDs between storage directories.")
         elif identity.node_id != first.node_id:
             problems.append("Mismatched node IDs between storage directories.")
-    return Found(found, first, problems)
+    return DirectoryReport(directories, first, problems)
 
 
 def format_directories(
@@ -101,7 +101,7 @@ def format_directories(
 
     Raises CannotFormat.
     """
-    before, new, unreadable = _sorted_out(home, log_dirs, owner)
+    before, new, unreadable = _classify(home, log_dirs, owner)
     if before and not ignore_formatted:
         raise CannotFormat(
             f"Log directory {before[0]} is already formatted. Use --ignore-formatted to ignore this directory and format "
@@ -121,7 +121,7 @@ def format_directories(
     return Formatted(new, before, unreadable)
 
 
-def _sorted_out(
+def _classify(
     home: Path, log_dirs: Sequence[Path], owner: tuple[int, str]
 ) -> tuple[list[Path], list[Path], list[Path]]:
     """Directories that are formatted, that are not, and that cannot be read. Raises CannotFormat."""
@@ -146,17 +146,17 @@ def _sorted_out(
     return before, new, unreadable
 
 
-def _check_owner(path: Path, found: Identity, owner: tuple[int, str]) -> None:
+def _check_owner(path: Path, identity: Identity, owner: tuple[int, str]) -> None:
     node_id, cluster_id = owner
-    if found.cluster_id != cluster_id:
+    if identity.cluster_id != cluster_id:
         raise CannotFormat(
-            f"Invalid cluster.id in: {path}/meta.properties. Expected {cluster_id}, but read {found.cluster_id}"
+            f"Invalid cluster.id in: {path}/meta.properties. Expected {cluster_id}, but read {identity.cluster_id}"
         )
-    if found.node_id != node_id:
+    if identity.node_id != node_id:
         raise CannotFormat(
-            f"Stored node id {found.node_id} doesn't match previous node id {node_id} in {path}/meta.properties. If you moved "
-            "your data, make sure your configured node id matches. If you intend to create a new node, you should remove all "
-            "data in your data directories."
+            f"Stored node id {identity.node_id} doesn't match previous node id {node_id} in {path}/meta.properties. If you "
+            "moved your data, make sure your configured node id matches. If you intend to create a new node, you should remove "
+            "all data in your data directories."
         )
 
 
@@ -183,13 +183,13 @@ def _write_metadata(home: Path, cluster_id: str, features: Mapping[str, int]) ->
         store = SqliteStore(path)
         try:
             store.initialize(cluster_id, features)
-            found = store.cluster_id
+            stored_id = store.cluster_id
         finally:
             store.close()
     except (OSError, sqlite3.Error, DamagedStore) as cause:
         raise CannotFormat(f"cannot write {path}: {cause}") from None
-    if found != cluster_id:
-        raise CannotFormat(f"Invalid cluster.id in: {path}. Expected {cluster_id}, but read {found}")
+    if stored_id != cluster_id:
+        raise CannotFormat(f"Invalid cluster.id in: {path}. Expected {cluster_id}, but read {stored_id}")
 
 
 def _lacks_database(home: Path) -> str:

@@ -54,7 +54,7 @@ class PartitionImage(NamedTuple):
     def decoded(cls, fields: list[Any]) -> "PartitionImage":
         """Return the partition of such a part of a topic's JSON."""
         replicas, isr, leader, epoch, *directories = fields
-        ids = tuple(bytes.fromhex(each) for each in directories[0]) if directories else ()
+        ids = tuple(bytes.fromhex(directory) for directory in directories[0]) if directories else ()
         return cls(tuple(replicas), tuple(isr), leader, epoch, ids)
 
 
@@ -81,7 +81,7 @@ class TopicImage(NamedTuple):
     def decoded(cls, name: str, value: bytes) -> "TopicImage":
         """The inverse of `encoded`."""
         fields: dict[str, Any] = json.loads(value)
-        partitions = tuple(PartitionImage.decoded(each) for each in fields["partitions"])
+        partitions = tuple(PartitionImage.decoded(partition) for partition in fields["partitions"])
         return cls(name, bytes.fromhex(fields["id"]), partitions, fields["configs"])
 
 

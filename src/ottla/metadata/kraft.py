@@ -112,7 +112,7 @@ class KraftMetadata:
             self.offset = record.offset + 1
             if message is not None:
                 try:
-                    self._take(message)
+                    self._replay_message(message)
                 except KeyError:
                     raise UnreadableMetadata(
                         f"offset {record.offset}: of a topic or partition that is not there"
@@ -138,15 +138,15 @@ class KraftMetadata:
         except (PeerError, IndexError) as cause:
             raise UnreadableMetadata(f"offset {record.offset}: {cause}") from None
 
-    def _take(self, message: Message) -> None:
+    def _replay_message(self, message: Message) -> None:
         if isinstance(message, records.BeginTransactionRecord):
             self._open = []
         elif isinstance(message, records.AbortTransactionRecord):
             self._open = None
         elif isinstance(message, records.EndTransactionRecord):
             held, self._open = self._open or [], None
-            for each in held:
-                _CHANGES[each.API](self, each)
+            for change in held:
+                _CHANGES[change.API](self, change)
         elif self._open is not None:
             self._open.append(message)
         else:
@@ -195,7 +195,7 @@ class KraftMetadata:
             self.features.pop(record.name, None)
 
     def _quota(self, record: records.ClientQuotaRecord) -> None:
-        entity = entity_of((each.entity_type, each.entity_name) for each in record.entity)
+        entity = entity_of((part.entity_type, part.entity_name) for part in record.entity)
         quotas = self.quotas.setdefault(entity, {})
         if record.remove:
             quotas.pop(record.key, None)

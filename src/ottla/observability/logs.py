@@ -19,9 +19,9 @@ _OWN: Final = "ottla"
 def levels() -> dict[str, str]:
     """The level in force of the root logger and of every logger of Ottla's, by name."""
     names = sorted(name for name in logging.root.manager.loggerDict if name == _OWN or name.startswith(f"{_OWN}."))
-    found = {ROOT: _level_name(logging.root)}
-    found.update((name, _level_name(logging.getLogger(name))) for name in names)
-    return found
+    by_name = {ROOT: _level_name(logging.root)}
+    by_name.update((name, _level_name(logging.getLogger(name))) for name in names)
+    return by_name
 
 
 def _level_name(logger: logging.Logger) -> str:

@@ -68,7 +68,7 @@ def _add(families: dict[tuple[str, tuple[str, ...]], _Family], metric: Metric, o
     )
     name = _name(metric.name)
     for point in (*metric.gauge.data_points, *metric.sum.data_points):
-        labels = {_name(each.key): _text(each.value) for each in point.attributes}
+        labels = {_name(attribute.key): _text(attribute.value) for attribute in point.attributes}
         key = name, tuple(labels)
         if key not in families:
             family = CounterMetricFamily if grows else GaugeMetricFamily

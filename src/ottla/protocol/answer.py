@@ -118,16 +118,16 @@ def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> "Answer[list[T]
 
 def gather(answers: Sequence[Answer[T]], combine: Callable[[list[T]], U]) -> Answer[U]:
     """Combine several answers into one, for a request about several keys."""
-    found: list[Any] = [None] * len(answers)
+    responses: list[Any] = [None] * len(answers)
     missing = 0
     whole: Pending[U] | None = None
 
     def arrived(index: int, response: T) -> None:
         nonlocal missing
-        found[index] = response
+        responses[index] = response
         missing -= 1
         if missing == 0 and whole is not None:
-            whole.complete(combine(found))
+            whole.complete(combine(responses))
 
     for index, answer in enumerate(answers):
         missing += 1
@@ -136,6 +136,6 @@ def gather(answers: Sequence[Answer[T]], combine: Callable[[list[T]], U]) -> Ans
         else:
             arrived(index, answer)
     if missing == 0:
-        return combine(found)
+        return combine(responses)
     whole = Pending[U]()
     return whole

@@ -62,7 +62,7 @@ def reader(cls: type[S], version: int) -> Callable[[bytes, int], S]:
     A message of texts and one number at its end (the key of a committed offset) mostly has the texts of one read before: they
     are cached by their bytes.
     """
-    made: Callable[[bytes, int], S] = _Reading(_checked(cls, version), version, objects=True).whole(cls)
+    made: Callable[[bytes, int], S] = _DecoderSource(_checked(cls, version), version, objects=True).whole(cls)
     return made
 
 
@@ -133,7 +133,7 @@ def decoder(cls: type[Struct], version: int) -> Decoder:
     """The function that reads `cls` in `version`, made on first use."""
     made = _DECODERS.get((cls, version))
     if made is None:
-        made = _DECODERS[cls, version] = _Reading(_checked(cls, version), version, objects=True).function(cls)
+        made = _DECODERS[cls, version] = _DecoderSource(_checked(cls, version), version, objects=True).function(cls)
     return made
 
 
@@ -141,7 +141,7 @@ def positions(cls: type[Struct], version: int) -> Decoder:
     """The function that reads `cls` in `version` into tuples and positions, made on first use."""
     made = _POSITIONS.get((cls, version))
     if made is None:
-        made = _POSITIONS[cls, version] = _Reading(_checked(cls, version), version, objects=False).function(cls)
+        made = _POSITIONS[cls, version] = _DecoderSource(_checked(cls, version), version, objects=False).function(cls)
     return made
 
 
@@ -155,7 +155,7 @@ def _lenient(cls: type[Struct], version: int, *, objects: bool) -> Decoder:
     """The reader for a message with invalid UTF-8: like Java, it decodes that as U+FFFD. Created at the first such message."""
     made = _LENIENT.get((cls, version, objects))
     if made is None:
-        reading = _Reading(_checked(cls, version), version, objects=objects, lenient=True)
+        reading = _DecoderSource(_checked(cls, version), version, objects=objects, lenient=True)
         made = _LENIENT[cls, version, objects] = reading.function(cls)
     return made
 
@@ -164,7 +164,7 @@ def encoder(cls: type[Struct], version: int) -> Encoder:
     """The function that writes `cls` in `version`, made on first use."""
     made = _ENCODERS.get((cls, version))
     if made is None:
-        made = _ENCODERS[cls, version] = _Writing(_checked(cls, version), version).function(cls)
+        made = _ENCODERS[cls, version] = _EncoderSource(_checked(cls, version), version).function(cls)
     return made
 
 
@@ -177,7 +177,7 @@ def _checked(cls: type[Struct], version: int) -> bool:
     return version in cls.FLEXIBLE
 
 
-class _Source:
+class _FunctionSource:
     """The text of a function under construction, and the objects that it names."""
 
     def __init__(self, flexible: bool, version: int) -> None:
@@ -251,7 +251,7 @@ def _length_format(kind: Any) -> str:
     return "h" if kind is String else "i"
 
 
-class _Reading(_Source):
+class _DecoderSource(_FunctionSource):
     """Writes decoders. The generated code walks `data` with the local `p`."""
 
     def __init__(self, flexible: bool, version: int, *, objects: bool, lenient: bool = False) -> None:
@@ -521,7 +521,7 @@ class _Reading(_Source):
         self.line(inner + 1, f"p = {end}")
 
 
-class _Writing(_Source):
+class _EncoderSource(_FunctionSource):
     """Writes encoders. The generated code hands bytes to the local `w`."""
 
     def function(self, cls: type[Struct]) -> Encoder:
@@ -621,7 +621,7 @@ class _Writing(_Source):
             if len(self.lines) == before:
                 self.line(depth, "pass")
             return
-        inner = _Writing(self.flexible, self.version).function(cls)
+        inner = _EncoderSource(self.flexible, self.version).function(cls)
         self.line(depth, f"{self.bind(inner)}({source}, {write})")
 
     def blob(self, depth: int, kind: Primitive, source: str, compact: bool, write: str) -> None:
@@ -665,17 +665,17 @@ class _Writing(_Source):
             self.line(depth + 1, f"w({head!r} + {pack}({source}.{only.name}))")
             word = "elif"
         self.line(depth, f"{word} {' or '.join([f'{source}.unknown_tags', *(f'({test})' for test in tests)])}:")
-        found = self.name("t")
+        tags = self.name("t")
         inner = depth + 1
-        self.line(inner, f"{found} = dict({source}.unknown_tags or ())")
+        self.line(inner, f"{tags} = dict({source}.unknown_tags or ())")
         for declared, test in zip(tagged, tests, strict=True):
             parts, write = self.name("x"), self.name("y")
             self.line(inner, f"if {test}:")
             self.line(inner + 1, f"{parts} = []")
             self.line(inner + 1, f"{write} = {parts}.append")
             self.value(inner + 1, cls, declared, f"{source}.{declared.name}", write)
-            self.line(inner + 1, f"{found}[{declared.tag}] = b''.join({parts})")
-        self.line(inner, f"{self.bind(_write_tags)}({found}, w)")
+            self.line(inner + 1, f"{tags}[{declared.tag}] = b''.join({parts})")
+        self.line(inner, f"{self.bind(_write_tags)}({tags}, w)")
         self.line(depth, "else:")
         self.line(inner, "w(b'\\x00')")
 

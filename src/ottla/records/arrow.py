@@ -63,9 +63,9 @@ def column_flags(names: Sequence[str]) -> int:
     return flags
 
 
-def record_batch(columns: Columns, topic: str, partition: int, wanted: pa.Schema) -> pa.RecordBatch:
-    """One chunk as a record batch of `wanted` (made by `schema`). Raises KeyError for a column that was not read."""
-    return pa.RecordBatch.from_arrays([_array(columns, name, topic, partition) for name in wanted.names], schema=wanted)
+def record_batch(columns: Columns, topic: str, partition: int, target: pa.Schema) -> pa.RecordBatch:
+    """One chunk as a record batch of `target` (made by `schema`). Raises KeyError for a column that was not read."""
+    return pa.RecordBatch.from_arrays([_array(columns, name, topic, partition) for name in target.names], schema=target)
 
 
 def _array(columns: Columns, name: str, topic: str, partition: int) -> pa.Array:

@@ -22,6 +22,9 @@ Strategy: a batch is never an object graph. It stays the bytes it came in; `Batc
              | value length varint | value | header count varint | headers (key length, key, value length, value)
 
 With LogAppendTime every record's timestamp is maxTimestamp, whatever the deltas say.
+
+One file, because writing and reading mirror each other: every field of the layout above stands in both, and `scan`, `seal` and
+the decoders share the positions of the header.
 """
 
 from collections.abc import Iterable, Iterator
@@ -55,9 +58,9 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 """The base timestamp says until when the batch's tombstones stay (KIP-534); deltas are from it as ever."""
 
-# Kafka has no bound on what a whole batch may unpack to; this one keeps a decompression bomb from taking the memory.
-UNPACK_LIMIT: Final = 2**31 - 1
-UNPACK_AT_ONCE: Final = 4 << 20
+# Kafka has no bound on what a whole batch may decompress to; this one keeps a decompression bomb from taking the memory.
+DECOMPRESS_LIMIT: Final = 2**31 - 1
+DECOMPRESS_AT_ONCE: Final = 4 << 20
 """Bytes of a compressed batch that are decompressed in one go: some milliseconds."""
 _RECORDS_AT_ONCE: Final = 2_000
 """Records of a batch that are made into objects in one go: some milliseconds."""
@@ -320,10 +323,10 @@ def _write_bytes(out: BytesWriter, value: bytes | None) -> None:
         out.write(value)
 
 
-def unpacked(data: bytes, header: BatchHeader, limit: int = UNPACK_LIMIT) -> tuple[bytes, int, int]:
+def decompressed(data: bytes, header: BatchHeader, limit: int = DECOMPRESS_LIMIT) -> tuple[bytes, int, int]:
     """The plain records section of a batch: a buffer and where in it the section starts and ends.
 
-    An uncompressed batch is not copied. Raises CorruptRecords when the batch is cut, badly packed or beyond `limit`.
+    An uncompressed batch is not copied. Raises CorruptRecords when the batch is cut, wrongly compressed or beyond `limit`.
     """
     if header.end > len(data):
         raise CorruptRecords("batch cut short")
@@ -333,12 +336,12 @@ def unpacked(data: bytes, header: BatchHeader, limit: int = UNPACK_LIMIT) -> tup
     return plain, 0, len(plain)
 
 
-def _unpacked_at_once(data: bytes, header: BatchHeader) -> tuple[bytes, int, int]:
-    """As `unpacked`. Raises BeyondLimit if decompressing takes longer than some milliseconds."""
+def _decompressed_at_once(data: bytes, header: BatchHeader) -> tuple[bytes, int, int]:
+    """As `decompressed`. Raises BeyondLimit if decompressing takes longer than some milliseconds."""
     if header.end > len(data) or header.attributes & CODEC_MASK == 0:
-        return unpacked(data, header)
-    packed = memoryview(data)[header.start + HEADER_SIZE : header.end]
-    plain = decompress_at_once(header.compression, packed, UNPACK_AT_ONCE)
+        return decompressed(data, header)
+    compressed = memoryview(data)[header.start + HEADER_SIZE : header.end]
+    plain = decompress_at_once(header.compression, compressed, DECOMPRESS_AT_ONCE)
     return plain, 0, len(plain)
 
 
@@ -352,18 +355,18 @@ def sections(data: bytes, header: BatchHeader, largest: int) -> Iterator[tuple[b
     large a record, after the parts before it.
     """
     try:
-        section, start, end = _unpacked_at_once(data, header)
+        section, start, end = _decompressed_at_once(data, header)
     except BeyondLimit:
         pass
     else:
         yield section, start, end, header.count
         return
-    packed = memoryview(data)[header.start + HEADER_SIZE : header.end]
+    compressed = memoryview(data)[header.start + HEADER_SIZE : header.end]
     parts: list[bytes] = []  # what was decompressed and not yielded: it begins with a record
     size = 0
     needed = 0  # bytes that it takes for the first record in `parts` to be whole
     left: int = header.count
-    for piece in pieces(header.compression, packed, largest):
+    for piece in pieces(header.compression, compressed, largest):
         parts.append(piece)
         size += len(piece)
         if size < needed:
@@ -404,20 +407,20 @@ def _whole_records(data: bytes, begin: i64, end: i64, most: i64) -> tuple[int, i
     return count, pos, pos + 1
 
 
-def records_of(data: bytes, start: int = 0, limit: int = UNPACK_LIMIT) -> list[Record]:
+def records_of(data: bytes, start: int = 0, limit: int = DECOMPRESS_LIMIT) -> list[Record]:
     """Every record of the whole batches in `data` from `start` on, control records included.
 
-    limit  bytes that one batch may unpack to
+    limit  bytes that one batch may decompress to
 
     A batch that is cut at the end of the data is left out. Raises CorruptRecords for anything that is no batch or no
     record; CRCs are the caller's business (`crc_ok`).
     """
-    found = scan(data, start)
-    if found.corrupt is not None:
-        raise CorruptRecords(found.corrupt)
+    scanned = scan(data, start)
+    if scanned.corrupt is not None:
+        raise CorruptRecords(scanned.corrupt)
     records: list[Record] = []
-    for header in found.batches:
-        section, begin, end = unpacked(data, header, limit)
+    for header in scanned.batches:
+        section, begin, end = decompressed(data, header, limit)
         _decode(section, begin, end, header, header.count, records, NOWHERE)
     return records
 
@@ -441,9 +444,9 @@ def records_in_parts(data: bytes, header: BatchHeader, largest: int) -> Iterator
         yield records
 
 
-def read_records(data: bytes, header: BatchHeader, origin: Origin, limit: int = UNPACK_LIMIT) -> list[Record]:
+def read_records(data: bytes, header: BatchHeader, origin: Origin, limit: int = DECOMPRESS_LIMIT) -> list[Record]:
     """The records of the one batch that `header` is of, each with this origin. Raises as `records_of`."""
-    section, begin, end = unpacked(data, header, limit)
+    section, begin, end = decompressed(data, header, limit)
     records: list[Record] = []
     _decode(section, begin, end, header, header.count, records, origin)
     return records
@@ -477,6 +480,7 @@ def _decode(
             left -= 1
             if pos >= end:
                 raise CorruptRecords("fewer records than the batch says")
+            # varint: begin v, pos = read_varint(data, pos, end), or IndexError
             b = data[pos]
             if b < 0x80:
                 pos += 1
@@ -485,14 +489,18 @@ def _decode(
                 c = data[pos + 1]
                 if c < 0x80:
                     pos += 2
-                    v = (b & 0x7F) | (c << 7)
-                    v = (v >> 1) ^ -(v & 1)
+                    b = (b & 0x7F) | (c << 7)
+                    v = (b >> 1) ^ -(b & 1)
                 else:
                     v, pos = read_varint(data, pos, end)
+            # varint: end
             if pos < 0 or v < 0 or v > end - pos:
                 raise CorruptRecords("record length beyond its batch")
             stop = pos + v
-            b = data[pos + 1]  # after the attributes, which say nothing
+            # The attributes say nothing.
+            # varint: begin timestamp, pos = read_varlong(data, pos + 1, stop), or IndexError
+            # varint: if pos < 0: raise CorruptRecords("record cut short")
+            b = data[pos + 1]
             if b < 0x80:
                 pos += 2
                 timestamp = (b >> 1) ^ -(b & 1)
@@ -500,12 +508,15 @@ def _decode(
                 c = data[pos + 2]
                 if c < 0x80:
                     pos += 3
-                    v = (b & 0x7F) | (c << 7)
-                    timestamp = (v >> 1) ^ -(v & 1)
+                    b = (b & 0x7F) | (c << 7)
+                    timestamp = (b >> 1) ^ -(b & 1)
                 else:
                     timestamp, pos = read_varlong(data, pos + 1, stop)
                     if pos < 0:
                         raise CorruptRecords("record cut short")
+            # varint: end
+            # varint: begin delta, pos = read_varint(data, pos, stop), or IndexError
+            # varint: if pos < 0: raise CorruptRecords("record cut short")
             b = data[pos]
             if b < 0x80:
                 pos += 1
@@ -514,17 +525,19 @@ def _decode(
                 c = data[pos + 1]
                 if c < 0x80:
                     pos += 2
-                    v = (b & 0x7F) | (c << 7)
-                    delta = (v >> 1) ^ -(v & 1)
+                    b = (b & 0x7F) | (c << 7)
+                    delta = (b >> 1) ^ -(b & 1)
                 else:
                     delta, pos = read_varint(data, pos, stop)
                     if pos < 0:
                         raise CorruptRecords("record cut short")
+            # varint: end
             key: bytes | None = None
             b = data[pos]
             if b == 1:
                 pos += 1
             else:
+                # varint: begin v, pos = read_varint(data, pos, stop), or IndexError, b is data[pos]
                 if b < 0x80:
                     pos += 1
                     v = (b >> 1) ^ -(b & 1)
@@ -532,10 +545,11 @@ def _decode(
                     c = data[pos + 1]
                     if c < 0x80:
                         pos += 2
-                        v = (b & 0x7F) | (c << 7)
-                        v = (v >> 1) ^ -(v & 1)
+                        b = (b & 0x7F) | (c << 7)
+                        v = (b >> 1) ^ -(b & 1)
                     else:
                         v, pos = read_varint(data, pos, stop)
+                # varint: end
                 if pos < 0 or v > stop - pos:
                     raise CorruptRecords("record key beyond its record")
                 if v >= 0:
@@ -546,6 +560,7 @@ def _decode(
             if b == 1:
                 pos += 1
             else:
+                # varint: begin v, pos = read_varint(data, pos, stop), or IndexError, b is data[pos]
                 if b < 0x80:
                     pos += 1
                     v = (b >> 1) ^ -(b & 1)
@@ -553,10 +568,11 @@ def _decode(
                     c = data[pos + 1]
                     if c < 0x80:
                         pos += 2
-                        v = (b & 0x7F) | (c << 7)
-                        v = (v >> 1) ^ -(v & 1)
+                        b = (b & 0x7F) | (c << 7)
+                        v = (b >> 1) ^ -(b & 1)
                     else:
                         v, pos = read_varint(data, pos, stop)
+                # varint: end
                 if pos < 0 or v > stop - pos:
                     raise CorruptRecords("record value beyond its record")
                 if v >= 0:

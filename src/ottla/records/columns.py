@@ -22,7 +22,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i64, u8
 
-from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header, unpacked, wrapped
+from ottla.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, decompressed, read_header, wrapped
 from ottla.records.errors import CorruptRecords
 from ottla.records.partitioner import partition_between
 from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
@@ -97,7 +97,7 @@ class Columns:
 
 
 @final
-class _Sink:
+class _ColumnWriter:
     """A growing binary column."""
 
     def __init__(self) -> None:
@@ -177,12 +177,12 @@ class ColumnReader:
         self.offsets = BytesWriter()
         self.timestamps = BytesWriter()
         self.types: list[bytes] = []
-        self.keys = _Sink()
-        self.values = _Sink()
+        self.keys = _ColumnWriter()
+        self.values = _ColumnWriter()
         self.header_offsets = BytesWriter()
         self.header_count: i64 = 0
-        self.header_keys = _Sink()
-        self.header_values = _Sink()
+        self.header_keys = _ColumnWriter()
+        self.header_values = _ColumnWriter()
 
     def read(self, data: bytes, from_offset: int = 0, end_offset: int = _END_OF_TIME) -> Columns:
         """The records of fetched bytes as one chunk; a batch that is cut at the end is left out.
@@ -208,7 +208,7 @@ class ColumnReader:
             if base >= self.end_offset:
                 break
             if header.count > 0 and header.attributes & CONTROL == 0:
-                section, begin, stop = unpacked(data, header, _INT32_MAX)
+                section, begin, stop = decompressed(data, header, _INT32_MAX)
                 _read_batch(section, begin, stop, header, self)
             if not self.full:
                 self.next_offset = max(self.next_offset, min(following, self.end_offset))
@@ -298,22 +298,26 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
         # length, attributes
         if pos >= end:
             raise CorruptRecords("record beyond its batch")
+        # varint: begin v, pos = read_varint(data, pos, end)
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < end else 0
         if b < 0x80:
             pos += 1
-            stop = pos + ((b >> 1) ^ -(b & 1))
+            v = (b >> 1) ^ -(b & 1)
         elif 0 < c < 0x80:
             pos += 2
             b = (b & 0x7F) | (c << 7)
-            stop = pos + ((b >> 1) ^ -(b & 1))
+            v = (b >> 1) ^ -(b & 1)
         else:
             v, pos = read_varint(data, pos, end)
-            stop = pos + v
+        # varint: end
+        stop = pos + v
         if pos < 0 or stop > end or stop < pos + 6:
             raise CorruptRecords("record length beyond its batch")
         pos += 1
         # timestamp delta
+        # varint: begin timestamp, pos = read_varlong(data, pos, stop)
+        # varint: if pos < 0 or pos >= stop: raise CorruptRecords("record cut short")
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -327,7 +331,10 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             timestamp, pos = read_varlong(data, pos, stop)
             if pos < 0 or pos >= stop:
                 raise CorruptRecords("record cut short")
+        # varint: end
         # offset delta
+        # varint: begin delta, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: raise CorruptRecords("record cut short")
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -341,6 +348,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             delta, pos = read_varint(data, pos, stop)
             if pos < 0:
                 raise CorruptRecords("record cut short")
+        # varint: end
         offset: i64 = base_offset + delta if near_offsets else wrapped(base_offset, delta)
         if offset < from_offset:
             pos = stop
@@ -354,6 +362,8 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
         # key
         if pos >= stop:
             raise CorruptRecords("record cut short")
+        # varint: begin size, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: raise CorruptRecords("record cut short")
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -367,6 +377,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             size, pos = read_varint(data, pos, stop)
             if pos < 0:
                 raise CorruptRecords("record cut short")
+        # varint: end
         if size >= stop - pos or pos >= stop:
             raise CorruptRecords("record key beyond its record")
         key_start: i64 = pos
@@ -374,6 +385,8 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
         if size > 0:
             pos += size
         # value
+        # varint: begin size, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: raise CorruptRecords("record cut short")
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -387,6 +400,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
             size, pos = read_varint(data, pos, stop)
             if pos < 0:
                 raise CorruptRecords("record cut short")
+        # varint: end
         if size >= stop - pos:
             raise CorruptRecords("record value beyond its record")
         if key_size + key_length > max_bytes or value_size + size > max_bytes:
@@ -523,7 +537,7 @@ class Rows:
 
 
 @final
-class _Source:
+class _ColumnBuffers:
     """The buffers of a column, with a stand-in where there is no column."""
 
     def __init__(self, column: BinaryColumn | None) -> None:
@@ -566,10 +580,10 @@ class RowEncoder:
         self.timestamp: i64 = rows.timestamp
         self._first: i64 = rows.first
         self._timestamps = rows.timestamps
-        self._key = _Source(rows.key)
-        self._value = _Source(rows.value)
-        self._names = _Source(None if headers is None else headers.keys)
-        self._values = _Source(None if headers is None else headers.values)
+        self._key = _ColumnBuffers(rows.key)
+        self._value = _ColumnBuffers(rows.value)
+        self._names = _ColumnBuffers(None if headers is None else headers.keys)
+        self._values = _ColumnBuffers(None if headers is None else headers.values)
         self._header_offsets = None if headers is None else headers.offsets
         self._header_count: i64 = 0 if headers is None else headers.count
         self._key_length: i64 = -1
@@ -642,7 +656,7 @@ class RowEncoder:
         return partition_between(self._key.data, start, start + self._key_length, partitions)
 
 
-def _headers_size(names: _Source, values: _Source, low: i64, high: i64) -> i64:
+def _headers_size(names: _ColumnBuffers, values: _ColumnBuffers, low: i64, high: i64) -> i64:
     size: i64 = varint_size(high - low)
     while low < high:
         length: i64 = max(names.locate(low), 0)
@@ -655,7 +669,7 @@ def _headers_size(names: _Source, values: _Source, low: i64, high: i64) -> i64:
     return size
 
 
-def _write_headers(names: _Source, values: _Source, low: i64, high: i64, out: BytesWriter) -> None:
+def _write_headers(names: _ColumnBuffers, values: _ColumnBuffers, low: i64, high: i64, out: BytesWriter) -> None:
     """The headers of one record; a null name, which Kafka does not allow, is written as an empty one."""
     write_varint(out, high - low)
     while low < high:

@@ -1,4 +1,4 @@
-"""Packing and unpacking of a batch's records section (or, in old formats, of a wrapped message set).
+"""Compression and decompression of a batch's records section (or, in old formats, of a wrapped message set).
 
 Nothing here trusts a length it was given: every reader writes into a buffer that is at most `limit` bytes, so that a
 few kilobytes which claim to be, or really are, gigabytes cannot take the broker's memory.
@@ -13,11 +13,13 @@ few kilobytes which claim to be, or really are, gigabytes cannot take the broker
 
     lz4     one frame of independent blocks (KAFKA-3160), bytes after its end mark ignored
     zstd    frames; Java leaves the content size out of them
+
+What differs between the codecs is in one row each of the table `CODECS`, below their functions.
 """
 
 import sys
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -31,8 +33,6 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 
-CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK: Final = 32 * 1024
@@ -43,7 +43,7 @@ _LZ4_INDEPENDENT_BLOCKS: Final = 0x60
 _LZ4_BLOCK_CHECKSUM: Final = 0x10
 _LZ4_CONTENT_CHECKSUM: Final = 0x04
 _LZ4_BLOCK_SIZES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
-_ZSTD_DEFAULT_LEVEL: Final = 3
+_GZIP_OWN_LEVEL: Final = 6
 PIECE: Final = 1 << 20
 """Bytes of a piece: decompressed in about a millisecond."""
 _FRAMES_AT_ONCE: Final = 250
@@ -58,94 +58,122 @@ _SMALLEST_GUESS: Final = 4096
 _FULL: Final = "failed to write whole buffer"
 
 
+class Codec(NamedTuple):
+    """A compression codec, as a row of `CODECS`.
+
+    compress        (data, level): data as one stream
+    compress_parts  (parts, level): the stream in parts, one after each of `parts`, and the rest of it after the last
+    decompress      (data, limit, most): at most `limit` bytes of at most `most` frames, members or blocks
+    pieces          (data, largest): the decompressed data in pieces; see `pieces`
+    levels          levels that may be chosen, empty if there is no choice
+    default_level   level without a choice, as in Kafka: a level, or a number outside of `levels` for the library's own
+    first_produce   first version of Produce that may carry it
+    first_fetch     first version of Fetch that may carry it
+    """
+
+    id: int
+    name: str
+    compress: Callable[[bytes | memoryview, int], bytes]
+    compress_parts: Callable[[Iterable[bytes], int], Iterator[bytes]]
+    decompress: Callable[[memoryview, int, int], bytes]
+    pieces: Callable[[memoryview, int], Iterator[bytes]]
+    levels: range = range(0)
+    default_level: int = 0
+    first_produce: int = 0
+    first_fetch: int = 0
+
+
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """Pack `data`; `level` None is Kafka's default of the codec. Raises ValueError for an unknown codec."""
-    if codec == NONE:
-        return bytes(data)
-    if codec == GZIP:
-        # Kafka's "-1" means the library's own default.
-        return bytes(cramjam.gzip.compress(data, 6 if level is None or level < 0 else level))
-    if codec == SNAPPY:
-        return _write_xerial(memoryview(data))
-    if codec == LZ4:
-        packer = _packer(LZ4, level)
-        packer.compress(data)
-        return bytes(packer.finish())
-    if codec == ZSTD:
-        return bytes(cramjam.zstd.compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level))
-    raise ValueError(f"unknown compression codec {codec}")
+    """Compress `data`; `level` None is Kafka's default of the codec. Raises ValueError for an unknown codec."""
+    row = _row(codec)
+    if row is None:
+        raise ValueError(f"unknown compression codec {codec}")
+    return row.compress(data, row.default_level if level is None else level)
 
 
 def compress_in_steps(codec: int, data: bytes, level: int | None = None) -> Generator[None, None, bytes]:
     """As `compress`, with a pause after each PIECE of the data."""
-    if codec == NONE or len(data) <= PIECE:
+    row = _row(codec)
+    if row is None or codec == NONE or len(data) <= PIECE:
         return compress(codec, data, level)
-    packed: list[bytes] = []
-    packer = _packer(codec, level)
-    for start in range(0, len(data), PIECE):
-        if start:
+    starts = range(0, len(data), PIECE)
+    compressed: list[bytes] = []
+    parts = (data[start : start + PIECE] for start in starts)
+    for part in row.compress_parts(parts, row.default_level if level is None else level):
+        compressed.append(part)
+        if len(compressed) < len(starts):
             yield
-        piece = data[start : start + PIECE]
-        if codec == GZIP:
-            packed.append(packer.compress(piece))
-        elif codec == SNAPPY:
-            packed.append(_write_xerial(memoryview(piece))[len(_XERIAL_HEADER) if start else 0 :])
-        else:
-            packer.compress(piece)
-    if codec == GZIP:
-        packed.append(packer.flush())
-    elif codec != SNAPPY:
-        packed.append(bytes(packer.finish()))
-    return b"".join(packed)
-
-
-def _packer(codec: int, level: int | None) -> Any:
-    """Return what compresses a stream: of zlib for gzip, else of cramjam. None for snappy, whose blocks are independent."""
-    if codec == GZIP:
-        return zlib.compressobj(6 if level is None or level < 0 else level, wbits=31)
-    if codec == SNAPPY:
-        return None
-    if codec == LZ4:
-        # Kafka's own levels 1-17 steer the high compression mode; 9, its default, means the fast one.
-        return cramjam.lz4.Compressor(
-            None if level is None or level == 9 else level, content_checksum=False, block_linked=False
-        )
-    if codec == ZSTD:
-        return cramjam.zstd.Compressor(_ZSTD_DEFAULT_LEVEL if level is None else level)
-    raise ValueError(f"unknown compression codec {codec}")
+    return b"".join(compressed)
 
 
 def decompress(codec: int, data: bytes | memoryview, limit: int) -> bytes:
-    """Unpack `data` to at most `limit` bytes. Raises BeyondLimit for more, CorruptRecords for bad data or an unknown codec."""
-    return _decompress(codec, data, limit, sys.maxsize)
+    """Decompress `data` to at most `limit` bytes. Raises BeyondLimit for more, CorruptRecords for bad data or an unknown
+    codec.
+    """
+    return _row_of_data(codec).decompress(memoryview(data), limit, sys.maxsize)
 
 
 def decompress_at_once(codec: int, data: bytes | memoryview, limit: int) -> bytes:
     """Decompress `data` if that takes some milliseconds at most. Raises as `decompress`, and BeyondLimit for many frames,
     too: `pieces` then reads it in steps.
     """
-    return _decompress(codec, data, limit, _FRAMES_AT_ONCE)
+    return _row_of_data(codec).decompress(memoryview(data), limit, _FRAMES_AT_ONCE)
 
 
-def _decompress(codec: int, data: bytes | memoryview, limit: int, most_frames: int) -> bytes:
-    view = memoryview(data)
-    if codec == NONE:
-        if len(view) > limit:
-            raise _beyond(limit)
-        return bytes(view)
-    if codec == GZIP:
-        return _joined(_gzip_pieces(view, limit + 1), limit, most_frames)
-    if codec == SNAPPY:
-        return _joined(_snappy_blocks(view, limit), limit, most_frames)
-    if codec == LZ4:
-        return _read_lz4(view, limit, most_frames)
-    if codec == ZSTD:
-        return _joined(_zstd_pieces(view, limit + 1), limit, most_frames)
-    raise CorruptRecords(f"unknown compression codec {codec}")
+def pieces(codec: int, data: bytes | memoryview, largest: int) -> Iterator[bytes]:
+    """Decompress `data` in pieces, one at a time in memory: of about PIECE bytes, or of a block of lz4 or snappy. A piece may
+    be empty: between two pieces lies no more work than some milliseconds.
+
+    largest  bytes that a block of snappy may decompress to: it cannot be read in parts
+
+    Raises BeyondLimit for a larger block, CorruptRecords for bad data or an unknown codec, each when it gets there.
+    """
+    return _joined_small(_row_of_data(codec).pieces(memoryview(data), largest))
+
+
+@cache
+def newer_than_produce(version: int) -> frozenset[int]:
+    """Return the codecs that Produce `version` may not carry."""
+    return frozenset(row.id for row in CODECS if row.first_produce > version)
+
+
+@cache
+def newer_than_fetch(version: int) -> frozenset[int]:
+    """Return the codecs that Fetch `version` may not carry."""
+    return frozenset(row.id for row in CODECS if row.first_fetch > version)
+
+
+def _row(codec: int) -> Codec | None:
+    return CODECS[codec] if 0 <= codec < len(CODECS) else None
+
+
+def _row_of_data(codec: int) -> Codec:
+    row = _row(codec)
+    if row is None:
+        raise CorruptRecords(f"unknown compression codec {codec}")
+    return row
+
+
+def _copy(data: bytes | memoryview, _level: int) -> bytes:
+    return bytes(data)
+
+
+def _copy_parts(parts: Iterable[bytes], _level: int) -> Iterator[bytes]:
+    return iter(parts)
+
+
+def _copy_up_to(data: memoryview, limit: int, _most: int) -> bytes:
+    if len(data) > limit:
+        raise _beyond(limit)
+    return bytes(data)
+
+
+def _slices(data: memoryview, _largest: int) -> Iterator[bytes]:
+    return (bytes(data[start : start + PIECE]) for start in range(0, len(data), PIECE))
 
 
 def _beyond(limit: int) -> BeyondLimit:
-    return BeyondLimit(f"records unpack to more than {limit} bytes")
+    return BeyondLimit(f"records decompress to more than {limit} bytes")
 
 
 def _joined(parts: Iterator[bytes], limit: int, most: int) -> bytes:
@@ -158,6 +186,35 @@ def _joined(parts: Iterator[bytes], limit: int, most: int) -> bytes:
             raise _beyond(limit)
         listed.append(part)
     return listed[0] if len(listed) == 1 else b"".join(listed)
+
+
+def _joined_small(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The parts, small ones joined up to PIECE bytes: at most _FRAMES_AT_ONCE of them."""
+    small: list[bytes] = []
+    size = 0
+    for part in parts:
+        small.append(part)
+        size += len(part)
+        if size >= PIECE or len(small) == _FRAMES_AT_ONCE:
+            yield b"".join(small)
+            small, size = [], 0
+    if small:
+        yield b"".join(small)
+
+
+def _compress_gzip(data: bytes | memoryview, level: int) -> bytes:
+    return bytes(cramjam.gzip.compress(data, _GZIP_OWN_LEVEL if level < 0 else level))
+
+
+def _compress_gzip_parts(parts: Iterable[bytes], level: int) -> Iterator[bytes]:
+    compressor = zlib.compressobj(_GZIP_OWN_LEVEL if level < 0 else level, wbits=31)
+    for part in parts:
+        yield compressor.compress(part)
+    yield compressor.flush()
+
+
+def _decompress_gzip(data: memoryview, limit: int, most: int) -> bytes:
+    return _joined(_gzip_pieces(data, limit + 1), limit, most)
 
 
 def _gzip_pieces(data: memoryview, size: int) -> Iterator[bytes]:
@@ -185,13 +242,29 @@ def _gzip_pieces(data: memoryview, size: int) -> Iterator[bytes]:
         window = _SMALLEST_WINDOW
 
 
-def _write_xerial(data: memoryview) -> bytes:
-    parts = [_XERIAL_HEADER]
+def _compress_snappy(data: bytes | memoryview, _level: int) -> bytes:
+    return _XERIAL_HEADER + _xerial_blocks(memoryview(data))
+
+
+def _compress_snappy_parts(parts: Iterable[bytes], _level: int) -> Iterator[bytes]:
+    # Blocks are independent, and PIECE is a multiple of their size.
+    header = _XERIAL_HEADER
+    for part in parts:
+        yield header + _xerial_blocks(memoryview(part))
+        header = b""
+
+
+def _xerial_blocks(data: memoryview) -> bytes:
+    parts = []
     for start in range(0, len(data), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
         parts.append(len(block).to_bytes(4, "big"))
         parts.append(block)
     return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, limit: int, most: int) -> bytes:
+    return _joined(_snappy_blocks(data, limit), limit, most)
 
 
 def _snappy_blocks(data: memoryview, largest: int) -> Iterator[bytes]:
@@ -247,7 +320,30 @@ class _Lz4Frame(NamedTuple):
         return 8 if self.flags & _LZ4_CONTENT_CHECKSUM else 4
 
 
-def _read_lz4(data: memoryview, limit: int, most_blocks: int) -> bytes:
+def _compress_lz4(data: bytes | memoryview, level: int) -> bytes:
+    compressor = _lz4_compressor(level)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+def _compress_lz4_parts(parts: Iterable[bytes], level: int) -> Iterator[bytes]:
+    return _compressed_parts(_lz4_compressor(level), parts)
+
+
+def _lz4_compressor(level: int) -> Any:
+    # Kafka's own levels 1-17 steer the high compression mode; 9, its default, means the fast one.
+    return cramjam.lz4.Compressor(None if level == 9 else level, content_checksum=False, block_linked=False)
+
+
+def _compressed_parts(compressor: Any, parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Compress a stream with a compressor of cramjam, which keeps what it has written until the end."""
+    for part in parts:
+        compressor.compress(part)
+        yield b""
+    yield bytes(compressor.finish())
+
+
+def _decompress_lz4(data: memoryview, limit: int, most_blocks: int) -> bytes:
     frame = _lz4_frame(data)
     end = frame.start
     count = 0
@@ -273,7 +369,7 @@ def _read_lz4(data: memoryview, limit: int, most_blocks: int) -> bytes:
         return bytes(memoryview(out)[:written])
 
 
-def _lz4_blocks(data: memoryview) -> Iterator[bytes]:
+def _lz4_blocks(data: memoryview, _largest: int) -> Iterator[bytes]:
     """Each block of the first frame, read as a frame of its own."""
     frame = _lz4_frame(data)
     descriptor = bytes((_LZ4_INDEPENDENT_BLOCKS | (frame.flags & _LZ4_BLOCK_CHECKSUM), frame.size_code))
@@ -318,6 +414,18 @@ def _lz4_bounds(data: memoryview, frame: _Lz4Frame) -> Iterator[tuple[int, int]]
         raise CorruptRecords("lz4: cut short")
 
 
+def _compress_zstd(data: bytes | memoryview, level: int) -> bytes:
+    return bytes(cramjam.zstd.compress(data, level))
+
+
+def _compress_zstd_parts(parts: Iterable[bytes], level: int) -> Iterator[bytes]:
+    return _compressed_parts(cramjam.zstd.Compressor(level), parts)
+
+
+def _decompress_zstd(data: memoryview, limit: int, most: int) -> bytes:
+    return _joined(_zstd_pieces(data, limit + 1), limit, most)
+
+
 def _zstd_pieces(data: memoryview, size: int) -> Iterator[bytes]:
     """The frames of `data`, decompressed, in pieces of at most `size` bytes."""
     position = 0
@@ -349,40 +457,6 @@ def _zstd() -> Any:
     return zstd
 
 
-def pieces(codec: int, data: bytes | memoryview, largest: int) -> Iterator[bytes]:
-    """Decompress `data` in pieces, one at a time in memory: of about PIECE bytes, or of a block of lz4 or snappy. A piece may
-    be empty: between two pieces lies no more work than some milliseconds.
-
-    largest  bytes that a block of snappy may decompress to: it cannot be read in parts
-
-    Raises BeyondLimit for a larger block, CorruptRecords for bad data or an unknown codec, each when it gets there.
-    """
-    view = memoryview(data)
-    if codec == GZIP:
-        return _joined_small(_gzip_pieces(view, PIECE))
-    if codec == SNAPPY:
-        return _joined_small(_snappy_blocks(view, largest))
-    if codec == LZ4:
-        return _joined_small(_lz4_blocks(view))
-    if codec == ZSTD:
-        return _joined_small(_zstd_pieces(view, PIECE))
-    raise CorruptRecords(f"unknown compression codec {codec}")
-
-
-def _joined_small(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The parts, small ones joined up to PIECE bytes: at most _FRAMES_AT_ONCE of them."""
-    small: list[bytes] = []
-    size = 0
-    for part in parts:
-        small.append(part)
-        size += len(part)
-        if size >= PIECE or len(small) == _FRAMES_AT_ONCE:
-            yield b"".join(small)
-            small, size = [], 0
-    if small:
-        yield b"".join(small)
-
-
 _PRIMES: Final = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 _WORD: Final = 0xFFFFFFFF
 
@@ -404,3 +478,49 @@ def short_xxhash32(data: bytes) -> int:
 
 def _rotated(value: int, bits: int) -> int:
     return ((value << bits) | (value >> (32 - bits))) & _WORD
+
+
+def _up_to_a_piece(read: Callable[[memoryview, int], Iterator[bytes]]) -> Callable[[memoryview, int], Iterator[bytes]]:
+    """Return `read` with PIECE as its size: its parts can be as small as one likes."""
+    return lambda data, _largest: read(data, PIECE)
+
+
+# Indexed by id. Below the functions, because it is made when the module is imported.
+CODECS: Final = (
+    Codec(NONE, "none", _copy, _copy_parts, _copy_up_to, _slices),
+    Codec(
+        GZIP,
+        "gzip",
+        _compress_gzip,
+        _compress_gzip_parts,
+        _decompress_gzip,
+        _up_to_a_piece(_gzip_pieces),
+        levels=range(1, 10),
+        default_level=-1,
+    ),
+    Codec(SNAPPY, "snappy", _compress_snappy, _compress_snappy_parts, _decompress_snappy, _snappy_blocks),
+    Codec(
+        LZ4,
+        "lz4",
+        _compress_lz4,
+        _compress_lz4_parts,
+        _decompress_lz4,
+        _lz4_blocks,
+        levels=range(1, 18),
+        default_level=9,
+    ),
+    Codec(
+        ZSTD,
+        "zstd",
+        _compress_zstd,
+        _compress_zstd_parts,
+        _decompress_zstd,
+        _up_to_a_piece(_zstd_pieces),
+        levels=range(-131072, 23),
+        default_level=3,
+        first_produce=7,
+        first_fetch=10,
+    ),
+)
+CODEC_NAMES: Final = tuple(row.name for row in CODECS)
+CODEC_IDS: Final = {row.name: row.id for row in CODECS}

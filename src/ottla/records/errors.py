@@ -1,6 +1,6 @@
 """The errors of this layer.
 
-CorruptRecords      bytes that are no records: cut, mutated, wrongly packed
+CorruptRecords      bytes that are no records: cut, mutated, wrongly compressed
 +-- BeyondLimit     they decompress to more than they may
 +-- MalformedRecord what was decompressed is no record
 """
@@ -11,7 +11,7 @@ class CorruptRecords(Exception):
 
 
 class BeyondLimit(CorruptRecords):
-    """Packed records that unpack to more bytes than they may."""
+    """Compressed records that decompress to more bytes than they may."""
 
 
 class MalformedRecord(CorruptRecords):

@@ -1,4 +1,4 @@
-"""Message sets of magic 0 (Kafka 0.8, 0.9) and 1 (0.10): read from old producers, written for old consumers.
+"""LegacyMessage sets of magic 0 (Kafka 0.8, 0.9) and 1 (0.10): read from old producers, written for old consumers.
 
 A set is messages one after the other; a compressed set is one message whose value is another set.
 
@@ -31,7 +31,7 @@ from ottla.protocol.errors import (
     UNSUPPORTED_COMPRESSION_TYPE,
 )
 from ottla.records import compression
-from ottla.records.batch import UNPACK_AT_ONCE, UNPACK_LIMIT, BatchHeader, build, records_in_parts, scan
+from ottla.records.batch import DECOMPRESS_AT_ONCE, DECOMPRESS_LIMIT, BatchHeader, build, records_in_parts, scan
 from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.record import Record
 
@@ -49,12 +49,15 @@ _MESSAGES_A_STEP: Final = 2_000
 """Messages read or written at once: some milliseconds."""
 _BYTES_LIKE_A_MESSAGE: Final = 500
 """Bytes of a batch that take about as long as one message."""
-_PACKED_BYTES: Final = 512 << 10
-"""Uncompressed bytes of a packed message for a consumer: compressed in some milliseconds."""
+_COMPRESSED_AT_ONCE: Final = 512 << 10
+"""Uncompressed bytes of a compressed message for a consumer: compressed in some milliseconds."""
+# The last versions that carry message sets.
+_NEWER_THAN_PRODUCE_2: Final = compression.newer_than_produce(2)
+_NEWER_THAN_FETCH_3: Final = compression.newer_than_fetch(3)
 R = TypeVar("R")
 
 
-class Message(NamedTuple):
+class LegacyMessage(NamedTuple):
     """One message as it stands in a set; `offset` is what its entry says."""
 
     offset: int
@@ -66,7 +69,7 @@ class Message(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The codec that its value is packed with, 0 for a plain message."""
+        """The codec that its value is compressed with, 0 for a plain message."""
         return self.attributes & _CODEC_MASK
 
 
@@ -77,7 +80,7 @@ class Rebuilt(NamedTuple):
     error_code: int = NONE
 
 
-class _Refused(CorruptRecords):
+class _RejectedMessage(CorruptRecords):
     """An intact message that Kafka does not take; `code` is the answer. Old versions of Produce have no place for a text."""
 
     def __init__(self, code: int, reason: str) -> None:
@@ -97,8 +100,8 @@ class TooLargeForOldClients(NotForOldClients):
     code = MESSAGE_TOO_LARGE
 
 
-def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Message]:
-    """The messages of a set, packed ones as they are; one that is cut at the end is left out.
+def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[LegacyMessage]:
+    """The messages of a set, compressed ones as they are; one that is cut at the end is left out.
 
     Raises CorruptRecords for anything that is no message, or whose CRC is wrong.
     """
@@ -113,7 +116,7 @@ def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Me
         start += 12 + size
 
 
-def _message(data: bytes, start: int, offset: int, size: int) -> Message:
+def _message(data: bytes, start: int, offset: int, size: int) -> LegacyMessage:
     _, _, crc, magic, attributes = _HEAD.unpack_from(data, start)
     end = start + 12 + size
     if magic not in (0, 1):
@@ -121,28 +124,28 @@ def _message(data: bytes, start: int, offset: int, size: int) -> Message:
     if zlib.crc32(memoryview(data)[start + 16 : end]) != crc:
         raise CorruptRecords(f"Record is corrupt (stored crc = {crc})")
     if size < _SMALLEST[magic]:
-        raise _Refused(UNKNOWN_SERVER_ERROR, f"a message of {size} bytes is too short for magic {magic}")
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, f"a message of {size} bytes is too short for magic {magic}")
     position = start + 18
     timestamp = _NO_TIMESTAMP
     if magic == 1:
         (timestamp,) = struct.unpack_from(">q", data, position)
         position += 8
         if timestamp < _NO_TIMESTAMP:
-            raise _Refused(UNKNOWN_SERVER_ERROR, f"timestamp {timestamp}")
+            raise _RejectedMessage(UNKNOWN_SERVER_ERROR, f"timestamp {timestamp}")
     key, position = _blob(data, position, end)
     value, position = _blob(data, position, end)
-    return Message(offset, magic, attributes, timestamp, key, value)
+    return LegacyMessage(offset, magic, attributes, timestamp, key, value)
 
 
 def _blob(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     if position + 4 > end:
-        raise _Refused(UNKNOWN_SERVER_ERROR, "a message is cut off within itself")
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, "a message is cut off within itself")
     (length,) = _LENGTH.unpack_from(data, position)
     position += 4
     if length < 0:
         return None, position
     if position + length > end:
-        raise _Refused(UNKNOWN_SERVER_ERROR, "a key or value reaches beyond its message")
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, "a key or value reaches beyond its message")
     return data[position : position + length], position + length
 
 
@@ -150,38 +153,38 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
     """The message set `data[start:end]` of a producer (Produce 0 to 2) as one RecordBatch v2 with offsets from 0.
 
     max_message_bytes  of one message as it was sent, its offset and size included
-    limit              bytes that a packed set may unpack to
+    limit              bytes that a compressed set may decompress to
 
-    A packed message stands alone in its set and its codec becomes the batch's; all messages have the same magic. The codes are
-    those of Apache Kafka 3.9.1. Never raises. Stops after every few thousand messages.
+    A compressed message stands alone in its set and its codec becomes the batch's; all messages have the same magic. The codes
+    are those of Apache Kafka 3.9.1. Never raises. Stops after every few thousand messages.
     """
     try:
-        found = yield from _listed(messages(data, start, end))
-        if any(_size(message) > max_message_bytes for message in found):
+        entries = yield from _collected(messages(data, start, end))
+        if any(_size(message) > max_message_bytes for message in entries):
             return Rebuilt(b"", MESSAGE_TOO_LARGE)
-        packed = any(message.codec for message in found)
-        if (packed and len(found) > 1) or len({message.magic for message in found}) > 1:
+        is_compressed = any(message.codec for message in entries)
+        if (is_compressed and len(entries) > 1) or len({message.magic for message in entries}) > 1:
             return Rebuilt(b"", INVALID_RECORD)
-        if packed:
-            codec = found[0].codec
-            found = yield from _inner(found[0], limit)
+        if is_compressed:
+            codec = entries[0].codec
+            entries = yield from _inner(entries[0], limit)
         else:
             codec = compression.NONE
-    except _Refused as refused:
+    except _RejectedMessage as refused:
         return Rebuilt(b"", refused.code)
     except CorruptRecords:
         return Rebuilt(b"", CORRUPT_MESSAGE)
-    if not found:
+    if not entries:
         return Rebuilt(b"")
     records = []
-    for at, message in enumerate(found):
+    for at, message in enumerate(entries):
         records.append(Record(at, message.timestamp, message.key, message.value))
         if len(records) % _MESSAGES_A_STEP == 0:
             yield
     return Rebuilt(build(records, codec=codec))
 
 
-def _listed(read: Iterator[Message]) -> Generator[None, None, list[Message]]:
+def _collected(read: Iterator[LegacyMessage]) -> Generator[None, None, list[LegacyMessage]]:
     listed = []
     for message in read:
         listed.append(message)
@@ -203,8 +206,8 @@ def all_at_once(steps: Generator[None, None, R]) -> R:
 def as_batch(data: bytes, limit: int) -> bytes:
     """A message set as a broker stored it, as one RecordBatch v2 with the same offsets; b"" when no message is whole.
 
-    A packed message carries the offset of the last one in it; those in it count from 0 (magic 1) or say their own (magic 0).
-    Raises CorruptRecords.
+    A compressed message carries the offset of the last one in it; those in it count from 0 (magic 1) or say their own
+    (magic 0). Raises CorruptRecords.
     """
     records = []
     for message in messages(data):
@@ -214,53 +217,58 @@ def as_batch(data: bytes, limit: int) -> bytes:
         inner = all_at_once(_inner(message, limit))
         shift = message.offset - inner[-1].offset if message.magic else 0
         appended = message.timestamp if message.attributes & _LOG_APPEND_TIME else None
-        for each in inner:
-            timestamp = each.timestamp if appended is None else appended
-            records.append(Record(each.offset + shift, timestamp, each.key, each.value))
+        for nested in inner:
+            timestamp = nested.timestamp if appended is None else appended
+            records.append(Record(nested.offset + shift, timestamp, nested.key, nested.value))
     return build(records, base_offset=records[0].offset) if records else b""
 
 
-def _size(message: Message) -> int:
+def _size(message: LegacyMessage) -> int:
     return 12 + _SMALLEST[message.magic] + len(message.key or b"") + len(message.value or b"")
 
 
-def _inner(wrapper: Message, limit: int) -> Generator[None, None, list[Message]]:
-    """Return the inner messages of a compressed message. Raises _Refused, and CorruptRecords for malformed messages."""
-    if wrapper.codec > compression.ZSTD:
-        raise _Refused(UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {wrapper.codec}")
-    if wrapper.codec == compression.ZSTD:
-        raise _Refused(INVALID_RECORD, f"Invalid wrapper compression type zstd for magic {wrapper.magic}")
+def _inner(wrapper: LegacyMessage, limit: int) -> Generator[None, None, list[LegacyMessage]]:
+    """Return the inner messages of a compressed message. Raises _RejectedMessage, and CorruptRecords for malformed messages."""
+    if wrapper.codec >= len(compression.CODECS):
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {wrapper.codec}")
+    if wrapper.codec in _NEWER_THAN_PRODUCE_2:
+        name = compression.CODEC_NAMES[wrapper.codec]
+        raise _RejectedMessage(INVALID_RECORD, f"Invalid wrapper compression type {name} for magic {wrapper.magic}")
     if wrapper.value is None:
-        raise _Refused(INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
+        raise _RejectedMessage(
+            INVALID_RECORD, f"Found invalid compressed record set with null value (magic = {wrapper.magic})"
+        )
     try:
-        plain = yield from _unpacked(wrapper.codec, wrapper.magic, wrapper.value, limit)
+        plain = yield from _decompressed(wrapper.codec, wrapper.magic, wrapper.value, limit)
     except BeyondLimit as cause:
-        raise _Refused(INVALID_RECORD, str(cause)) from None
+        raise _RejectedMessage(INVALID_RECORD, str(cause)) from None
     except CorruptRecords as cause:
-        raise _Refused(UNKNOWN_SERVER_ERROR, str(cause)) from None
-    found = yield from _listed(messages(plain))
-    if not found:
-        raise _Refused(INVALID_RECORD, "Found invalid compressed record set with no inner records")
-    for message in found:
+        raise _RejectedMessage(UNKNOWN_SERVER_ERROR, str(cause)) from None
+    nested = yield from _collected(messages(plain))
+    if not nested:
+        raise _RejectedMessage(INVALID_RECORD, "Found invalid compressed record set with no inner records")
+    for message in nested:
         if message.codec:
-            raise _Refused(INVALID_RECORD, "an inner message is packed too")
+            raise _RejectedMessage(INVALID_RECORD, "an inner message is compressed too")
         if message.magic != wrapper.magic:
-            raise _Refused(INVALID_RECORD, f"a message of magic {message.magic} inside one of magic {wrapper.magic}")
-    if wrapper.magic and 0 != wrapper.offset < found[-1].offset:
-        raise _Refused(INVALID_RECORD, f"wrapper offset {wrapper.offset} is less than that of its last message")
-    return found
+            raise _RejectedMessage(
+                INVALID_RECORD, f"a message of magic {message.magic} inside one of magic {wrapper.magic}"
+            )
+    if wrapper.magic and 0 != wrapper.offset < nested[-1].offset:
+        raise _RejectedMessage(INVALID_RECORD, f"wrapper offset {wrapper.offset} is less than that of its last message")
+    return nested
 
 
-def unpack(codec: int, magic: int, data: bytes, limit: int) -> bytes:
-    """The message set in the value of a packed message. Raises CorruptRecords, BeyondLimit."""
-    return all_at_once(_unpacked(codec, magic, data, limit))
+def decompress_message(codec: int, magic: int, data: bytes, limit: int) -> bytes:
+    """The message set in the value of a compressed message. Raises CorruptRecords, BeyondLimit."""
+    return all_at_once(_decompressed(codec, magic, data, limit))
 
 
-def _unpacked(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
-    """As `unpack`, with pauses where that takes long."""
+def _decompressed(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
+    """As `decompress_message`, with pauses where that takes long."""
     if codec == compression.LZ4 and magic == 0:
         data = with_lz4_checksum(data, wrong=False)
-    at_once = min(limit, UNPACK_AT_ONCE)
+    at_once = min(limit, DECOMPRESS_AT_ONCE)
     try:
         return compression.decompress_at_once(codec, data, at_once)
     except BeyondLimit:
@@ -277,38 +285,44 @@ def _unpacked(codec: int, magic: int, data: bytes, limit: int) -> Generator[None
 
 
 def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) -> bytes:
-    """As `convert`, all at once, with one packed message for each compressed batch whatever its size."""
-    return all_at_once(convert(data, magic, from_offset, max_bytes, UNPACK_LIMIT, UNPACK_LIMIT))
+    """As `convert`, all at once, with one compressed message for each compressed batch whatever its size."""
+    return all_at_once(convert(data, magic, from_offset, max_bytes, DECOMPRESS_LIMIT, DECOMPRESS_LIMIT))
 
 
 def convert(
-    data: bytes, magic: int, from_offset: int, max_bytes: int, largest: int, packed_bytes: int = _PACKED_BYTES
+    data: bytes,
+    magic: int,
+    from_offset: int,
+    max_bytes: int,
+    largest: int,
+    compressed_at_once: int = _COMPRESSED_AT_ONCE,
 ) -> Generator[None, None, bytes]:
     """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later; it
     ends with the batch with which it reaches `max_bytes`, for messages are larger in old formats. Pauses after some
     milliseconds of work each.
 
-    largest       bytes that a record of a compressed batch may decompress to
-    packed_bytes  uncompressed bytes at which a packed message ends, and another one begins in the same batch
+    largest             bytes that a record of a compressed batch may decompress to
+    compressed_at_once  uncompressed bytes at which a compressed message ends, and another one begins in the same batch
 
     Control batches are left out, headers dropped, offsets kept; a batch of zstd and a record that is too large end the set, and
     so do some MB of uncompressed messages. Raises NotForOldClients when it would be empty therefore, CorruptRecords for bytes
     that are no batches.
     """
-    found = scan(data)
-    if found.corrupt is not None:
-        raise CorruptRecords(found.corrupt)
-    written = _MessageSet(magic, max_bytes, packed_bytes)
+    scanned = scan(data)
+    if scanned.corrupt is not None:
+        raise CorruptRecords(scanned.corrupt)
+    written = _MessageSet(magic, max_bytes, compressed_at_once)
     converted = 0  # bytes and records since the last pause
-    for header in found.batches:
+    for header in scanned.batches:
         if written.is_full():
             break
         if header.is_control:
             continue
-        if header.compression == compression.ZSTD:
+        if header.compression in _NEWER_THAN_FETCH_3:
             if len(written.out):
                 break  # what stands before it can be read
-            raise NotForOldClients("zstd cannot be read below Fetch 10")
+            row = compression.CODECS[header.compression]
+            raise NotForOldClients(f"{row.name} cannot be read below Fetch {row.first_fetch}")
         try:
             is_first = True
             for records in records_in_parts(data, header, largest):
@@ -333,15 +347,15 @@ def convert(
 class _MessageSet:
     """A message set that is being written.
 
-    The messages of a compressed batch are collected in `_inner`, and then packed into one.
+    The messages of a compressed batch are collected in `_inner`, and then compressed into one.
     """
 
-    def __init__(self, magic: int, max_bytes: int, packed_bytes: int) -> None:
+    def __init__(self, magic: int, max_bytes: int, compressed_at_once: int) -> None:
         self.out = bytearray()
         self._magic = magic
         self._max_bytes = max_bytes
-        self._packed_bytes = packed_bytes
-        self._plain_left = max(max_bytes, UNPACK_AT_ONCE)
+        self._compressed_at_once = compressed_at_once
+        self._plain_left = max(max_bytes, DECOMPRESS_AT_ONCE)
         self._inner: list[bytes] = []
         self._inner_size = 0
         self._first = self._last = 0
@@ -357,35 +371,35 @@ class _MessageSet:
         if not header.compression:
             for record in records:
                 if record.offset >= from_offset:
-                    self.out += _written(record, self._magic, kind, record.offset)
+                    self.out += _encoded(record, self._magic, kind, record.offset)
             return
         for record in records:
             if not self._inner:
                 self._first, self._newest = record.offset, record.timestamp
             offset = record.offset - self._first if self._magic else record.offset
-            message = _written(record, self._magic, kind, offset)
+            message = _encoded(record, self._magic, kind, offset)
             self._inner.append(message)
             self._inner_size += len(message)
             self._last = record.offset
             self._newest = max(self._newest, record.timestamp)
-            if self._inner_size >= self._packed_bytes:
+            if self._inner_size >= self._compressed_at_once:
                 self.end_batch(header)
 
     def end_batch(self, header: BatchHeader) -> None:
-        """Pack the messages that were collected into one; it carries the offset of the last of them."""
+        """Compress the messages that were collected into one; it carries the offset of the last of them."""
         if not self._inner:
             return
         value = compression.compress(header.compression, b"".join(self._inner))
         if header.compression == compression.LZ4 and self._magic == 0:
             value = with_lz4_checksum(value, wrong=True)
-        packed = Record(self._last, self._newest, None, value)
-        self.out += _written(packed, self._magic, header.timestamp_type, self._last, header.compression)
+        wrapper = Record(self._last, self._newest, None, value)
+        self.out += _encoded(wrapper, self._magic, header.timestamp_type, self._last, header.compression)
         self._plain_left -= self._inner_size
         self._inner = []
         self._inner_size = 0
 
 
-def _written(record: Record, magic: int, timestamp_type: int, offset: int, codec: int = 0) -> bytes:
+def _encoded(record: Record, magic: int, timestamp_type: int, offset: int, codec: int = 0) -> bytes:
     attributes = codec | (_LOG_APPEND_TIME if magic and timestamp_type else 0)
     head = _TAIL_V1.pack(1, attributes, record.timestamp) if magic else _TAIL_V0.pack(0, attributes)
     parts = [head]

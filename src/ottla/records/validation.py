@@ -3,16 +3,16 @@
 Strategy: one walk over the bytes, no object per record and no exception, in the order in which Kafka checks (the first
 failure decides the answer):
 
-    frame      whole batch, magic 2, zstd allowed, exactly one           INVALID_RECORD, CORRUPT_MESSAGE,
+    frame      whole batch, magic 2, codec of the version, exactly one   INVALID_RECORD, CORRUPT_MESSAGE,
                                                                          UNSUPPORTED_COMPRESSION_TYPE
     batch      base offset 0, size, minimum and CRC, codec,              INVALID_RECORD, MESSAGE_TOO_LARGE,
                offsets and count, control, sequence                      CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR
     records    lengths, header counts and names, nothing left over       INVALID_RECORD
                null key on a compacted topic, timestamp out of range     per record (KIP-467): INVALID_RECORD, or
                                                                          INVALID_TIMESTAMP when one of them is that
-    repacked   size once more                                            MESSAGE_TOO_LARGE
+    new codec  size once more                                            MESSAGE_TOO_LARGE
 
-The answers are those of Apache Kafka 4.4.0, odd ones included: data that cannot be unpacked, a codec that does not
+The answers are those of Apache Kafka 4.4.0, odd ones included: data that cannot be decompressed, a codec that does not
 exist, and a compressed batch whose offset deltas are not 0, 1, 2... answer UNKNOWN_SERVER_ERROR, while in a plain batch
 such deltas are accepted as they are. Two differences are meant: a compressed batch is held to its records' lengths like a
 plain one (Kafka skips over them, and its consumers then cannot read what was stored), and memory is bounded: a batch that
@@ -24,7 +24,7 @@ One file, because what one walk finds is what the judgement, the repair of the h
 
 What is good is then stamped: base offset and leader epoch always, timestamps, attributes and CRC only when LogAppendTime,
 a maxTimestamp that its records contradict or another codec make it necessary. The records' bytes are not copied unless
-they are repacked.
+they are recompressed.
 """
 
 from collections.abc import Iterator
@@ -37,20 +37,20 @@ from mypy_extensions import i64
 from ottla.records.batch import (
     CODEC_MASK,
     CONTROL,
+    DECOMPRESS_AT_ONCE,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
     NO_TIMESTAMP,
     SECTION_BYTES,
     TRANSACTIONAL,
-    UNPACK_AT_ONCE,
     BatchHeader,
     read_header,
     seal_header,
     sections,
     wrapped,
 )
-from ottla.records.compression import ZSTD, compress, decompress_at_once
+from ottla.records.compression import CODECS, compress, decompress_at_once
 from ottla.records.errors import BeyondLimit, CorruptRecords, MalformedRecord
 from ottla.records.varints import TOO_LONG, read_varint, read_varlong, varint_size, write_varint
 
@@ -81,7 +81,6 @@ class ProduceRules:
     max_decompressed_bytes  max.decompressed.message.bytes, of one record in a compressed batch
     codec                   compression.type as a codec id, -1 for "producer"
     level                   compression.*.level, None for the codec's default
-    zstd_allowed            the request is Produce 7 or newer
     """
 
     def __init__(
@@ -95,7 +94,6 @@ class ProduceRules:
         max_decompressed_bytes: int = 2_147_483_639,
         codec: int = -1,
         level: int | None = None,
-        zstd_allowed: bool = True,
     ) -> None:
         self.compacted = compacted
         self.log_append_time = log_append_time
@@ -105,7 +103,6 @@ class ProduceRules:
         self.max_decompressed_bytes = max_decompressed_bytes
         self.codec = codec
         self.level = level
-        self.zstd_allowed = zstd_allowed
 
 
 @final
@@ -132,7 +129,7 @@ class Prepared:
         self.append_time: int = -1
         self.remaining: Iterator[None] | None = None
         self._frame = frame
-        self._payload: bytes | None = None  # repacked records
+        self._payload: bytes | None = None  # recompressed records
         self._tail: bytes | None = None  # bytes 16 to 61 of a changed header
 
     def stamped(self, base_offset: int, leader_epoch: int) -> tuple[bytes, bytes | memoryview]:
@@ -155,7 +152,7 @@ class Prepared:
         self.error_message = message
         return self
 
-    def repack(self, payload: bytes) -> None:
+    def replace_records(self, payload: bytes) -> None:
         """Replace the records; the header is sealed again afterwards."""
         self._payload = payload
 
@@ -184,16 +181,25 @@ class _Walk:
         self.errors: list[tuple[int, str | None]] = []
 
 
-def prepare(frame: bytes, start: int, end: int, rules: ProduceRules, now_ms: int, partition: str = "") -> Prepared:
+def prepare(
+    frame: bytes,
+    start: int,
+    end: int,
+    rules: ProduceRules,
+    now_ms: int,
+    partition: str = "",
+    refused_codecs: frozenset[int] = frozenset(),
+) -> Prepared:
     """Check the records section `frame[start:end]` of a Produce request (version 3 and newer) and make it appendable.
 
-    now_ms     append time, ms
-    partition  "topic-partition" for Kafka's messages
+    now_ms          append time, ms
+    partition       "topic-partition" for Kafka's messages
+    refused_codecs  those that the version of the request may not carry
 
     Never raises: what is wrong is in the result.
     """
     result = Prepared(frame)
-    code = _check_frame(result, frame, start, end, rules)
+    code = _check_frame(result, frame, start, end, rules, refused_codecs)
     if code != NONE:
         return result.refuse(code, result.error_message)
     header = result.header
@@ -207,7 +213,7 @@ def prepare(frame: bytes, start: int, end: int, rules: ProduceRules, now_ms: int
     stop = header.end
     if codec:
         try:
-            section = decompress_at_once(codec, memoryview(frame)[begin:stop], UNPACK_AT_ONCE)
+            section = decompress_at_once(codec, memoryview(frame)[begin:stop], DECOMPRESS_AT_ONCE)
         except BeyondLimit:
             result.remaining = _in_sections(result, frame, rules, now_ms, codec, target, partition)
             return result
@@ -292,7 +298,9 @@ def _judge(
     return result
 
 
-def _check_frame(result: Prepared, frame: bytes, start: i64, end: i64, rules: ProduceRules) -> int:
+def _check_frame(
+    result: Prepared, frame: bytes, start: i64, end: i64, rules: ProduceRules, refused_codecs: frozenset[int]
+) -> int:
     """Exactly one whole batch of magic 2, its size and CRC right; fills in the header."""
     remaining: i64 = end - start
     if remaining < 12:
@@ -308,7 +316,7 @@ def _check_frame(result: Prepared, frame: bytes, start: i64, end: i64, rules: Pr
     if remaining < 12 + size or magic != MAGIC:
         return INVALID_RECORD
     codec: i64 = frame[start + 22] & CODEC_MASK
-    if codec == ZSTD and not rules.zstd_allowed:
+    if codec and codec in refused_codecs:
         return UNSUPPORTED_COMPRESSION_TYPE
     after: i64 = start + 12 + size
     if end - after >= 12:
@@ -342,7 +350,7 @@ def _check_follower(frame: bytes, after: i64, end: i64) -> int:
 
 
 def _check_batch(header: BatchHeader) -> int:
-    if header.attributes & CODEC_MASK > ZSTD:
+    if header.attributes & CODEC_MASK >= len(CODECS):
         return UNKNOWN_SERVER_ERROR
     if header.count <= 0 or header.last_offset_delta + 1 != header.count:
         return INVALID_RECORD
@@ -402,25 +410,30 @@ def _walk_records(
         # length, attributes
         if pos >= end:
             return INVALID_RECORD
+        # A length that never ends is the one case that Kafka's plain iterator does not catch.
+        # varint: begin v, pos = read_varint(data, pos, end)
+        # varint: if pos < 0: return UNKNOWN_SERVER_ERROR if pos == TOO_LONG and codec == 0 else INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < end else 0
         if b < 0x80:
             pos += 1
-            stop = pos + ((b >> 1) ^ -(b & 1))
+            v = (b >> 1) ^ -(b & 1)
         elif 0 < c < 0x80:
             pos += 2
             b = (b & 0x7F) | (c << 7)
-            stop = pos + ((b >> 1) ^ -(b & 1))
+            v = (b >> 1) ^ -(b & 1)
         else:
             v, pos = read_varint(data, pos, end)
             if pos < 0:
-                # A length that never ends is the one case that Kafka's plain iterator does not catch.
                 return UNKNOWN_SERVER_ERROR if pos == TOO_LONG and codec == 0 else INVALID_RECORD
-            stop = pos + v
+        # varint: end
+        stop = pos + v
         if stop > end or stop < pos + _MIN_RECORD or stop - pos > limit:
             return INVALID_RECORD
         pos += 1
         # timestamp delta
+        # varint: begin timestamp, pos = read_varlong(data, pos, stop)
+        # varint: if pos < 0 or pos >= stop: return INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -434,6 +447,7 @@ def _walk_records(
             timestamp, pos = read_varlong(data, pos, stop)
             if pos < 0 or pos >= stop:
                 return INVALID_RECORD
+        # varint: end
         if index == 0:
             walk.first_delta = timestamp
         if near and -(1 << 61) < timestamp < (1 << 61):
@@ -441,6 +455,8 @@ def _walk_records(
         else:
             timestamp = wrapped(base_timestamp, timestamp)
         # offset delta
+        # varint: begin delta, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: return INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -454,11 +470,14 @@ def _walk_records(
             delta, pos = read_varint(data, pos, stop)
             if pos < 0:
                 return INVALID_RECORD
+        # varint: end
         if delta != index:
             walk.consecutive = False
         # key
         if pos >= stop:
             return INVALID_RECORD
+        # varint: begin v, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: return INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -472,12 +491,15 @@ def _walk_records(
             v, pos = read_varint(data, pos, stop)
             if pos < 0:
                 return INVALID_RECORD
+        # varint: end
         key_size: i64 = v
         if v > 0:
             pos += v
         # value
         if pos >= stop:
             return INVALID_RECORD
+        # varint: begin v, pos = read_varint(data, pos, stop)
+        # varint: if pos < 0: return INVALID_RECORD
         b = data[pos]
         c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
         if b < 0x80:
@@ -491,6 +513,7 @@ def _walk_records(
             v, pos = read_varint(data, pos, stop)
             if pos < 0:
                 return INVALID_RECORD
+        # varint: end
         value_size: i64 = v
         if v > 0:
             pos += v
@@ -592,7 +615,7 @@ def _recompress(
         plain = _renumbered(data, start, end, header.count, walk.first_delta)
         header.base_timestamp = wrapped(header.base_timestamp, walk.first_delta)
     header.max_timestamp = now_ms if rules.log_append_time else walk.max_timestamp
-    result.repack(compress(target, plain, rules.level) if target else plain)
+    result.replace_records(compress(target, plain, rules.level) if target else plain)
     result.reseal()
 
 

@@ -1,7 +1,8 @@
 """Varints of the record format: zig-zag LEB128, of int32 (varint) and int64 (varlong).
 
-The loops of this layer read a one-byte varint in place, where nearly all of them are, and call these for the longer
-ones. A reader gives (value, position after it); the position says what went wrong instead of an exception:
+The loops of this layer read varints of one and two bytes in place, where nearly all of them are (`scripts/varints` writes
+that code), and call these for the longer ones. A reader gives (value, position after it); the position says what went wrong
+instead of an exception:
 
     CUT       the buffer ends inside the varint
     TOO_LONG  more than 5 (varint) or 10 (varlong) bytes

@@ -14,7 +14,7 @@ Two ways to wait:
 from collections.abc import Callable
 
 from ottla.environment import Cancellable
-from ottla.log.log import Appended, Log
+from ottla.log.log import AppendResult, Log
 from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
 
 
@@ -79,6 +79,7 @@ class Partition:
         """Take over leader and epoch from the metadata. Waiters of another epoch fail with NOT_LEADER_OR_FOLLOWER."""
         if (leader_id, leader_epoch) == (self.leader_id, self.leader_epoch):
             return
+        # Before the waiters are answered: a callback that registers again must meet the new epoch.
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.fail(NOT_LEADER_OR_FOLLOWER)
 
@@ -87,6 +88,7 @@ class Partition:
 
         With no other replica in sync, the whole log is committed.
         """
+        # In this order: followers and consumers that learn of the new epoch must find where it begins.
         self.log.epochs.begin(self.leader_epoch, self.log.end_offset)
         self.advance()
 
@@ -100,6 +102,7 @@ class Partition:
         before this returns. There is no timeout here: the caller cancels.
         """
         waiter = _Waiter(self, offset, callback)
+        # The epoch is compared first: after a truncation the high watermark may have passed `offset` with other batches.
         if leader_epoch != self.leader_epoch:
             callback(NOT_LEADER_OR_FOLLOWER)
         elif self.log.high_watermark >= offset:
@@ -119,17 +122,17 @@ class Partition:
         end: int,
         now_ms: int,
         *,
-        zstd_allowed: bool = True,
+        refused_codecs: frozenset[int] = frozenset(),
         begins_at_zero: bool = False,
-    ) -> Appended:
-        """Append the batch `frame[start:end]` of a producer; see `Appended.unfinished`. Raises StorageError."""
+    ) -> AppendResult:
+        """Append the batch `frame[start:end]` of a producer; see `AppendResult.unfinished`. Raises StorageError."""
         appended = self.log.append(
             frame,
             start,
             end,
             self.leader_epoch,
             now_ms,
-            zstd_allowed=zstd_allowed,
+            refused_codecs=refused_codecs,
             begins_at_zero=begins_at_zero,
         )
         if appended.unfinished is None:
@@ -137,7 +140,7 @@ class Partition:
             return appended
         return self._advanced(appended)
 
-    def _advanced(self, appended: Appended) -> Appended:
+    def _advanced(self, appended: AppendResult) -> AppendResult:
         """Return `appended`, and move the high watermark: now, or when an append that takes long is complete."""
         unfinished = appended.unfinished
         if unfinished is None:
@@ -146,7 +149,7 @@ class Partition:
             appended.unfinished = unfinished._replace(append=lambda: self._advanced(unfinished.append()))
         return appended
 
-    def append_message_set(self, frame: bytes, start: int, end: int, now_ms: int) -> Appended:
+    def append_message_set(self, frame: bytes, start: int, end: int, now_ms: int) -> AppendResult:
         """Append the message set `frame[start:end]` of an old producer. Raises StorageError."""
         return self._advanced(self.log.append_message_set(frame, start, end, self.leader_epoch, now_ms))
 
@@ -155,7 +158,7 @@ class Partition:
         records: list[tuple[bytes | None, bytes | None]],
         now_ms: int,
         producer: tuple[int, int] | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append (key, value) pairs of the broker itself as one batch, of a producer's transaction if one is given as (id,
         epoch). Raises StorageError.
         """
@@ -172,7 +175,7 @@ class Partition:
         *,
         commit: bool,
         new_epoch: bool,
-    ) -> Appended:
+    ) -> AppendResult:
         """Append the marker that ends a producer's transaction here. Raises StorageError."""
         appended = self.log.append_marker(
             producer_id,
@@ -189,10 +192,12 @@ class Partition:
     def advance(self) -> None:
         """Move the high watermark as far as allowed, after an append or a flush."""
         log = self.log
+        # The flush is requested first: one that runs at once moves the settled offset, and calls this again.
         if log.wants_flush:
             self.flush(self)
         settled = log.settled_offset
         if log.high_watermark != settled:
+            # Before anything is called back: callbacks read the high watermark, and may append.
             log.high_watermark = settled
             if self._waiters:
                 self._answer_committed(settled)
@@ -205,6 +210,7 @@ class Partition:
             if waiter.offset > high_watermark:
                 break
             ready.append(waiter)
+        # All are removed before one is called: a callback may append, and come here again.
         for waiter in ready:
             del self._waiters[waiter]
         for waiter in ready:
@@ -212,6 +218,7 @@ class Partition:
 
     def fail(self, error_code: int) -> None:
         """Answer all waiters for an offset with `error_code`, and have the watchers look again."""
+        # Waiters that a callback registers are not failed with the others: in a new epoch they may succeed.
         failed, self._waiters = self._waiters, {}
         for waiter in failed:
             waiter.callback(error_code)
@@ -219,5 +226,5 @@ class Partition:
 
     def wake(self) -> None:
         """Have the watchers look again."""
-        for watcher in tuple(self.watchers):
+        for watcher in tuple(self.watchers):  # a copy: most of them remove themselves
             watcher()

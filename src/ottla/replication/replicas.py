@@ -111,7 +111,7 @@ class Replicas:
         self._topics, self._topics_by_id = image.topics, image.topics_by_id
         for key in known:
             if not self._awaits_directory(key, [*certain.get(key, ()), *uncertain.get(key, ())]):
-                self._settle_home(key, certain.get(key, []), uncertain.get(key, []))
+                self._choose_home(key, certain.get(key, []), uncertain.get(key, []))
         if not self._all_online:
             self._failed |= known.keys() - self._homes.keys()
         for topic in image.topics.values():
@@ -127,7 +127,8 @@ class Replicas:
         because their disk had failed, lack later batches.
         """
         assigned = self._assigned(key)
-        if not copies or assigned in (UNASSIGNED, *(each.id for each in self.directories if each.offline is None)):
+        online = (directory.id for directory in self.directories if directory.offline is None)
+        if not copies or assigned in (UNASSIGNED, *online):
             return False
         old = ", ".join(str(directory.path) for directory in copies)
         if self._all_online:
@@ -159,7 +160,7 @@ class Replicas:
             if self._assigned((topic, index)) not in (UNASSIGNED, home.id) and index in self._by_name[topic]
         ]
 
-    def _settle_home(self, key: tuple[str, int], certain: list[LogDirectory], uncertain: list[LogDirectory]) -> None:
+    def _choose_home(self, key: tuple[str, int], certain: list[LogDirectory], uncertain: list[LogDirectory]) -> None:
         """Choose the directory to open, of those that have a partition under its name.
 
         Two have it with the right topic id when a crash or a failed disk kept a move from discarding the old log. From then on
@@ -235,7 +236,7 @@ class Replicas:
         file descriptors, it is retried (`open_postponed`).
         """
         key = topic.name, index
-        home = self._homes.get(key) or self._emptiest()
+        home = self._homes.get(key) or self._home_for_new_partition()
         try:
             if home is None:
                 raise StorageError("all log directories are offline")
@@ -284,7 +285,7 @@ class Replicas:
     def _has_one_directory(self) -> bool:
         return len(self.directories) + len(self.missing) == 1
 
-    def _emptiest(self) -> LogDirectory | None:
+    def _home_for_new_partition(self) -> LogDirectory | None:
         """Return the directory for a new partition: the working one with the fewest, as in Kafka; None if none works."""
         working = [directory for directory in self.directories if directory.offline is None]
         return min(working, key=lambda directory: len(directory.logs()), default=None)

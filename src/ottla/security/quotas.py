@@ -219,14 +219,14 @@ class TokenBucket:
     def __init__(self, window: Window, quota: float, now: int) -> None:
         self._window = window
         self._filled_at = now
-        self._tokens = self._room(quota)
+        self._tokens = self._capacity(quota)
 
-    def _room(self, quota: float) -> float:
+    def _capacity(self, quota: float) -> float:
         return self._window.samples * self._window.size_ms / 1000 * quota
 
     def tokens(self, quota: float, now: int) -> float:
         """Return the tokens as of now."""
-        self._tokens = min(self._room(quota), self._tokens + (now - self._filled_at) / 1000 * quota)
+        self._tokens = min(self._capacity(quota), self._tokens + (now - self._filled_at) / 1000 * quota)
         self._filled_at = now
         return self._tokens
 
@@ -236,7 +236,7 @@ class TokenBucket:
 
     def is_idle(self, quota: float, now: int) -> bool:
         """Return whether the bucket is full, as a new one is."""
-        return self.tokens(quota, now) >= self._room(quota)
+        return self.tokens(quota, now) >= self._capacity(quota)
 
     def throttle_ms(self, quota: float, now: int) -> int:
         """Time in ms until the bucket is no longer overdrawn."""
@@ -255,12 +255,12 @@ class Limits:
     client id, any client
     """
 
-    __slots__ = ("_found", "_key", "_quotas")
+    __slots__ = ("_key", "_quotas", "_sharers")
 
     def __init__(self, key: str, quotas: Quotas) -> None:
         self._key = key
         self._quotas = {entity: values[key] for entity, values in quotas.items() if key in values}
-        self._found: dict[tuple[str, str], tuple[Sharer, float] | None] = {}
+        self._sharers: dict[tuple[str, str], tuple[Sharer, float] | None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._quotas)
@@ -268,11 +268,11 @@ class Limits:
     def of(self, user: str, client_id: str) -> tuple[Sharer, float] | None:
         """Return the key of the rate that a client shares, and its limit; None without a limit."""
         asked = user, client_id
-        if asked not in self._found:
-            if len(self._found) > _MOST_IDLE_RATES:
-                self._found.clear()
-            self._found[asked] = self._look_up(user, client_id)
-        return self._found[asked]
+        if asked not in self._sharers:
+            if len(self._sharers) > _MOST_IDLE_RATES:
+                self._sharers.clear()
+            self._sharers[asked] = self._look_up(user, client_id)
+        return self._sharers[asked]
 
     def _look_up(self, user: str, client_id: str) -> tuple[Sharer, float] | None:
         for of_user in (user, None):
@@ -309,14 +309,14 @@ class RateQuota:
 
     def record(self, user: str, client_id: str, value: float, now: int) -> int:
         """Record usage of `value`; returns the throttle time of the client, in ms."""
-        found = self.limits.of(user, client_id)
-        if found is None:
+        quota = self.limits.of(user, client_id)
+        if quota is None:
             return 0
-        sharer, limit = found
+        sharer, limit = quota
         rate = self._rates.get(sharer)
         if rate is None:
             if len(self._rates) >= _MOST_IDLE_RATES:
-                self._rates = {each: rate for each, rate in self._rates.items() if not rate.is_idle(now)}
+                self._rates = {other: rate for other, rate in self._rates.items() if not rate.is_idle(now)}
             rate = self._rates[sharer] = Rate(self._window)
         rate.record(value, now)
         throttle_ms = rate.throttle_ms(limit, now)
@@ -324,9 +324,9 @@ class RateQuota:
 
     def take_back(self, user: str, client_id: str, value: float, now: int) -> None:
         """Cancel recorded usage."""
-        found = self.limits.of(user, client_id)
-        if found is not None and found[0] in self._rates:
-            self._rates[found[0]].record(-value, now)
+        quota = self.limits.of(user, client_id)
+        if quota is not None and quota[0] in self._rates:
+            self._rates[quota[0]].record(-value, now)
 
 
 class MutationQuota:
@@ -345,15 +345,15 @@ class MutationQuota:
 
         strict  refuse while the bucket is overdrawn; otherwise only throttle, as old clients do not know the error
         """
-        found = self.limits.of(user, client_id)
-        if found is None:
+        limited = self.limits.of(user, client_id)
+        if limited is None:
             return True, 0
-        sharer, limit = found
+        sharer, limit = limited
         entry = self._buckets.get(sharer)
         if entry is None and len(self._buckets) >= _MOST_IDLE_RATES:
             self._buckets = {
-                each: (bucket, quota)
-                for each, (bucket, quota) in self._buckets.items()
+                other: (bucket, quota)
+                for other, (bucket, quota) in self._buckets.items()
                 if not bucket.is_idle(quota, now)
             }
         bucket = TokenBucket(self._window, limit, now) if entry is None else entry[0]
@@ -385,7 +385,7 @@ class ConnectionQuota:
         rate = self._rates.get(address)
         if rate is None:
             if len(self._rates) >= _MOST_IDLE_RATES:
-                self._rates = {each: rate for each, rate in self._rates.items() if not rate.is_idle(now)}
+                self._rates = {other: rate for other, rate in self._rates.items() if not rate.is_idle(now)}
             rate = self._rates[address] = Rate(self._window)
         rate.record(1, now)
         throttle_ms = min(rate.throttle_ms(limit, now), self._window.size_ms)

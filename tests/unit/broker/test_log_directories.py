@@ -606,7 +606,7 @@ def test_a_damaged_partition_keeps_no_other_one_from_starting(
     machine.append("t", 1, 1)
     (line,) = caplog.messages
     assert line.startswith(
-        f"t-0 is offline: {hurt / '00000000000000000000.log'} is missing, of records that were on the medium: "
+        f"t-0 is offline: {hurt / '00000000000000000000.log'} is missing, of records that were flushed to disk: "
     )
     machine.delete("t")
     machine.create("t", 2)

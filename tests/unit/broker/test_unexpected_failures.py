@@ -13,7 +13,7 @@ from ottla.broker.config import broker_config
 from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment.process import process_environment
-from ottla.log.log import Appended, Log
+from ottla.log.log import AppendResult, Log
 from ottla.metadata.controller import PRODUCER_ID_BLOCK
 from ottla.metadata.store import ChangeOutcome
 from ottla.metadata.store.sqlite import SqliteStore
@@ -63,7 +63,7 @@ def replace_checks(patched: pytest.MonkeyPatch, replace: Callable[[Iterator[None
     """Give the check of each large batch through `replace`."""
     append = Partition.append
 
-    def appended(partition: Partition, *arguments: Any, **options: Any) -> Appended:
+    def appended(partition: Partition, *arguments: Any, **options: Any) -> AppendResult:
         result = append(partition, *arguments, **options)
         if result.unfinished is not None:
             result.unfinished = result.unfinished._replace(steps=replace(result.unfinished.steps))

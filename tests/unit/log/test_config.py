@@ -22,5 +22,4 @@ def test_a_topics_configs_arrive() -> None:
     assert (config.segment_bytes, config.cleanup_policy, config.max_message_bytes) == (2097152, ("compact",), 5000)
     rules = config.rules
     assert (rules.compacted, rules.log_append_time, rules.max_message_bytes) == (True, True, 5000)
-    assert (rules.codec, rules.level, rules.zstd_allowed) == (4, 7, True)
-    assert not config.rules_without_zstd.zstd_allowed
+    assert (rules.codec, rules.level) == (4, 7)

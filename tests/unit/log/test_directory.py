@@ -280,7 +280,7 @@ def test_a_log_file_that_lost_its_last_batches_is_damage(stopped: Path) -> None:
     for index in path.parent.glob("*index"):
         index.unlink()
     directory = LogDirectory(DiskStore(), stopped)
-    with pytest.raises(StorageError, match="ends at offset 9, and records up to 10 were on the medium"):
+    with pytest.raises(StorageError, match="ends at offset 9, and records up to 10 were flushed to disk"):
         directory.open_partition("t", 0, ID, LogConfig())
     directory.release()
 

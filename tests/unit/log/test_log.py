@@ -169,7 +169,7 @@ def test_only_what_lies_behind_the_recovery_point_is_checked(tmp_path: Path) -> 
     again = opened(tmp_path / "t-0", recovery_point=5)
     assert again.end_offset == 7
     again.close(clean=False)
-    data[2 * size + 16] = 9  # a magic that does not exist, in a batch that was on the medium
+    data[2 * size + 16] = 9  # a magic that does not exist, in a batch that was flushed to disk
     path.write_bytes(data)
     with pytest.raises(StorageError, match=r"0\.log at position .*: batch of magic 9"):
         opened(tmp_path / "t-0", recovery_point=5)

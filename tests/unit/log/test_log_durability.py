@@ -196,7 +196,7 @@ class Durability(RuleBasedStateMachine):
     def stop_and_start(self) -> None:
         self.log.close()
         self.flushed = self.log.recovery_point
-        self.memory = self.memory.power_loss(self.chance)  # a clean stop has put everything on the medium
+        self.memory = self.memory.power_loss(self.chance)  # a clean stop has flushed everything to disk
         self.log = self._open(clean=True)
         assert self.log.end_offset == self.end
 
@@ -213,7 +213,7 @@ class Durability(RuleBasedStateMachine):
         self._lost_behind(self.log.end_offset, held)
 
     def _lost_behind(self, end: int, held: int) -> None:
-        """What was not on the medium may be gone; nothing that was."""
+        """What was not flushed to disk may be gone; nothing that was."""
         assert held <= end <= max(self.end, self.start)
         self.events = [event for event in self.events if event.end <= end]
         self._recount_epochs()

@@ -48,6 +48,19 @@ def test_a_failed_append_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyte
     file.close()
 
 
+def test_a_file_is_not_mistaken_for_that_of_a_renamed_directory(tmp_path: Path) -> None:
+    """A partition that moves to another log directory and back has its indexes under the same names, with other bytes."""
+    store = DiskStore()
+    for content in (b"a" * 20_000, b"b" * 20_000):
+        store.make_directory(tmp_path / "future")
+        store.write(tmp_path / "future" / "index", content)
+        store.rename(tmp_path / "future", tmp_path / "t-0")
+        assert store.mapped(tmp_path / "t-0" / "index")[:] == content
+        store.rename(tmp_path / "t-0", tmp_path / f"deleted {content[:1]!r}")
+    assert store.mapped(tmp_path / "t-0" / "index")[:] == b""
+    store.close()
+
+
 def test_small_files_are_replaced(tmp_path: Path) -> None:
     store = DiskStore()
     assert store.read_text(tmp_path / "f") is None

@@ -104,7 +104,7 @@ def test_many_tiny_records_are_converted_for_an_old_consumer_in_steps(codec: int
 
 
 def test_a_batch_of_zeros_is_converted_a_few_megabytes_at_a_time() -> None:
-    """Its messages are small when they are packed again, so that their size alone would never end the answer."""
+    """Its messages are small when they are compressed again, so that their size alone would never end the answer."""
     data = build([Record(at, FIRST, None, bytes(100_000)) for at in range(500)], codec=1)
     _, converted = steps_of(data, 1 << 20)
     assert 30 < len(seen(converted)) < 60
@@ -128,7 +128,7 @@ def test_what_kafka_python_writes_is_taken(magic: int, codec: int) -> None:
     assert rebuilt.batch[22] & 0x07 == codec
 
 
-def test_records_before_the_wanted_offset_are_left_out_unless_packed() -> None:
+def test_records_before_the_wanted_offset_are_left_out_unless_compressed() -> None:
     batch = build(some_records())
     assert [offset for offset, *_ in seen(for_old_client(batch, 1, 15, LIMIT))] == [15, 16, 17, 18, 19]
     assert len(seen(for_old_client(build(some_records(), codec=1), 1, 15, LIMIT))) == 20
@@ -159,8 +159,8 @@ def test_the_two_header_checksums_of_lz4(wrong: bool, checksum: int) -> None:
 
 
 def wrap(inner: bytes, magic: int, codec: int, value: bytes | None = b"") -> bytes:
-    packed = compression.compress(codec, inner) if value == b"" else value
-    return legacy._written(Record(0, FIRST, None, packed), magic, 0, 0, codec)
+    compressed = compression.compress(codec, inner) if value == b"" else value
+    return legacy._encoded(Record(0, FIRST, None, compressed), magic, 0, 0, codec)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,11 @@ def test_a_bomb_does_not_go_off() -> None:
     assert all_at_once(rebuild(bomb, 0, len(bomb), LIMIT, 100_000)).error_code == INVALID_RECORD
 
 
-def test_a_packed_message_of_thousands_of_tiny_blocks_is_read_in_steps() -> None:
+def test_a_compressed_message_of_thousands_of_tiny_blocks_is_read_in_steps() -> None:
     plain = for_old_client(build(some_records(5)), 1, 0, LIMIT)
     blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in [b""] * 5_000 + [plain[:50], plain[50:]]]
-    packed = compression.compress(2, b"")[:16] + b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
-    data = wrap(plain, 1, 2, packed)
+    compressed = compression.compress(2, b"")[:16] + b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
+    data = wrap(plain, 1, 2, compressed)
     rebuilding = rebuild(data, 0, len(data), LIMIT, LIMIT)
     assert sum(1 for _ in iter(lambda: next(rebuilding, rebuilding), rebuilding)) >= 20
     assert len(records_of(all_at_once(rebuild(data, 0, len(data), LIMIT, LIMIT)).batch)) == 5

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.records.batch import crc_ok, read_header, records_of, seal, unpacked
-from ottla.records.compression import compress
+from ottla.records.batch import crc_ok, decompressed, read_header, records_of, seal
+from ottla.records.compression import compress, newer_than_produce
 from ottla.records.validation import (
     CORRUPT_MESSAGE,
     INVALID_RECORD,
@@ -38,10 +38,9 @@ COMPACT = ProduceRules(compacted=True)
 APPEND_TIME = ProduceRules(log_append_time=True)
 LIMITS = ProduceRules(before_max_ms=HOUR)
 SMALL = ProduceRules(max_message_bytes=200)
-UNPACK = ProduceRules(max_decompressed_bytes=1000)
+SMALL_RECORDS = ProduceRules(max_decompressed_bytes=1000)
 GZIP_TOPIC = ProduceRules(codec=1)
 UNCOMPRESSED = ProduceRules(codec=0)
-OLD_REQUEST = ProduceRules(zstd_allowed=False)
 
 TIMESTAMPS_REFUSED = "One or more records have been rejected due to invalid timestamp"
 NO_KEY = "Compacted topic cannot accept message without key in topic partition t-0"
@@ -167,15 +166,11 @@ BATCHES = {
     "too large, bad crc": (batch([rec(0, value=b"x" * 300)], crc=3), SMALL, MESSAGE_TOO_LARGE),
     "too large, base offset 3": (batch([rec(0, value=b"x" * 300)], base=3), SMALL, INVALID_RECORD),
     "exactly as large as allowed": (batch([rec(0, value=b"x" * 129)]), SMALL, NONE),
-    "too large once unpacked": (
+    "too large once decompressed": (
         batch([rec(0, value=b"x" * 600)], attributes=1),
         ProduceRules(max_message_bytes=200, codec=0),
         MESSAGE_TOO_LARGE,
     ),
-    "zstd in Produce 6": (batch(GOOD, attributes=4), OLD_REQUEST, UNSUPPORTED_COMPRESSION_TYPE),
-    "zstd in Produce 6, bad crc": (batch(GOOD, attributes=4, crc=1), OLD_REQUEST, UNSUPPORTED_COMPRESSION_TYPE),
-    "zstd in Produce 6, twice": (batch(GOOD, attributes=4) * 2, OLD_REQUEST, UNSUPPORTED_COMPRESSION_TYPE),
-    "gzip in Produce 6": (batch(GOOD, attributes=1), OLD_REQUEST, NONE),
 }
 
 RECORDS = {
@@ -244,8 +239,22 @@ def test_bytes_after_the_last_record() -> None:
     assert check(batch([*GOOD, b"zz"], count=3, last=2, attributes=4)).error_code == INVALID_RECORD
 
 
+@pytest.mark.parametrize("version", [3, 6, 7])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_zstd_needs_produce_7(codec: int, version: int) -> None:
+    code = UNSUPPORTED_COMPRESSION_TYPE if codec == 4 and version < 7 else NONE
+    good = batch(GOOD, attributes=codec)
+    assert prepare(good, 0, len(good), PLAIN, NOW, "t-0", newer_than_produce(version)).error_code == code
+
+
+@pytest.mark.parametrize("frame", [batch(GOOD, attributes=4, crc=1), batch(GOOD, attributes=4) * 2], ids=["crc", "two"])
+def test_a_codec_that_is_too_new_is_refused_before_the_crc_and_a_second_batch(frame: bytes) -> None:
+    result = prepare(frame, 0, len(frame), PLAIN, NOW, "t-0", newer_than_produce(6))
+    assert result.error_code == UNSUPPORTED_COMPRESSION_TYPE
+
+
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_what_cannot_be_unpacked_is_an_unknown_server_error(codec: int) -> None:
+def test_what_cannot_be_decompressed_is_an_unknown_server_error(codec: int) -> None:
     data = bytearray(batch([b"U" * 40], attributes=5, count=3, last=2))
     data[22] = codec
     data[17:21] = struct.pack(">I", crc32c.crc32c(bytes(data[21:])))
@@ -260,12 +269,14 @@ def test_errors_that_carry_a_text() -> None:
     assert check(batch(GOOD, base=5)).error_message is None
 
 
-def test_one_unpacked_record_may_be_as_large_as_max_decompressed_message_bytes() -> None:
+def test_one_decompressed_record_may_be_as_large_as_max_decompressed_message_bytes() -> None:
     whole = batch([rec(0, value=b"x" * 990)], attributes=4)
-    assert check(whole, UNPACK).error_code == NONE
-    assert check(batch([rec(0, value=b"x" * 997)], attributes=4), UNPACK).error_code == INVALID_RECORD
-    assert check(batch([rec(i, value=b"x" * 900) for i in range(200)], attributes=4), UNPACK).error_code == NONE
-    assert check(batch([rec(0, value=b"x" * 2000)]), UNPACK).error_code == NONE, "a plain batch is not unpacked"
+    assert check(whole, SMALL_RECORDS).error_code == NONE
+    assert check(batch([rec(0, value=b"x" * 997)], attributes=4), SMALL_RECORDS).error_code == INVALID_RECORD
+    assert check(batch([rec(i, value=b"x" * 900) for i in range(200)], attributes=4), SMALL_RECORDS).error_code == NONE
+    assert check(batch([rec(0, value=b"x" * 2000)]), SMALL_RECORDS).error_code == NONE, (
+        "a plain batch is not decompressed"
+    )
 
 
 def finished(result: Prepared) -> Prepared:
@@ -310,7 +321,7 @@ def test_large_batches_are_judged_as_small_ones_are(codec: int) -> None:
     assert in_parts([rec(0, length=3)], PLAIN, codec).error_code == INVALID_RECORD
     assert in_parts(GOOD, PLAIN, codec, count=900, last=899).error_code == INVALID_RECORD, "fewer records"
     assert in_parts(GOOD, PLAIN, codec, count=2, last=1).error_code == INVALID_RECORD, "bytes remain"
-    assert in_parts(GOOD, UNPACK, codec).error_code == INVALID_RECORD, "max.decompressed.message.bytes"
+    assert in_parts(GOOD, SMALL_RECORDS, codec).error_code == INVALID_RECORD, "max.decompressed.message.bytes"
 
 
 def test_one_record_may_take_the_memory_of_a_part() -> None:
@@ -538,10 +549,10 @@ def test_the_topic_decides_the_codec(source: int, target: int) -> None:
 
 
 @pytest.mark.parametrize(("source", "rules"), [(1, UNCOMPRESSED), (0, GZIP_TOPIC)])
-def test_repacking_numbers_the_records_anew(source: int, rules: ProduceRules) -> None:
+def test_recompression_numbers_the_records_again(source: int, rules: ProduceRules) -> None:
     data = batch([rec(5, ts=-3), rec(2, ts=7)], attributes=source)
     written = stored(check(data, rules))
-    section, start, end = unpacked(written, read_header(written, 0))
+    section, start, end = decompressed(written, read_header(written, 0))
     assert section[start:end] == rec(0, ts=0) + rec(1, ts=10)
 
 
@@ -569,7 +580,7 @@ def test_timestamps_wrap_as_java_longs() -> None:
 @given(
     changes=st.lists(st.tuples(st.integers(min_value=0), st.integers(min_value=0, max_value=255)), max_size=4),
     codec=st.sampled_from([0, 0, 0, 1, 2, 3, 4]),
-    rules=st.sampled_from([PLAIN, COMPACT, APPEND_TIME, LIMITS, SMALL, GZIP_TOPIC, UNCOMPRESSED, OLD_REQUEST]),
+    rules=st.sampled_from([PLAIN, COMPACT, APPEND_TIME, LIMITS, SMALL, GZIP_TOPIC, UNCOMPRESSED]),
     sealed=st.booleans(),
     cut=st.integers(min_value=0, max_value=120),
 )

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ottla.coordinators.runtime import CoordinatorAppend, Ending, Logged
 from ottla.environment import Clock
-from ottla.log.log import Appended as Placed
-from ottla.log.log import StorageError
+from ottla.log.log import AppendResult, StorageError
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.replication.partition import Partition
@@ -52,7 +51,7 @@ class PartitionLog:
             )
         )
 
-    def _appended(self, append: Callable[[], Placed]) -> CoordinatorAppend:
+    def _appended(self, append: Callable[[], AppendResult]) -> CoordinatorAppend:
         try:
             placed = append()
         except StorageError as cause:

@@ -58,6 +58,7 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from ottla.records.compression import newer_than_fetch
 from ottla.records.legacy import NotForOldClients
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ _FIRST_WITH_MAGIC_1: Final = 2
 _FIRST_WITH_WHOLE_MESSAGES: Final = 3
 _FIRST_WITH_BATCHES: Final = 4
 _FIRST_WITH_SESSIONS: Final = 7
-_FIRST_WITH_ZSTD: Final = 10
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _CONVERTED_AT_ONCE: Final = 1 << 20
 """Bytes of a partition that one response holds as a message set."""
@@ -248,7 +248,7 @@ class _FetchAttempt:
             code = FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
             return _failed(requested.index, code)
         log = partition.log
-        if self._version < _FIRST_WITH_ZSTD and log.config.compression_type == "zstd":
+        if log.config.rules.codec in newer_than_fetch(self._version):
             return _failed(requested.index, UNSUPPORTED_COMPRESSION_TYPE)
         committed = self._committed
         stable = log.last_stable_offset

@@ -37,7 +37,7 @@ from ottla.broker.coordination.verification import Client, verified
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
-from ottla.log.log import Appended, StorageError, Unfinished
+from ottla.log.log import AppendResult, StorageError, Unfinished
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
@@ -67,13 +67,13 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.wire import PeerError
 from ottla.records.batch import MAGIC, magic_of, transactional_producer
+from ottla.records.compression import newer_than_produce
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
 _FIRST_WITH_BATCHES_ONLY: Final = 3
-_FIRST_WITH_ZSTD: Final = 7
 _FIRST_THAT_ABORTS: Final = 11
 _FIRST_THAT_ADDS: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
@@ -218,7 +218,7 @@ class _Appends:
     def _wait_for(self, partition: "Partition", answer: PartitionProduceResponse) -> None:
         self._uncommitted.append(Uncommitted.last_of(partition, partial(_decided, answer)))
 
-    def _fill_in(self, answer: PartitionProduceResponse, partition: "Partition", appended: Appended) -> None:
+    def _fill_in(self, answer: PartitionProduceResponse, partition: "Partition", appended: AppendResult) -> None:
         row = _row(partition, appended)
         for declared in row.FIELDS:
             setattr(answer, declared.name, getattr(row, declared.name))
@@ -309,7 +309,7 @@ def _append(
                 start,
                 end,
                 now_ms,
-                zstd_allowed=version >= _FIRST_WITH_ZSTD,
+                refused_codecs=newer_than_produce(version),
                 begins_at_zero=begins_at_zero,
             )
     except StorageError as error:
@@ -321,7 +321,7 @@ def _append(
     return _row(partition, appended), None
 
 
-def _row(partition: "Partition", appended: Appended) -> PartitionProduceResponse:
+def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResponse:
     """The row for an append."""
     if appended.error_code == NONE:
         return PartitionProduceResponse(

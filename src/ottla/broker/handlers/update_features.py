@@ -14,7 +14,7 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.features import UPGRADE, Update, updated
+from ottla.metadata.features import UPGRADE, LevelUpdate, updated
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE
@@ -29,10 +29,8 @@ from ottla.protocol.messages.update_features import (
 def update_features(request: UpdateFeaturesRequest, broker: Broker) -> Answer[UpdateFeaturesResponse]:
     kinds = request.context.version >= 1
     updates = [
-        Update(
-            feature_update.feature, feature_update.max_version_level, feature_update.upgrade_type if kinds else UPGRADE
-        )
-        for feature_update in request.feature_updates
+        LevelUpdate(update.feature, update.max_version_level, update.upgrade_type if kinds else UPGRADE)
+        for update in request.feature_updates
     ]
     try:
         levels = updated(broker.image.features, updates, broker.node_id)
