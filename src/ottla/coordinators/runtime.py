@@ -247,7 +247,8 @@ class _Shard(Generic[S]):
         self.written = 0
         """The end of what was appended."""
         self.parked: dict[int, tuple[Any, Pending[Any], Callable[[Any, int], Any]]] = {}
-        """Requests without an answer yet, by identity."""
+        """Requests without an answer yet, by `id` of the request object: equal requests of two members are two requests. The
+        entry holds the object, so that its identity is not reused before the answer."""
         self.deferred: deque[tuple[int, Millis, list[_Waiting]]] = deque()
         """(end offset, deadline, answers) in the order of appending."""
         self.timers: dict[tuple[Any, ...], list[int]] = {}
@@ -387,6 +388,7 @@ class Runtime(Generic[S]):
 
     def run_on(self, partition: int, operation: Operation[Q, R], request: Q) -> Answer[R]:
         """Decide about `request` in the state of `partition`."""
+        # First what is wrong at any coordinator: a client must not look for another one because of it.
         if operation.check is not None and (code := operation.check(request)) != errors.NONE:
             return operation.refuse(request, code)
         shard = self._shards.get(partition)
@@ -405,7 +407,8 @@ class Runtime(Generic[S]):
             and len(result.answers) == 1
             and result.answers[0][0] is request
         ):
-            # The common case (heartbeat, commit, fetch of offsets): one answer, to the caller.
+            # The fast path (heartbeat, commit, fetch of offsets): one answer, to the caller, nothing that follows it, and no
+            # deferred answer that it could overtake. It does what `_settle` does, in the same order, without parking.
             if result.records and (code := self._write(shard, result)) != errors.NONE:
                 return operation.refuse(request, code)
             if result.timers:
@@ -417,6 +420,7 @@ class Runtime(Generic[S]):
             self._defer(shard, [(request, pending, response, operation.refuse)], self._clock.now_ms())
             return pending
         answered: dict[int, Any] = {}
+        # Parked before the result is settled: an answer may come from `then`, or from a later result.
         pending = Pending()
         shard.parked[id(request)] = (request, pending, operation.refuse)
         self._settle(shard, result, answered, self._clock.now_ms(), own=id(request))
@@ -490,7 +494,7 @@ class Runtime(Generic[S]):
             entry = due.timers.get(timer) if due else None
             if due is None or entry is None or entry[1] != number:
                 continue
-            if entry[0] > now_ms:
+            if entry[0] > now_ms:  # moved since it was pushed: only its entry in the heap is late
                 self._numbers = entry[1] = self._numbers + 1
                 heapq.heappush(heap, (entry[0], entry[1], partition, timer))
                 continue
@@ -509,6 +513,8 @@ class Runtime(Generic[S]):
         if result.records and (code := self._write(shard, result)) != errors.NONE:
             self._refused(shard, result, code, answered, now_ms, own)
             return
+        # The records are in the state from here on. Timers and answers follow, then messages: their receiver may run further
+        # operations, which must find all of this done. `then` comes last, with the records in the log.
         if result.timers:
             self._set_timers(shard, result.timers, now_ms)
         if result.answers:
@@ -524,7 +530,7 @@ class Runtime(Generic[S]):
         appended = shard.log.append([record.encoded() for record in result.records], result.producer)
         if appended.error_code != errors.NONE:
             return coordinator_error(appended.error_code)
-        shard.written = appended.end_offset
+        shard.written = appended.end_offset  # before the replay: what it reveals is not committed yet
         if self._locate is not None:
             for offset, record in enumerate(result.records, appended.end_offset - len(result.records)):
                 self._locate(shard.state, offset)

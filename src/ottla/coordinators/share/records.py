@@ -9,9 +9,9 @@ Both have the same key but for its type.
 from collections.abc import Sequence
 from typing import Final
 
+from ottla.coordinators.decoding import record_decoder
 from ottla.coordinators.runtime import CoordinatorRecord, Millis
 from ottla.coordinators.share.state_batches import StateBatch
-from ottla.protocol.codec import decode
 from ottla.protocol.messages import share_snapshot_record, share_update_record
 from ottla.protocol.messages.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue
 from ottla.protocol.messages.share_update_record import ShareUpdateKey, ShareUpdateValue
@@ -23,21 +23,7 @@ _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     ShareSnapshotKey.API: (ShareSnapshotKey, ShareSnapshotValue),
     ShareUpdateKey.API: (ShareUpdateKey, ShareUpdateValue),
 }
-
-
-def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """The record of (key, value); None for a type or version that a newer release wrote, which is left alone."""
-    messages = _MESSAGES.get(int.from_bytes(key[:2], "big", signed=True))
-    if messages is None:
-        return None
-    decoded_key, _ = decode(messages[0], 0, key, 2)
-    if value is None:
-        return CoordinatorRecord(decoded_key, None)
-    version = int.from_bytes(value[:2], "big", signed=True)
-    if version not in messages[1].VERSIONS:
-        return None
-    decoded_value, _ = decode(messages[1], version, value, 2)
-    return CoordinatorRecord(decoded_key, decoded_value, version)
+decode_record: Final = record_decoder(_MESSAGES)
 
 
 def snapshot(

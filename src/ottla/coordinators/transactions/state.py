@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ottla.coordinators.decoding import record_decoder
 from ottla.coordinators.runtime import CoordinatorRecord, Millis
 from ottla.coordinators.transactions.transaction import ONGOING, TopicPartition, Transaction
 from ottla.metadata.configs import BrokerValues
-from ottla.protocol.codec import decode
 from ottla.protocol.messages.transaction_log_record import TransactionLogKey, TransactionLogValue
 
 
@@ -100,18 +100,4 @@ class Transactions:
         """Ignore the marker: no state depends on it."""
 
 
-_TYPE: Final = TransactionLogKey.API
-
-
-def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """The record of (key, value); None for a type or version that a newer release wrote, which is left alone."""
-    if int.from_bytes(key[:2], "big", signed=True) != _TYPE:
-        return None
-    decoded_key, _ = decode(TransactionLogKey, 0, key, 2)
-    if value is None:
-        return CoordinatorRecord(decoded_key, None)
-    version = int.from_bytes(value[:2], "big", signed=True)
-    if version not in TransactionLogValue.VERSIONS:
-        return None
-    decoded_value, _ = decode(TransactionLogValue, version, value, 2)
-    return CoordinatorRecord(decoded_key, decoded_value, version)
+decode_record: Final = record_decoder({TransactionLogKey.API: (TransactionLogKey, TransactionLogValue)})
