@@ -32,7 +32,7 @@ def new_topic(broker: Running, partitions: int = 1) -> str:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     ends = {TopicPartition(name, index): latest for index in range(partitions)}
     while any(answer.exception(30) for answer in admin.list_offsets(ends).values()):
-        time.sleep(0.01)  # nobody tells when a leader takes over: it is asked until it answers
+        time.sleep(0.01)  # there is no notification of a new leader: ask until it answers
     return name
 
 

@@ -42,7 +42,7 @@ class Running(NamedTuple):
 
 
 def free_port() -> int:
-    """A port that nobody listens on, with the next one free too."""
+    """A free port, with the next one free too."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -64,7 +64,7 @@ def wait_for_answer(port: int, pid: int, begun: float) -> float:
                 if sock.recv(4):
                     return (time.perf_counter() - begun) * 1000
         except OSError:
-            time.sleep(0.001)  # a port that nobody listens on yet gives nothing to wait for
+            time.sleep(0.001)  # a port without a listener gives nothing to wait for
     raise SystemExit(f"the broker on port {port} did not answer within 60 s")
 
 

@@ -377,7 +377,7 @@ def restart_seconds(start: Callable[[Path], AbstractContextManager[Running]]) ->
                 wire = Wire(broker)
                 left = list({partition_of(group, OFFSETS_TOPIC_PARTITIONS): group for group in groups}.values())
                 while left := unloaded(wire, topic, left):
-                    time.sleep(0.1)  # a broker that is still loading says so, and when it is done nobody says it
+                    time.sleep(0.1)  # there is no notification of the end of loading
                 elapsed = time.perf_counter() - begun
                 from_answer.append(elapsed)
                 from_start.append(elapsed + broker.started_ms / 1000)

@@ -218,7 +218,7 @@ def compaction(broker: Running) -> dict[str, float]:
     begun = time.perf_counter()
     held, since = full, begun
     while time.perf_counter() - since < (20 if held < full else 300):  # over when it has not shrunk for a while
-        time.sleep(0.1)  # nobody tells when the cleaner is done: the directory is looked at
+        time.sleep(0.1)  # there is no notification from the cleaner: look at the directory
         now = size_of(broker, topic)
         if now < held:
             held, since = now, time.perf_counter()

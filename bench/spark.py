@@ -162,7 +162,7 @@ class Side:
                         raise SystemExit(str(query.exception()))
                     time.sleep(
                         0.2
-                    )  # Spark keeps the progress of batches to be looked up, and calls nobody in this process
+                    )  # Spark keeps the progress of batches to be looked up, and has no callback in this process
             finally:
                 query.stop()
 

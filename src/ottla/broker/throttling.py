@@ -24,8 +24,8 @@ from ottla.security.quotas import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     ConnectionQuota,
-    Limits,
     MutationQuota,
+    QuotaLimits,
     Quotas,
     RateQuota,
     Window,
@@ -52,17 +52,17 @@ class Throttling:
         self._clock = clock
         self.least_ms = 0
         self.window_ms = (window.samples - 1) * window.size_ms
-        self._produced = RateQuota(Limits(PRODUCER_BYTE_RATE, {}), window)
-        self._fetched = RateQuota(Limits(CONSUMER_BYTE_RATE, {}), window)
-        self._requests = RateQuota(Limits(REQUEST_PERCENTAGE, {}), window, window.size_ms)
-        self._mutations = MutationQuota(Limits(CONTROLLER_MUTATION_RATE, {}), _window(config, "controller.quota"))
+        self._produced = RateQuota(QuotaLimits(PRODUCER_BYTE_RATE, {}), window)
+        self._fetched = RateQuota(QuotaLimits(CONSUMER_BYTE_RATE, {}), window)
+        self._requests = RateQuota(QuotaLimits(REQUEST_PERCENTAGE, {}), window, window.size_ms)
+        self._mutations = MutationQuota(QuotaLimits(CONTROLLER_MUTATION_RATE, {}), _window(config, "controller.quota"))
 
     def take(self, quotas: Quotas) -> None:
         """Replace the quotas; the usage is kept."""
-        self._produced.limits = Limits(PRODUCER_BYTE_RATE, quotas)
-        self._fetched.limits = Limits(CONSUMER_BYTE_RATE, quotas)
-        self._requests.limits = Limits(REQUEST_PERCENTAGE, quotas)
-        self._mutations.limits = Limits(CONTROLLER_MUTATION_RATE, quotas)
+        self._produced.limits = QuotaLimits(PRODUCER_BYTE_RATE, quotas)
+        self._fetched.limits = QuotaLimits(CONSUMER_BYTE_RATE, quotas)
+        self._requests.limits = QuotaLimits(REQUEST_PERCENTAGE, quotas)
+        self._mutations.limits = QuotaLimits(CONTROLLER_MUTATION_RATE, quotas)
 
     def answered(self, api: int, context: "RequestContext", request_bytes: int, nanoseconds: int) -> int:
         """Record a served request; returns the throttle time of its connection, in ms."""

@@ -54,7 +54,7 @@ class UnknownEntityType(InvalidQuota):
     """A filter by a type of entity that this release does not know."""
 
 
-class Change(NamedTuple):
+class QuotaChange(NamedTuple):
     """A quota to be set, or removed with `remove`."""
 
     key: str
@@ -89,7 +89,7 @@ def check_entity(entity: Entity) -> None:
         raise InvalidQuota("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
 
 
-def changed(entity: Entity, quotas: Mapping[str, float], changes: Sequence[Change]) -> dict[str, float]:
+def changed(entity: Entity, quotas: Mapping[str, float], changes: Sequence[QuotaChange]) -> dict[str, float]:
     """`quotas` of `entity` after `changes`. Raises InvalidQuota."""
     allowed = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     after = dict(quotas)
@@ -247,7 +247,7 @@ Sharer = tuple[str, str]
 """Key of a shared rate: (user, client id), "" for all users or all clients of one."""
 
 
-class Limits:
+class QuotaLimits:
     """Limits of one kind by user and client. The most specific quota wins, as in Kafka:
 
     user and client id, user and any client, user,
@@ -301,7 +301,7 @@ class RateQuota:
 
     __slots__ = ("_most_ms", "_rates", "_window", "limits")
 
-    def __init__(self, limits: Limits, window: Window, most_ms: int = -1) -> None:
+    def __init__(self, limits: QuotaLimits, window: Window, most_ms: int = -1) -> None:
         self.limits = limits
         self._window = window
         self._most_ms = most_ms
@@ -334,7 +334,7 @@ class MutationQuota:
 
     __slots__ = ("_buckets", "_window", "limits")
 
-    def __init__(self, limits: Limits, window: Window) -> None:
+    def __init__(self, limits: QuotaLimits, window: Window) -> None:
         self.limits = limits
         self._window = window
         self._buckets: dict[Sharer, tuple[TokenBucket, float]] = {}

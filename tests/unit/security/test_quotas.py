@@ -7,8 +7,8 @@ from ottla.security.quotas import (
     PRODUCER_BYTE_RATE,
     ConnectionQuota,
     Entity,
-    Limits,
     MutationQuota,
+    QuotaLimits,
     Rate,
     RateQuota,
     TokenBucket,
@@ -57,7 +57,7 @@ def test_a_bucket_is_overdrawn_once_and_fills() -> None:
 
 def mutations(limit: float) -> MutationQuota:
     return MutationQuota(
-        Limits(CONTROLLER_MUTATION_RATE, {(("client-id", "c"),): {CONTROLLER_MUTATION_RATE: limit}}), WINDOW
+        QuotaLimits(CONTROLLER_MUTATION_RATE, {(("client-id", "c"),): {CONTROLLER_MUTATION_RATE: limit}}), WINDOW
     )
 
 
@@ -76,7 +76,7 @@ def test_mutations_of_old_clients() -> None:
 
 
 def test_clients_that_take_ever_new_ids_do_not_use_up_the_memory() -> None:
-    limits = Limits(CONTROLLER_MUTATION_RATE, {entity(client_id=None): {CONTROLLER_MUTATION_RATE: 1.0}})
+    limits = QuotaLimits(CONTROLLER_MUTATION_RATE, {entity(client_id=None): {CONTROLLER_MUTATION_RATE: 1.0}})
     quota = MutationQuota(limits, WINDOW)
     assert quota.take("u", "greedy", 100, 0, strict=True) == (True, 0)
     for number in range(5000):
@@ -107,17 +107,17 @@ def test_the_most_specific_limit_wins(most: int) -> None:
         each: {PRODUCER_BYTE_RATE: float(number)} for number, (each, _) in enumerate(PRECEDENCE) if number >= most
     }
     quotas[entity("u", "c")] = quotas.get(entity("u", "c"), {}) | {"consumer_byte_rate": 1.0}
-    limits = Limits(PRODUCER_BYTE_RATE, quotas)
+    limits = QuotaLimits(PRODUCER_BYTE_RATE, quotas)
     assert limits.of("u", "c") == (PRECEDENCE[most][1], float(most))
 
 
 def test_nobody_has_a_limit_of_another() -> None:
-    limits = Limits(PRODUCER_BYTE_RATE, {entity("u", "c"): {PRODUCER_BYTE_RATE: 1.0}})
+    limits = QuotaLimits(PRODUCER_BYTE_RATE, {entity("u", "c"): {PRODUCER_BYTE_RATE: 1.0}})
     assert (limits.of("u", "d"), limits.of("v", "c"), limits.of("", "")) == (None, None, None)
 
 
 def test_clients_of_one_user_share_what_the_user_has() -> None:
-    quota = RateQuota(Limits(PRODUCER_BYTE_RATE, {entity(None): {PRODUCER_BYTE_RATE: 1000.0}}), WINDOW)
+    quota = RateQuota(QuotaLimits(PRODUCER_BYTE_RATE, {entity(None): {PRODUCER_BYTE_RATE: 1000.0}}), WINDOW)
     assert quota.record("u", "a", 10_000, 0) == 0
     assert quota.record("v", "a", 10_000, 0) == 0
     assert quota.record("u", "b", 1_000, 0) == 1000
@@ -126,12 +126,12 @@ def test_clients_of_one_user_share_what_the_user_has() -> None:
 
 
 def test_throttle_times_may_be_bounded() -> None:
-    limits = Limits(PRODUCER_BYTE_RATE, {entity("u"): {PRODUCER_BYTE_RATE: 1.0}})
+    limits = QuotaLimits(PRODUCER_BYTE_RATE, {entity("u"): {PRODUCER_BYTE_RATE: 1.0}})
     assert RateQuota(limits, WINDOW, 1000).record("u", "", 1e9, 0) == 1000
 
 
 def test_rates_of_those_who_are_gone_are_forgotten() -> None:
-    quota = RateQuota(Limits(PRODUCER_BYTE_RATE, {entity(client_id=None): {PRODUCER_BYTE_RATE: 1000.0}}), WINDOW)
+    quota = RateQuota(QuotaLimits(PRODUCER_BYTE_RATE, {entity(client_id=None): {PRODUCER_BYTE_RATE: 1000.0}}), WINDOW)
     for number in range(1000):
         quota.record("u", f"c{number}", 1, 0)
     quota.record("u", "late", 1, 20_000)

@@ -24,7 +24,7 @@ from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponseEntryData,
     EntityData,
 )
-from ottla.security.quotas import IP, Change, Entity, InvalidQuota, changed, check_entity, duplicate, entity_of
+from ottla.security.quotas import IP, Entity, InvalidQuota, QuotaChange, changed, check_entity, duplicate, entity_of
 
 
 @handles(AlterClientQuotasRequest, in_turn=True)
@@ -32,7 +32,7 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> An
     requested = [
         (
             entity_of((part.entity_type, part.entity_name) for part in entry.entity),
-            [Change(each.key, each.value, each.remove) for each in entry.ops],
+            [QuotaChange(each.key, each.value, each.remove) for each in entry.ops],
         )
         for entry in request.entries
     ]
