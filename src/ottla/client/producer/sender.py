@@ -64,7 +64,7 @@ class Sender:
     room                happens when memory comes free
     drained             happens when nothing is on its way any more
     admit               whether a partition may be written to now (transactions)
-    on_failure          called with the error of a batch that failed for good
+    failed              listeners, called with the error of a batch that failed for good
     refused             error for batches that are not in flight (the transaction failed, or is aborted); None: they are sent
     flushing            number of flushes under way: nothing lingers then
     """
@@ -77,7 +77,7 @@ class Sender:
         self.transactional_id: str | None = config["transactional.id"]
         self.transaction_version = 0
         self.admit: Callable[[TopicPartition], bool] = lambda partition: True  # noqa: ARG005
-        self.on_failure: Callable[[KafkaError], None] = lambda error: None  # noqa: ARG005
+        self.failed: list[Callable[[KafkaError], None]] = []
         self.refused: KafkaError | None = None
         self.flushing = 0
         self.idempotent: bool = config["enable.idempotence"]
@@ -435,7 +435,8 @@ class Sender:
 
     def _fail(self, batch: ClosedBatch, error: KafkaError) -> None:
         self._release(batch)
-        self.on_failure(error)
+        for listener in self.failed:
+            listener(error)
         batch.complete(error)
 
     def _release(self, batch: ClosedBatch) -> None:

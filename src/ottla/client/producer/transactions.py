@@ -89,7 +89,7 @@ class Transactions:
         self._adding = False
         self._touched = False
         sender.admit = self._admit
-        sender.on_failure = self.failed
+        sender.failed.append(self.failed)
 
     # -- states --
 
