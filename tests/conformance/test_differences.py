@@ -24,6 +24,7 @@ from .share_members import alter, share_group
 from .shares import RELEASE, ShareMember, initialize
 from .transactions import TransactionalProducer
 
+API = AddPartitionsToTxnRequest
 pytestmark = pytest.mark.usefixtures("ottla_only")
 _TOPIC = 2
 """Resource type of topics in AlterConfigs."""

@@ -283,6 +283,8 @@ def test_values_that_only_mean_nothing_are_refused_and_hurt_nobody(broker: Wire)
     for name, config, value in (
         ("", "max.connections.per.ip.overrides", "nonsense"),
         (node(broker), "advertised.listeners", "nonsense"),
+        ("", "metric.reporters", "com.foo.Bar"),
+        (node(broker), "metric.reporters", "com.foo.Bar"),
     ):
         (code, _) = incremental(broker, (BROKER, name, [(config, SET, value)]))[0]
         assert code == "INVALID_REQUEST", config
