@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from ottla.spark import exactly_once
-from ottla.spark.cluster import Cluster
+from ottla.spark.cluster import ClusterClient
 from ottla.spark.options import sink_options
 from ottla.spark.session import session_builder, stop_session
 from ottla.spark.sink import OttlaStreamWriter
@@ -67,7 +67,7 @@ class DyingWriter(OttlaStreamWriter):
 
     dying: Dying
 
-    def write(self, iterator: Iterator[Any]) -> exactly_once.Written:
+    def write(self, iterator: Iterator[Any]) -> exactly_once.TaskResult:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -85,10 +85,10 @@ class DyingWriter(OttlaStreamWriter):
         here = self.dying.here
         here("driver before the decision", batchId)
         here("broker before the decision", batchId)
-        ends = Cluster.end_transaction
+        ends = ClusterClient.end_transaction
         ended = 0
 
-        def end(self: Cluster, *arguments: Any, **options: Any) -> None:
+        def end(self: ClusterClient, *arguments: Any, **options: Any) -> None:
             nonlocal ended
             here("driver after the decision" if ended == 0 else "driver between two ends", batchId)
             if ended == 0:
@@ -96,11 +96,11 @@ class DyingWriter(OttlaStreamWriter):
             ends(self, *arguments, **options)
             ended += 1
 
-        Cluster.end_transaction = end  # type: ignore[method-assign]
+        ClusterClient.end_transaction = end  # type: ignore[method-assign]
         try:
             super().commit(messages, batchId)
         finally:
-            Cluster.end_transaction = ends  # type: ignore[method-assign]
+            ClusterClient.end_transaction = ends  # type: ignore[method-assign]
         here("driver after the ends", batchId)
 
 

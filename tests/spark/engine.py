@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from ottla.client.blocking import Producer
-from ottla.spark.cluster import Cluster
-from ottla.spark.exactly_once import TaskWriting, Written, publish, transactional_id
+from ottla.spark.cluster import ClusterClient
+from ottla.spark.exactly_once import TaskResult, TaskWriter, publish, transactional_id
 from ottla.spark.options import SinkOptions, source_options
 from ottla.spark.schema import arrow_schema
 from ottla.spark.stream import OttlaStreamReader
@@ -35,7 +35,7 @@ class Engine:
     """
 
     def __init__(
-        self, brokers: Cluster, producer: Producer, source: dict[str, str], sink: SinkOptions, sink_id: str
+        self, brokers: ClusterClient, producer: Producer, source: dict[str, str], sink: SinkOptions, sink_id: str
     ) -> None:
         self.files: dict[int, list[str]] = {}
         self._brokers = brokers
@@ -94,14 +94,14 @@ class Engine:
             self._step()
             written.append(self._written(number, task, [batch.select(["value"]) for batch in batches]))
         self._step()
-        ending = Cluster.end_transaction
+        ending = ClusterClient.end_transaction
 
-        def end(cluster: Cluster, *arguments: Any, **options: Any) -> None:
+        def end(cluster: ClusterClient, *arguments: Any, **options: Any) -> None:
             self._step()
             ending(cluster, *arguments, **options)
 
-        with replaced(Cluster, "end_transaction", end):
-            parts = [each.part for each in written if each.part is not None]
+        with replaced(ClusterClient, "end_transaction", end):
+            parts = [each.transaction for each in written if each.transaction is not None]
             if parts:
                 publish(self._brokers, self._producer, self._sink_id, number, parts)
         self._step()
@@ -109,9 +109,9 @@ class Engine:
         self._step()
         self._done.add(number)
 
-    def _written(self, batch: int, task: int, batches: list[pa.RecordBatch]) -> Written:
-        config = self._sink.transactional(transactional_id(self._sink_id, task))
-        writing = TaskWriting(self._brokers, config, self._sink.topic, self._sink_id, batch, task)
+    def _written(self, batch: int, task: int, batches: list[pa.RecordBatch]) -> TaskResult:
+        config = self._sink.transactional_config(transactional_id(self._sink_id, task))
+        writing = TaskWriter(self._brokers, config, self._sink.topic, self._sink_id, batch, task)
         return writing.write(iter(batches))
 
 

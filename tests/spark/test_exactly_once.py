@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from ottla.client.blocking import Producer
 from ottla.client.topics import LATEST, TopicPartition
 from ottla.spark import exactly_once
-from ottla.spark.cluster import Cluster as Brokers
-from ottla.spark.exactly_once import TaskWriting, Written, end_all, give_up, prepare, publish, transactional_id
+from ottla.spark.cluster import ClusterClient as Brokers
+from ottla.spark.exactly_once import TaskResult, TaskWriter, abort_batch, end_all, prepare, publish, transactional_id
 from ottla.spark.options import SinkOptions, sink_options
 from ottla.spark.publication import Decision, PublicationError
 from tests.spark.conftest import Cluster, Sent
@@ -40,19 +40,21 @@ class Sink(NamedTuple):
     sink: str
     cluster: Cluster
 
-    def task(self, batch: int, number: int, values: list[str]) -> Written:
+    def task(self, batch: int, number: int, values: list[str]) -> TaskResult:
         """Run a task."""
         return self.writing(batch, number).write(iter([rows(values)]))
 
-    def writing(self, batch: int, number: int) -> TaskWriting:
+    def writing(self, batch: int, number: int) -> TaskWriter:
         """A task that is to run."""
-        config = self.options.transactional(transactional_id(self.sink, number))
+        config = self.options.transactional_config(transactional_id(self.sink, number))
         named = self.options.sink_id is not None
-        return TaskWriting(self.brokers, config, self.options.topic, self.sink, batch, number, named=named)
+        return TaskWriter(self.brokers, config, self.options.topic, self.sink, batch, number, named=named)
 
-    def commit(self, batch: int, written: list[Written]) -> None:
+    def commit(self, batch: int, written: list[TaskResult]) -> None:
         """What the driver does when the tasks are done."""
-        publish(self.brokers, self.producer, self.sink, batch, [each.part for each in written if each.part])
+        publish(
+            self.brokers, self.producer, self.sink, batch, [each.transaction for each in written if each.transaction]
+        )
 
     def batch(self, number: int, *tasks: list[str]) -> None:
         """A whole batch."""
@@ -128,8 +130,8 @@ def test_a_task_that_fails_keeps_no_reader_waiting(sink: Sink) -> None:
 
 def test_a_batch_that_failed_leaves_nothing(sink: Sink) -> None:
     written = sink.task(0, 0, ["a"])
-    assert written.part is not None
-    give_up(sink.brokers, sink.sink, 0, [written.part])
+    assert written.transaction is not None
+    abort_batch(sink.brokers, sink.sink, 0, [written.transaction])
     assert sink.published() == []
     sink.batch(0, ["a"], ["b"])
     assert sink.published() == ["a", "b"]
@@ -141,7 +143,7 @@ def test_what_is_decided_is_not_given_up(sink: Sink, monkeypatch: pytest.MonkeyP
         patch.setattr(exactly_once, "end_all", killed)
         with pytest.raises(Killed):
             sink.commit(0, written)
-    give_up(sink.brokers, sink.sink, 0, [each.part for each in written if each.part])
+    abort_batch(sink.brokers, sink.sink, 0, [each.transaction for each in written if each.transaction])
     sink.batch(0, ["other"], ["rows"])  # the plan need not be deterministic: the batch is complete
     assert sink.published() == ["a", "b"]
 
@@ -161,9 +163,9 @@ def test_a_driver_that_was_thought_dead_publishes_nothing(sink: Sink) -> None:
 
 def test_a_part_that_is_published_must_be_the_same_again(sink: Sink) -> None:
     written = [sink.task(0, 0, ["a", "b"]), sink.task(0, 1, ["c"])]
-    part = written[0].part
+    part = written[0].transaction
     assert part is not None
-    end_all(sink.brokers, sink.sink, [part], commit=True, lost_is_fine=False)  # the driver dies without a decision
+    end_all(sink.brokers, sink.sink, [part], commit=True, ignore_lost=False)  # the driver dies without a decision
     with pytest.raises(PublicationError, match="2 rows are published, and the batch run again has 1: the plan is not"):
         sink.task(0, 0, ["a"])
     with pytest.raises(PublicationError, match="has 2 others: the plan is not deterministic"):
@@ -200,7 +202,7 @@ def test_a_sink_whose_first_batches_had_no_tasks(sink: Sink, monkeypatch: pytest
 
 def test_a_marker_that_is_gone(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     sink.batch(0, ["a"], ["b"])
-    monkeypatch.setattr(TaskWriting, "_markers", lambda self, tasks, timeout_ms=None: {})
+    monkeypatch.setattr(TaskWriter, "_markers", lambda self, tasks, timeout_ms=None: {})
     with pytest.raises(PublicationError, match=r"its marker is gone \(offsets.retention.minutes"):
         sink.task(0, 0, ["a"])
 

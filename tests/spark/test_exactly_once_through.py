@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ottla.client.blocking import Producer
 from ottla.client.topics import LATEST
-from ottla.spark.cluster import Cluster as Brokers
+from ottla.spark.cluster import ClusterClient as Brokers
 from ottla.spark.exactly_once import prepare
 from ottla.spark.options import sink_options
 from ottla.testing import EmbeddedBroker

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.spark.cluster import Cluster as Brokers
+from ottla.spark.cluster import ClusterClient as Brokers
 from ottla.spark.offsets import Positions
 from ottla.spark.options import source_options
 from ottla.spark.schema import COLUMNS, arrow_schema

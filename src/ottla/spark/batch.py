@@ -7,9 +7,9 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ottla.client.topics import TopicPartition
 from ottla.spark.filters import Pruning, pruning
-from ottla.spark.offsets import DataLoss, Positions, Range, check_order, ranges
+from ottla.spark.offsets import DataLoss, OffsetRange, Positions, check_order, ranges
 from ottla.spark.options import SourceOptions
-from ottla.spark.reading import Reading
+from ottla.spark.reading import TopicReader
 
 
 class _PushedFilters:
@@ -29,7 +29,7 @@ class _PushedFilters:
         return filters
 
 
-class OttlaReader(Reading, DataSourceReader):
+class OttlaReader(TopicReader, DataSourceReader):
     """A batch read.
 
     pruning  what filters leave of it
@@ -41,30 +41,30 @@ class OttlaReader(Reading, DataSourceReader):
         vars(self)["pushFilters"] = _PushedFilters(self)
 
     def partitions(self) -> Sequence[InputPartition]:
-        found = self.found_partitions()
-        start = self.positions(self.options.start, found)
-        end = self._ending(found)
+        partitions = self.current_partitions()
+        start = self.positions(self.options.start, partitions)
+        end = self._ending(partitions)
         check_order(start, end, self.options.start.option, self.options.end.option)
         pieces = self._pruned(ranges(start, end)[0])
         ids = self.topic_ids(piece.partition for piece in pieces)
         return self.tasks(pieces, ids)
 
-    def _ending(self, found: list[TopicPartition]) -> Positions:
+    def _ending(self, partitions: list[TopicPartition]) -> Positions:
         """Return the end offsets of the read. Raises DataLoss for named offsets that do not exist (yet), unless allowed."""
-        end = self.positions(self.options.end, found)
+        end = self.positions(self.options.end, partitions)
         if self.options.end.offsets is None:
             return end
-        latest = self.ends(found)
-        beyond = [partition for partition in found if end[partition] > latest[partition]]
+        latest = self.ends(partitions)
+        beyond = [partition for partition in partitions if end[partition] > latest[partition]]
         if beyond and self.options.fail_on_data_loss:
             first = beyond[0]
             raise DataLoss(
                 f"endingOffsets names offset {end[first]} of {first}, which ends at {latest[first]}. "
                 "failOnDataLoss=false reads what is there"
             )
-        return {partition: min(end[partition], latest[partition]) for partition in found}
+        return {partition: min(end[partition], latest[partition]) for partition in partitions}
 
-    def _pruned(self, pieces: list[Range]) -> list[Range]:
+    def _pruned(self, pieces: list[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges that filters leave.
 
         All records of a partition before the first one at or after a time are older than that time.
@@ -75,7 +75,7 @@ class OttlaReader(Reading, DataSourceReader):
             return left
         begins = self.ends([piece.partition for piece in left], since)
         return [
-            Range(piece.partition, start, piece.end)
+            OffsetRange(piece.partition, start, piece.end)
             for piece in left
             if begins[piece.partition] >= 0 and (start := max(piece.start, begins[piece.partition])) < piece.end
         ]

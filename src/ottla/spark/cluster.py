@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.client.admin.share_groups import ShareGroupOffset
 
 
-class Cluster(Blocking):
+class ClusterClient(Blocking):
     """One cluster seen through one config."""
 
     def __init__(self, config: ClientConfig) -> None:
@@ -71,7 +71,7 @@ class Cluster(Blocking):
     # -- offsets --
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, committed: bool | None = None
+        self, times: Mapping[TopicPartition, int], *, committed: bool | None = None
     ) -> dict[TopicPartition, FoundOffset]:
         """Offsets by time: EARLIEST, LATEST, or ms since the epoch (the first record at or after it).
 
@@ -79,7 +79,7 @@ class Cluster(Blocking):
 
         Raises UnknownTopic, NotAuthorized, RequestTimedOut.
         """
-        return self._run(list_offsets(self._core, wanted, committed=committed)) if wanted else {}
+        return self._run(list_offsets(self._core, times, committed=committed)) if times else {}
 
     def wait_for_records(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> bool:
         """Return whether there may be records at or after these offsets; wait about `wait_ms` at most. Raises KafkaError."""
@@ -130,8 +130,8 @@ class Cluster(Blocking):
         self, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int | None = None, metadata: str = ""
     ) -> None:
         """Commit offsets of a group without members. Raises KafkaError when it has some."""
-        whole = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
-        self._run(Commits(self._core, group).commit(whole, lambda: GroupMetadata(group), timeout_ms))
+        entries = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
+        self._run(Commits(self._core, group).commit(entries, lambda: GroupMetadata(group), timeout_ms))
 
     def share_group_offsets(
         self, group: str, partitions: list[TopicPartition]
@@ -139,8 +139,8 @@ class Cluster(Blocking):
         """Return the offsets of a share group; partitions that it has never read are left out. Raises KafkaError."""
         from ottla.client.admin.share_groups import ShareGroups
 
-        found = self._run(ShareGroups(self._core).list_share_group_offsets({group: partitions}))[group]
-        return {partition: found[partition] for partition in partitions if partition in found}
+        offsets = self._run(ShareGroups(self._core).list_share_group_offsets({group: partitions}))[group]
+        return {partition: offsets[partition] for partition in partitions if partition in offsets}
 
     # -- what the exactly-once sink asks --
 
@@ -165,19 +165,19 @@ async def _ensure_topic(core: Core, name: str, partitions: int, config: Mapping[
     from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
 
     topics = Topics(core)
-    made = (await topics.create_topics([NewTopic(name, partitions, config=config)])).errors.get(name)
-    if made is not None and made.code != TOPIC_ALREADY_EXISTS:
-        raise made
+    creation_error = (await topics.create_topics([NewTopic(name, partitions, config=config)])).errors.get(name)
+    if creation_error is not None and creation_error.code != TOPIC_ALREADY_EXISTS:
+        raise creation_error
     core.metadata.forget(name)
-    while len((await _there(core, name)).leaders) < partitions:
+    while len((await _created_topic(core, name)).leaders) < partitions:
         # In steps, so that a hundred tasks do not ask a hundred times.
         total = -(-partitions // 32) * 32
-        grown = (await topics.create_partitions([NewPartitions(name, total)])).errors.get(name)
-        if grown is not None and grown.code != INVALID_PARTITIONS:
-            raise grown
+        growth_error = (await topics.create_partitions([NewPartitions(name, total)])).errors.get(name)
+        if growth_error is not None and growth_error.code != INVALID_PARTITIONS:
+            raise growth_error
         core.metadata.forget(name)
 
 
-async def _there(core: Core, topic: str) -> TopicInfo:
+async def _created_topic(core: Core, topic: str) -> TopicInfo:
     """A topic that was just made: some broker may not know it yet."""
     return await core.metadata.topic(topic, create=True)

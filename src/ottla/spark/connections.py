@@ -9,22 +9,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.client.config import ClientConfig
-from ottla.spark.cluster import Cluster
+from ottla.spark.cluster import ClusterClient
 
 if TYPE_CHECKING:
     from ottla.client.blocking import Producer
 
-_clusters: dict[tuple[int, ClientConfig], Cluster] = {}
+_clusters: dict[tuple[int, ClientConfig], ClusterClient] = {}
 _producers: "dict[tuple[int, ClientConfig], Producer]" = {}
 
 
-def cluster_of(config: ClientConfig) -> Cluster:
+def cluster_of(config: ClientConfig) -> ClusterClient:
     """The cluster of this config in this process."""
     key = os.getpid(), config
-    found = _clusters.get(key)
-    if found is None:
-        found = _clusters[key] = Cluster(config)
-    return found
+    cluster = _clusters.get(key)
+    if cluster is None:
+        cluster = _clusters[key] = ClusterClient(config)
+    return cluster
 
 
 @contextmanager
@@ -37,12 +37,12 @@ def producing(config: ClientConfig) -> Iterator["Producer"]:
     from ottla.client.blocking import Producer
 
     key = os.getpid(), config
-    found = _producers.get(key)
-    if found is None:
-        found = _producers[key] = Producer(config)
+    producer = _producers.get(key)
+    if producer is None:
+        producer = _producers[key] = Producer(config)
     try:
-        yield found
+        yield producer
     except BaseException:
         _producers.pop(key, None)
-        found.close(0)
+        producer.close(0)
         raise

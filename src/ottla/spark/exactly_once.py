@@ -2,7 +2,7 @@
 
     task     read the last decision; about this batch: end its transactions
              InitProducerId: older attempts, and a driver that is still about to end theirs, are fenced
-             fetch markers (require-stable) -> verdict
+             fetch markers (require-stable) -> task_action
              begin, write rows, TxnOffsetCommit of the marker, leave open
     driver   write the decision, end every transaction                        (commit)
              or abort every transaction                                       (abort)
@@ -29,18 +29,18 @@ from ottla.records import arrow
 from ottla.records.columns import RowEncoder
 from ottla.records.digest import digest_of
 from ottla.records.partitioner import partition_of
-from ottla.spark.cluster import Cluster
+from ottla.spark.cluster import ClusterClient
 from ottla.spark.publication import (
     Decision,
-    Marker,
-    Part,
     PublicationError,
-    Verdict,
+    TaskAction,
+    TaskMarker,
+    TaskTransaction,
     check_batch,
     check_same,
     read_decision,
     read_marker,
-    verdict,
+    task_action,
 )
 
 MARKERS: Final = "ottla-sink-markers"
@@ -53,23 +53,23 @@ _READ_MS: Final = 30_000
 _STABLE_MS: Final = 5_000
 # What a task that fails waits to abort its transaction.
 _ABORT_S: Final = 10.0
-_NOTHING: Final = Marker(-1)
+_NOTHING: Final = TaskMarker(-1)
 # Errors of EndTxn when the transaction has already been ended, or was taken over by another producer.
 _ENDED: Final = frozenset({table.INVALID_TXN_STATE, table.INVALID_PRODUCER_ID_MAPPING})
 
 
-class Written(WriterCommitMessage):
+class TaskResult(WriterCommitMessage):
     """Result of a task.
 
-    part     its transaction, which is open still; None for a sink without transactions
-    sink     the sink's id, "" for one without transactions
-    refused  reason why the task wrote nothing: the driver raises it, in place of a failed task and its retries
+    transaction  open transaction of the task; None for a sink without transactions
+    sink         id of the sink; "" without transactions
+    refusal      reason why the task wrote nothing: the driver raises it, instead of a failed task and its retries
     """
 
-    def __init__(self, part: Part | None = None, sink: str = "", refused: str | None = None) -> None:
-        self.part = part
+    def __init__(self, transaction: TaskTransaction | None = None, sink: str = "", refusal: str | None = None) -> None:
+        self.transaction = transaction
         self.sink = sink
-        self.refused = refused
+        self.refusal = refusal
 
 
 class _TaskProducer(Producer):
@@ -91,13 +91,13 @@ def group_of(sink: str) -> str:
     return f"ottla.{sink}"
 
 
-def prepare(cluster: Cluster) -> None:
+def prepare(cluster: ClusterClient) -> None:
     """See that the topics of markers and decisions are there. Raises KafkaError."""
     cluster.ensure_topic(MARKERS, _MARKER_PARTITIONS, {})
     cluster.ensure_topic(DECISIONS, _DECISION_PARTITIONS, {"cleanup.policy": "compact"})
 
 
-class TaskWriting:
+class TaskWriter:
     """One task of one batch.
 
     config  of its producer, with its transactional.id
@@ -107,7 +107,7 @@ class TaskWriting:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         config: ClientConfig,
         topic: str | None,
         sink: str,
@@ -123,70 +123,70 @@ class TaskWriting:
         self._batch = batch
         self._task = task
         self._named = named
-        self._seen = _NOTHING
+        self._marker = _NOTHING
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> TaskResult:
         """Write the rows, or see that they are published. Raises PublicationError, KafkaError."""
         batch, task, sink = self._batch, self._task, self._sink
         decision = None
         if batch is not None:
-            self._seen = Marker(batch)
+            self._marker = TaskMarker(batch)
             decision = last_decision(self._cluster, sink)
             first = decision is None and batch > 0
             check_batch(sink, batch, decision, unknown=first and (self._named or self._has_markers()))
             if decision is not None and decision.batch == batch:
-                end_all(self._cluster, sink, decision.parts, commit=True, lost_is_fine=True)
+                end_all(self._cluster, sink, decision.transactions, commit=True, ignore_lost=True)
         with _TaskProducer(self._config) as producer:
             producer.init_transactions()
             if batch is None:
-                return self._published(producer, batches)
+                return self._write_transaction(producer, batches)
             self._cluster.ensure_topic(MARKERS, task + 1, {})
             markers = self._markers({task}) | self._markers_of_others(decision)
-            said = verdict(sink, batch, task, decision, markers)
-            if said is Verdict.WRITE:
+            action = task_action(sink, batch, task, decision, markers)
+            if action is TaskAction.WRITE:
                 if task not in markers:
                     # From now on a marker that is missing has expired.
-                    self._cluster.commit(group_of(sink), {_marker_of(task): 0}, metadata=_NOTHING.text())
-                return self._published(producer, self._counted(batches))
-        if said is Verdict.COMPARE:
-            for _ in self._counted(batches):
+                    self._cluster.commit(group_of(sink), {_marker_partition(task): 0}, metadata=_NOTHING.text())
+                return self._write_transaction(producer, self._with_digest(batches))
+        if action is TaskAction.COMPARE:
+            for _ in self._with_digest(batches):
                 pass
-            check_same(sink, batch, task, markers[task], self._seen)
-        return Written(Part(task, -1, -1), sink)
+            check_same(sink, batch, task, markers[task], self._marker)
+        return TaskResult(TaskTransaction(task, -1, -1), sink)
 
-    def _published(self, producer: _TaskProducer, batches: Iterator[pa.RecordBatch]) -> Written:
+    def _write_transaction(self, producer: _TaskProducer, batches: Iterator[pa.RecordBatch]) -> TaskResult:
         producer.begin_transaction()
         try:
             report = producer.produce_arrow(batches, self._topic)
             producer.flush()
             report.result()
             if self._batch is not None:
-                marker = OffsetAndMetadata(self._batch, self._seen.text())
+                marker = OffsetAndMetadata(self._batch, self._marker.text())
                 group = GroupMetadata(group_of(self._sink))
-                producer.send_offsets_to_transaction({_marker_of(self._task): marker}, group)
+                producer.send_offsets_to_transaction({_marker_partition(self._task): marker}, group)
         except BaseException:
             # The task may not be run again; readers would then wait for its transaction until it times out.
             with suppress(KafkaError):
                 producer.abort_transaction(_ABORT_S)
             raise
-        return Written(Part(self._task, *producer.identity), self._sink)
+        return TaskResult(TaskTransaction(self._task, *producer.identity), self._sink)
 
-    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _with_digest(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted."""
         for batch in batches:
             if batch.num_rows:
-                seen = self._seen
-                digest = (seen.digest + batch_digest(batch, self._topic is None)) % 2**64
-                self._seen = Marker(seen.batch, seen.rows + batch.num_rows, digest)
+                marker = self._marker
+                digest = (marker.digest + batch_digest(batch, self._topic is None)) % 2**64
+                self._marker = TaskMarker(marker.batch, marker.rows + batch.num_rows, digest)
                 yield batch
 
     def _has_markers(self) -> bool:
         """Return whether any task of the sink has a marker of a published batch."""
         partitions = self._cluster.partitions(MARKERS)
-        found = self._cluster.committed(group_of(self._sink), partitions, stable=False)
-        return any(read_marker(offset.metadata) != _NOTHING for offset in found.values())
+        offsets = self._cluster.committed(group_of(self._sink), partitions, stable=False)
+        return any(read_marker(offset.metadata) != _NOTHING for offset in offsets.values())
 
-    def _markers_of_others(self, decision: Decision | None) -> dict[int, Marker]:
+    def _markers_of_others(self, decision: Decision | None) -> dict[int, TaskMarker]:
         """Return the markers of the other tasks of a decision about this batch.
 
         Empty while a transaction of one of them is open: that task writes again.
@@ -198,12 +198,14 @@ class TaskWriting:
         except RequestTimedOut:
             return {}
 
-    def _markers(self, tasks: set[int], timeout_ms: int | None = None) -> dict[int, Marker]:
-        found = self._cluster.committed(group_of(self._sink), [_marker_of(task) for task in sorted(tasks)], timeout_ms)
-        return {partition.partition: read_marker(offset.metadata) for partition, offset in found.items()}
+    def _markers(self, tasks: set[int], timeout_ms: int | None = None) -> dict[int, TaskMarker]:
+        offsets = self._cluster.committed(
+            group_of(self._sink), [_marker_partition(task) for task in sorted(tasks)], timeout_ms
+        )
+        return {partition.partition: read_marker(offset.metadata) for partition, offset in offsets.items()}
 
 
-def _marker_of(task: int) -> TopicPartition:
+def _marker_partition(task: int) -> TopicPartition:
     return TopicPartition(MARKERS, task)
 
 
@@ -226,36 +228,40 @@ def batch_digest(batch: pa.RecordBatch, with_topics: bool) -> int:
 # -- the driver --
 
 
-def publish(cluster: Cluster, producer: Producer, sink: str, batch: int | None, parts: list[Part]) -> None:
+def publish(
+    cluster: ClusterClient, producer: Producer, sink: str, batch: int | None, transactions: list[TaskTransaction]
+) -> None:
     """All tasks of a batch are done: decide, and end their transactions. Raises PublicationError, KafkaError.
 
-    parts     of all tasks; none when the batch had none
-    producer  not transactional; writes the decision
+    transactions  those of all tasks; empty for a batch without tasks
+    producer      writes the decision; not transactional
     """
-    left = [part for part in parts if part.producer_id >= 0]
-    if parts and not left:
+    unpublished = [transaction for transaction in transactions if transaction.producer_id >= 0]
+    if transactions and not unpublished:
         return
     if batch is not None:
-        decision = Decision(batch, sorted(parts))
+        decision = Decision(batch, sorted(transactions))
         where = partition_of(sink.encode(), len(cluster.topic(DECISIONS).leaders))
         producer.send(DECISIONS, decision.text(), sink, where).result()
-    end_all(cluster, sink, left, commit=True, lost_is_fine=False)
+    end_all(cluster, sink, unpublished, commit=True, ignore_lost=False)
 
 
-def end_all(cluster: Cluster, sink: str, parts: list[Part], *, commit: bool, lost_is_fine: bool) -> None:
+def end_all(
+    cluster: ClusterClient, sink: str, transactions: list[TaskTransaction], *, commit: bool, ignore_lost: bool
+) -> None:
     """End the transactions of these parts, all that can be ended.
 
-    lost_is_fine  some may have been ended already, or taken over by another producer
+    ignore_lost  some may have been ended already, or taken over by another producer
 
     Raises PublicationError for the first that could not be, unless that is fine; KafkaError when brokers cannot be reached.
     """
     lost: PublicationError | None = None
-    for part in parts:
-        if part.producer_id < 0:
+    for transaction in transactions:
+        if transaction.producer_id < 0:
             continue
-        name = transactional_id(sink, part.task)
+        name = transactional_id(sink, transaction.task)
         try:
-            cluster.end_transaction(name, part.producer_id, part.epoch, commit=commit)
+            cluster.end_transaction(name, transaction.producer_id, transaction.epoch, commit=commit)
         except KafkaError as error:
             if not isinstance(error, FencedError) and error.code not in _ENDED:
                 raise
@@ -264,20 +270,20 @@ def end_all(cluster: Cluster, sink: str, parts: list[Part], *, commit: bool, los
                 "longer than kafka.transaction.timeout.ms, or another run of this query has taken over. It is written "
                 "again when the query starts again"
             )
-    if lost is not None and not lost_is_fine:
+    if lost is not None and not ignore_lost:
         raise lost
 
 
-def give_up(cluster: Cluster, sink: str, batch: int | None, parts: list[Part]) -> None:
+def abort_batch(cluster: ClusterClient, sink: str, batch: int | None, transactions: list[TaskTransaction]) -> None:
     """Abort the transactions of a batch of which a task has failed. A decided batch stays decided: the next run ends it."""
     if batch is not None:
         decision = last_decision(cluster, sink)
         if decision is not None and decision.batch >= batch:
             return
-    end_all(cluster, sink, parts, commit=False, lost_is_fine=True)
+    end_all(cluster, sink, transactions, commit=False, ignore_lost=True)
 
 
-def last_decision(cluster: Cluster, sink: str) -> Decision | None:
+def last_decision(cluster: ClusterClient, sink: str) -> Decision | None:
     """The newest decision of a sink, None when there was none."""
     key = sink.encode()
     partition = TopicPartition(DECISIONS, partition_of(key, len(cluster.topic(DECISIONS).leaders)))
@@ -287,14 +293,14 @@ def last_decision(cluster: Cluster, sink: str) -> Decision | None:
     limit: int = max(_READ_MS, cluster.config["default.api.timeout.ms"])
     while end > begin:
         start = max(begin, end - size)
-        found: Decision | None = None
+        newest: Decision | None = None
         for chunk in cluster.read(partition, start, end, timeout_ms=limit):
             for record in chunk.records():
                 if record.key == key and record.offset < end and record.value is not None:
                     decision = read_decision(record.value)
                     # A driver that was thought dead may have written late.
-                    found = decision if found is None or decision.batch >= found.batch else found
-        if found is not None:
-            return found
+                    newest = decision if newest is None or decision.batch >= newest.batch else newest
+        if newest is not None:
+            return newest
         end, size = start, size * 8
     return None

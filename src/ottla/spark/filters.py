@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from ottla.spark.offsets import Range
+from ottla.spark.offsets import OffsetRange
 
 _BEYOND: Final = 2**63
 
@@ -40,7 +40,7 @@ class Pruning(NamedTuple):
     end: int = _BEYOND
     since_ms: int | None = None
 
-    def of(self, piece: Range) -> Range | None:
+    def of(self, piece: OffsetRange) -> OffsetRange | None:
         """Return the part of a range within the bounds of topics, partitions and offsets, None if it is empty."""
         topic, number = piece.partition
         if self.topics is not None and topic not in self.topics:
@@ -48,31 +48,31 @@ class Pruning(NamedTuple):
         if self.partitions is not None and number not in self.partitions:
             return None
         start, end = max(piece.start, self.start), min(piece.end, self.end)
-        return Range(piece.partition, start, end) if start < end else None
+        return OffsetRange(piece.partition, start, end) if start < end else None
 
 
 def pruning(filters: Iterable[Filter]) -> Pruning:
     """Return the bounds of the records that can pass all of these filters."""
-    found = Pruning()
-    for each in filters:
-        column = ".".join(getattr(each, "attribute", ()))
+    bounds = Pruning()
+    for condition in filters:
+        column = ".".join(getattr(condition, "attribute", ()))
         if column == "topic":
-            found = found._replace(topics=_both(found.topics, _among(each)))
+            bounds = bounds._replace(topics=_both(bounds.topics, _listed_values(condition)))
         elif column == "partition":
-            found = found._replace(partitions=_both(found.partitions, _among(each)))
+            bounds = bounds._replace(partitions=_both(bounds.partitions, _listed_values(condition)))
         elif column == "offset":
-            found = _offsets(found, each)
+            bounds = _offsets(bounds, condition)
         elif column == "timestamp":
-            found = _times(found, each)
-    return found
+            bounds = _times(bounds, condition)
+    return bounds
 
 
-def _among(each: Filter) -> frozenset[Any] | None:
+def _listed_values(condition: Filter) -> frozenset[Any] | None:
     """The values that a filter lets pass, None when it does not list them."""
-    if isinstance(each, EqualTo | EqualNullSafe):
-        return frozenset([each.value])
-    if isinstance(each, In):
-        return frozenset(each.value)
+    if isinstance(condition, EqualTo | EqualNullSafe):
+        return frozenset([condition.value])
+    if isinstance(condition, In):
+        return frozenset(condition.value)
     return None
 
 
@@ -82,27 +82,29 @@ def _both(left: frozenset[Any] | None, right: frozenset[Any] | None) -> frozense
     return left & right
 
 
-def _offsets(found: Pruning, each: Filter) -> Pruning:
-    among = _among(each)
-    if among is not None:
-        offsets = [offset for offset in among if offset is not None]
+def _offsets(bounds: Pruning, condition: Filter) -> Pruning:
+    values = _listed_values(condition)
+    if values is not None:
+        offsets = [offset for offset in values if offset is not None]
         if not offsets:
-            return found._replace(end=0)
-        return found._replace(start=max(found.start, min(offsets)), end=min(found.end, max(offsets) + 1))
-    if isinstance(each, GreaterThan):
-        return found._replace(start=max(found.start, each.value + 1))
-    if isinstance(each, GreaterThanOrEqual):
-        return found._replace(start=max(found.start, each.value))
-    if isinstance(each, LessThan):
-        return found._replace(end=min(found.end, each.value))
-    if isinstance(each, LessThanOrEqual):
-        return found._replace(end=min(found.end, each.value + 1))
-    return found
+            return bounds._replace(end=0)
+        return bounds._replace(start=max(bounds.start, min(offsets)), end=min(bounds.end, max(offsets) + 1))
+    if isinstance(condition, GreaterThan):
+        return bounds._replace(start=max(bounds.start, condition.value + 1))
+    if isinstance(condition, GreaterThanOrEqual):
+        return bounds._replace(start=max(bounds.start, condition.value))
+    if isinstance(condition, LessThan):
+        return bounds._replace(end=min(bounds.end, condition.value))
+    if isinstance(condition, LessThanOrEqual):
+        return bounds._replace(end=min(bounds.end, condition.value + 1))
+    return bounds
 
 
-def _times(found: Pruning, each: Filter) -> Pruning:
-    if not isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual) or not isinstance(each.value, datetime):
-        return found
-    moment = each.value if each.value.tzinfo is not None else each.value.astimezone()
+def _times(bounds: Pruning, condition: Filter) -> Pruning:
+    if not isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual) or not isinstance(
+        condition.value, datetime
+    ):
+        return bounds
+    moment = condition.value if condition.value.tzinfo is not None else condition.value.astimezone()
     since = int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
-    return found._replace(since_ms=since if found.since_ms is None else max(found.since_ms, since))
+    return bounds._replace(since_ms=since if bounds.since_ms is None else max(bounds.since_ms, since))

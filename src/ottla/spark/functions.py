@@ -25,7 +25,7 @@ from ottla.schemas.registry import (
     SchemaRegistry,
     UnsupportedSchema,
 )
-from ottla.spark.wire.codec import Plan, Reading, Writing, texts
+from ottla.spark.wire.codec import DecodingPlan, EncodingPlan, SchemaPlan, texts
 
 _KINDS: Final = {"avro": AVRO, "json": JSON, "protobuf": PROTOBUF}
 _MODES: Final = ("PERMISSIVE", "FAILFAST")
@@ -58,11 +58,11 @@ def from_wire(
     """
     if mode.upper() not in _MODES:
         raise ValueError(f"mode {mode}: it is one of {', '.join(_MODES)}")
-    place = _registry(registry)
-    _, plan = _plan(schema, subject, place, format, message, validate)
-    if place is None and plan.kind == AVRO:
+    schema_registry = _registry(registry)
+    _, plan = _plan(schema, subject, schema_registry, format, message, validate)
+    if schema_registry is None and plan.kind == AVRO:
         raise ValueError("Avro needs a registry: a value cannot be read without the schema it was written with")
-    reading = Reading(plan=plan, registry=place, permissive=mode.upper() == "PERMISSIVE")
+    reading = DecodingPlan(plan=plan, registry=schema_registry, permissive=mode.upper() == "PERMISSIVE")
     kind = from_arrow_type(plan.format().shape.column, prefer_timestamp_ntz=True)
 
     def read(frames: pa.Array) -> pa.Array:
@@ -87,17 +87,21 @@ def to_wire(
     Arguments are those of `from_wire`. A text or a FileDescriptorSet must be a version of `subject`, or becomes one with
     `register=True`. A value that does not fit the schema ends the query.
     """
-    place = _registry(registry)
-    assert place is not None
-    number, plan = _plan(schema, subject, place, format, message, validate)
+    schema_registry = _registry(registry)
+    assert schema_registry is not None
+    number, plan = _plan(schema, subject, schema_registry, format, message, validate)
     if number is None:
         if subject is None:
             raise ValueError("to_wire needs the subject that its schema is a version of")
-        given = Schema(plan.kind, plan.text)
+        unregistered = Schema(plan.kind, plan.text)
         if plan.referred:
             raise ValueError("a schema that refers to others is registered by other means: give its subject or id")
-        number = place.register(subject, given) if register else _known(place, subject, given)
-    writing = Writing(plan=plan, id=number)
+        number = (
+            schema_registry.register(subject, unregistered)
+            if register
+            else _registered_id(schema_registry, subject, unregistered)
+        )
+    writing = EncodingPlan(plan=plan, id=number)
     plan.format()
 
     def write(values: pa.Array) -> pa.Array:
@@ -109,12 +113,12 @@ def to_wire(
 def _applied(function: Any, name: str, column: Column | str) -> Column:
     """A UDF of a column, under a name of its own in plans and in names of columns."""
     function._name = name
-    found: Column = function(column)
-    return found
+    result: Column = function(column)
+    return result
 
 
-def _registry(given: SchemaRegistry | str | None) -> SchemaRegistry | None:
-    return SchemaRegistry(location=given) if isinstance(given, str) else given
+def _registry(registry: SchemaRegistry | str | None) -> SchemaRegistry | None:
+    return SchemaRegistry(location=registry) if isinstance(registry, str) else registry
 
 
 def _plan(
@@ -124,34 +128,34 @@ def _plan(
     format: str | None,  # noqa: A002
     message: str | None,
     validate: bool,
-) -> tuple[int | None, Plan]:
+) -> tuple[int | None, SchemaPlan]:
     """The schema that is meant, and its id where the registry gave it."""
-    wanted = None if format is None else _KINDS.get(format.lower())
-    if format is not None and wanted is None:
+    expected_kind = None if format is None else _KINDS.get(format.lower())
+    if format is not None and expected_kind is None:
         raise ValueError(f"format {format}: it is one of {', '.join(_KINDS)}")
     number: int | None = None
     if isinstance(schema, bytes):
         kind = PROTOBUF
         text, referred = files_of(schema)
     elif isinstance(schema, str):
-        kind, text, referred = wanted or AVRO, schema, {}
+        kind, text, referred = expected_kind or AVRO, schema, {}
     else:
         if registry is None or (schema is None and subject is None):
             raise ValueError("a schema is needed: its text, or its id or subject together with a registry")
         if schema is None:
-            number, found = registry.latest(str(subject))
+            number, registered = registry.latest(str(subject))
         else:
-            number, found = schema, registry.by_id(schema)
-        kind, text, referred = found.kind, found.text, dict(texts(registry, found))
-    if wanted not in (None, kind):
-        raise ValueError(f"the schema is {kind}, not {wanted}")
+            number, registered = schema, registry.by_id(schema)
+        kind, text, referred = registered.kind, registered.text, dict(texts(registry, registered))
+    if expected_kind not in (None, kind):
+        raise ValueError(f"the schema is {kind}, not {expected_kind}")
     if message is not None and kind != PROTOBUF:
         raise ValueError(f"message {message}: only Protobuf has messages")
-    plan = Plan(kind=kind, text=text, referred=tuple(referred.items()), message=message, validate=validate)
+    plan = SchemaPlan(kind=kind, text=text, referred=tuple(referred.items()), message=message, validate=validate)
     return number, plan
 
 
-def _known(registry: SchemaRegistry, subject: str, schema: Schema) -> int:
+def _registered_id(registry: SchemaRegistry, subject: str, schema: Schema) -> int:
     try:
         return registry.look_up(subject, schema)
     except SchemaNotFound as missing:

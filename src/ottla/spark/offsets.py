@@ -41,7 +41,7 @@ class Boundary(NamedTuple):
     or_latest: bool = False
 
 
-class Range(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets `start` (inclusive) to `end` (exclusive) of a partition."""
 
     partition: TopicPartition
@@ -59,7 +59,7 @@ def parse_positions(text: str, option: str) -> Positions:
         topics = json.loads(text)
     except ValueError as error:
         raise InvalidOption(f"{shape}: {text!r} is no JSON ({error})") from None
-    found: Positions = {}
+    positions: Positions = {}
     if not isinstance(topics, dict) or not topics:
         raise InvalidOption(f"{shape}, not {text}")
     for topic, parts in topics.items():
@@ -68,8 +68,8 @@ def parse_positions(text: str, option: str) -> Positions:
         for number, offset in parts.items():
             if not number.isdecimal() or type(offset) is not int or offset < EARLIEST:
                 raise InvalidOption(f'{shape}: "{number}": {json.dumps(offset)} of {topic} is no partition and offset')
-            found[TopicPartition(topic, int(number))] = offset
-    return found
+            positions[TopicPartition(topic, int(number))] = offset
+    return positions
 
 
 def parse_assignment(text: str) -> list[TopicPartition]:
@@ -81,12 +81,12 @@ def parse_assignment(text: str) -> list[TopicPartition]:
         raise InvalidOption(f"{shape}: {text!r} is no JSON ({error})") from None
     if not isinstance(topics, dict) or not topics:
         raise InvalidOption(f"{shape}, not {text}")
-    found = []
+    partitions = []
     for topic, parts in topics.items():
         if not isinstance(parts, list) or not all(type(number) is int and number >= 0 for number in parts):
             raise InvalidOption(f"{shape}: {topic} has no list of partitions")
-        found += [TopicPartition(topic, number) for number in parts]
-    return found
+        partitions += [TopicPartition(topic, number) for number in parts]
+    return partitions
 
 
 def starting_boundary(options: Mapping[str, str], *, stream: bool) -> Boundary:
@@ -96,21 +96,23 @@ def starting_boundary(options: Mapping[str, str], *, stream: bool) -> Boundary:
         raise InvalidOption(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy}")
     or_latest = strategy == "latest"
     default = LATEST if stream else EARLIEST
-    found = _boundary(options, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets", default, or_latest)
+    boundary = _boundary(
+        options, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets", default, or_latest
+    )
     if not stream:
-        if found.time == LATEST:
+        if boundary.time == LATEST:
             raise InvalidOption("startingOffsets=latest leaves a batch read nothing: use a stream or other offsets")
-        if found.offsets and LATEST in found.offsets.values():
+        if boundary.offsets and LATEST in boundary.offsets.values():
             raise InvalidOption("startingOffsets of a batch read cannot be -1 (latest)")
-    return found
+    return boundary
 
 
 def ending_boundary(options: Mapping[str, str]) -> Boundary:
     """From endingTimestamp, endingOffsetsByTimestamp or endingOffsets, in this order. Raises InvalidOption."""
-    found = _boundary(options, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", LATEST, True)
-    if found.time == EARLIEST or (found.offsets and EARLIEST in found.offsets.values()):
+    boundary = _boundary(options, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", LATEST, True)
+    if boundary.time == EARLIEST or (boundary.offsets and EARLIEST in boundary.offsets.values()):
         raise InvalidOption("endingOffsets cannot be earliest (-2)")
-    return found
+    return boundary
 
 
 def _boundary(
@@ -136,40 +138,40 @@ def _boundary(
     return Boundary(offsets, time=default)
 
 
-def questions(boundary: Boundary, partitions: Iterable[TopicPartition]) -> Positions:
+def offset_lookups(boundary: Boundary, partitions: Iterable[TopicPartition]) -> Positions:
     """Return the ListOffsets times to request before the boundary is known. Raises InvalidOption.
 
     JSON must name every partition that is read, and no other, as with Spark's own source.
     """
-    wanted = list(partitions)
+    requested = list(partitions)
     named = boundary.offsets if boundary.offsets is not None else boundary.times
     if named is None:
         assert boundary.time is not None
-        return dict.fromkeys(wanted, boundary.time)
+        return dict.fromkeys(requested, boundary.time)
     # Topics first: a misspelt one is also the reason why partitions of the right one are missing.
-    topics = {partition.topic for partition in wanted}
+    topics = {partition.topic for partition in requested}
     for topic in sorted({partition.topic for partition in named} - topics):
         hint = did_you_mean(topic, sorted(topics))
         raise InvalidOption(f"{boundary.option} names topic {topic}, which this query does not read{hint}")
-    missing = sorted(set(wanted) - set(named))
+    missing = sorted(set(requested) - set(named))
     if missing:
         raise InvalidOption(f"{boundary.option} must name every partition, also {_listed(missing)}")
-    unknown = sorted(set(named) - set(wanted))
+    unknown = sorted(set(named) - set(requested))
     if unknown:
         raise InvalidOption(f"{boundary.option} names {_listed(unknown)}, which this query does not read")
     if boundary.times is not None:
-        return {partition: named[partition] for partition in wanted}
-    return {partition: named[partition] for partition in wanted if named[partition] < 0}
+        return {partition: named[partition] for partition in requested}
+    return {partition: named[partition] for partition in requested if named[partition] < 0}
 
 
 def _listed(partitions: list[TopicPartition]) -> str:
     return ", ".join(map(str, partitions[:5])) + (", ..." if len(partitions) > 5 else "")
 
 
-def resolved(
+def resolve(
     boundary: Boundary,
     partitions: Iterable[TopicPartition],
-    found: Mapping[TopicPartition, FoundOffset],
+    answers: Mapping[TopicPartition, FoundOffset],
     latest: Mapping[TopicPartition, FoundOffset],
 ) -> Positions:
     """The boundary as offsets.
@@ -181,7 +183,7 @@ def resolved(
     """
     positions: Positions = {}
     for partition in partitions:
-        answer = found.get(partition)
+        answer = answers.get(partition)
         if answer is None:
             assert boundary.offsets is not None
             positions[partition] = boundary.offsets[partition]
@@ -240,21 +242,21 @@ def limited(start: Positions, end: Positions, rows: int) -> Positions:
     return held
 
 
-def ranges(start: Positions, end: Positions) -> tuple[list[Range], list[str]]:
+def ranges(start: Positions, end: Positions) -> tuple[list[OffsetRange], list[str]]:
     """Return the ranges between two offsets of a query, and the losses between them (sentences for failOnDataLoss)."""
     lost = [
         f"{partition} is gone, at offset {offset}"
         for partition, offset in sorted(start.items())
         if partition not in end
     ]
-    found = []
+    pieces = []
     for partition, offset in sorted(end.items()):
         begin = start.get(partition, 0)
         if offset < begin:
             lost.append(f"the offset of {partition} went back from {begin} to {offset}: was the topic created again?")
         elif offset > begin:
-            found.append(Range(partition, begin, offset))
-    return found, lost
+            pieces.append(OffsetRange(partition, begin, offset))
+    return pieces, lost
 
 
 def limited_by_bytes(start: Positions, end: Positions, sizes: Mapping[TopicPartition, float], most: int) -> Positions:
@@ -274,15 +276,15 @@ def limited_by_bytes(start: Positions, end: Positions, sizes: Mapping[TopicParti
     return held
 
 
-def split(found: list[Range], least: int, most: int | None = None) -> list[Range]:
+def split(ranges: list[OffsetRange], least: int, most: int | None = None) -> list[OffsetRange]:
     """Ranges as tasks read them, cut where Spark's own connector cuts (its KafkaOffsetRangeCalculator).
 
     First into pieces of at most `most` offsets (maxRecordsPerPartition). If these are fewer than `least` (minPartitions), the
     larger ones are cut further, in proportion to their sizes; those that stay whole do not count in that proportion.
     """
-    pieces = found
+    pieces = ranges
     if most is not None:
-        pieces = [cut for piece in found for cut in _cut(piece, -(-_size(piece) // most))]
+        pieces = [cut for piece in ranges for cut in _cut(piece, -(-_size(piece) // most))]
     if len(pieces) >= least:
         return pieces
     total = sum(map(_size, pieces))
@@ -297,7 +299,7 @@ def split(found: list[Range], least: int, most: int | None = None) -> list[Range
     ]
 
 
-def _size(piece: Range) -> int:
+def _size(piece: OffsetRange) -> int:
     return piece.end - piece.start
 
 
@@ -305,9 +307,9 @@ def _share(size: int, total: int, least: int) -> int:
     return max(math.floor(size / total * least + 0.5), 1)
 
 
-def _cut(piece: Range, count: int) -> list[Range]:
+def _cut(piece: OffsetRange, count: int) -> list[OffsetRange]:
     """A range in so many pieces, the earlier ones smaller by one offset where it does not come out even; none is empty."""
     cuts = [piece.start]
     for number in range(count):
         cuts.append(cuts[-1] + (piece.end - cuts[-1]) // (count - number))
-    return [Range(piece.partition, low, high) for low, high in pairwise(cuts) if high > low]
+    return [OffsetRange(piece.partition, low, high) for low, high in pairwise(cuts) if high > low]

@@ -52,7 +52,7 @@ SOURCE_OPTIONS: Final = (
 
 SINK_OPTIONS: Final = ("topic", "includeHeaders", "exactlyOnce", "sinkId", "brokerOutageTimeout")
 # Spark itself adds these to a stream writer's options (queryName: in a pipeline), or users may give them to any sink.
-_SPARKS_OWN: Final = ("checkpointlocation", "path", "queryname")
+_SPARK_OPTIONS: Final = ("checkpointlocation", "path", "queryname")
 
 _FIXED: Final = {
     "kafka.auto.offset.reset": "startingOffsets says where a query starts",
@@ -70,7 +70,7 @@ _DEFAULTS: Final = {"isolation.level": "read_committed", "client.id": "ottla-spa
 
 _OUTAGE: Final = "10m"
 """Time that a stream waits for brokers before it fails (brokerOutageTimeout)."""
-_OUTLASTING: Final = ("default.api.timeout.ms", "delivery.timeout.ms", "max.block.ms")
+_OUTAGE_TIMEOUTS: Final = ("default.api.timeout.ms", "delivery.timeout.ms", "max.block.ms")
 
 # A batch must be written within it; as long as brokers allow by default (transaction.max.timeout.ms).
 _LONGEST_TRANSACTION_MS: Final = "900000"
@@ -95,8 +95,8 @@ class SourceOptions(NamedTuple):
     group: str | None
     outage_ms: int
     poll_timeout_ms: int
-    looks: int
-    look_again_ms: int
+    offset_attempts: int
+    retry_interval_ms: int
     max_offsets: int | None
     min_offsets: int | None
     max_bytes: int | None
@@ -106,17 +106,17 @@ class SourceOptions(NamedTuple):
     share_group: str | None
     kafka: dict[str, str]
 
-    def sharing(self) -> ClientConfig:
+    def share_consumer_config(self) -> ClientConfig:
         """The config of the share consumer. Raises InvalidClientConfig."""
-        taken = {"group.id": self.share_group, "share.acknowledgement.mode": "explicit"}
+        fixed = {"group.id": self.share_group, "share.acknowledgement.mode": "explicit"}
         if self.max_offsets is not None:
-            taken["max.poll.records"] = str(self.max_offsets)
-        given = {"client.id": "ottla-spark", "max.poll.records": "100000", "fetch.max.wait.ms": "100"}
-        return ClientConfig({**given, **self.kafka, **taken}, prefix="kafka.")
+            fixed["max.poll.records"] = str(self.max_offsets)
+        defaults = {"client.id": "ottla-spark", "max.poll.records": "100000", "fetch.max.wait.ms": "100"}
+        return ClientConfig({**defaults, **self.kafka, **fixed}, prefix="kafka.")
 
 
 # A share group says by itself where it is, and how far it is isolated.
-_NOT_SHARED: Final = (
+_NOT_WITH_SHARE_GROUP: Final = (
     "assign",
     "subscribePattern",
     "groupOffsets",
@@ -132,11 +132,11 @@ _NOT_SHARED: Final = (
 )
 
 
-def _check_share(options: Mapping[str, str], kafka: dict[str, str]) -> None:
+def _check_share_group(options: Mapping[str, str], kafka: dict[str, str]) -> None:
     """Check that the options go with shareGroup, and set isolation.level. Raises InvalidOption."""
     if not options["shareGroup"].strip():
         raise InvalidOption("shareGroup names no group")
-    for name in _NOT_SHARED:
+    for name in _NOT_WITH_SHARE_GROUP:
         if name in options:
             raise InvalidOption(f"{name} does not go with shareGroup: the group keeps its own place in its topics")
     # What is acquired is read as it is: the group has left out already what its share.isolation.level leaves out.
@@ -155,18 +155,20 @@ class SinkOptions(NamedTuple):
     sink_id: str | None
     kafka: dict[str, str]
 
-    def transactional(self, transactional_id: str) -> ClientConfig:
+    def transactional_config(self, transactional_id: str) -> ClientConfig:
         """The config of a producer with transactions. Raises InvalidClientConfig."""
-        given = {**_DEFAULTS, "transaction.timeout.ms": _LONGEST_TRANSACTION_MS, **self.kafka}
-        return ClientConfig({**given, "transactional.id": transactional_id}, prefix="kafka.", defaults=BULK)
+        configs = {**_DEFAULTS, "transaction.timeout.ms": _LONGEST_TRANSACTION_MS, **self.kafka}
+        return ClientConfig({**configs, "transactional.id": transactional_id}, prefix="kafka.", defaults=BULK)
 
 
-def _named(given: Mapping[str, str], known: tuple[str, ...], what: str) -> tuple[dict[str, str], dict[str, str]]:
+def _split_options(
+    raw_options: Mapping[str, str], known: tuple[str, ...], kind: str
+) -> tuple[dict[str, str], dict[str, str]]:
     """Options under their own spelling, and the kafka.* ones without the prefix. Raises InvalidOption."""
     spelling = {name.lower(): name for name in known}
     options: dict[str, str] = {}
     kafka: dict[str, str] = {}
-    for key, value in given.items():
+    for key, value in raw_options.items():
         lower = key.lower()
         if lower in _FIXED:
             raise InvalidOption(f"{lower} cannot be set: {_FIXED[lower]}")
@@ -174,11 +176,11 @@ def _named(given: Mapping[str, str], known: tuple[str, ...], what: str) -> tuple
             kafka[lower.removeprefix("kafka.")] = value
         elif lower in spelling:
             options[spelling[lower]] = value
-        elif lower not in _SPARKS_OWN:
+        elif lower not in _SPARK_OPTIONS:
             near = nearest(lower, [*known, "kafka.bootstrap.servers"])
             if near is None:
-                raise InvalidOption(f"{key} is no option of the ottla {what}")
-            raise InvalidOption(f"{_in_case_of(near, key)} is no option of the ottla {what}; did you mean {near}?")
+                raise InvalidOption(f"{key} is no option of the ottla {kind}")
+            raise InvalidOption(f"{_in_case_of(near, key)} is no option of the ottla {kind}; did you mean {near}?")
     return options, kafka
 
 
@@ -193,18 +195,20 @@ def _in_case_of(known: str, key: str) -> str:
     return "".join(characters)
 
 
-def has_headers(given: Mapping[str, str]) -> bool:
+def has_headers(raw_options: Mapping[str, str]) -> bool:
     """The value of includeHeaders. Raises InvalidOption."""
-    return _flag({key.lower(): value for key, value in given.items()}.get("includeheaders", "false"), "includeHeaders")
+    return _flag(
+        {key.lower(): value for key, value in raw_options.items()}.get("includeheaders", "false"), "includeHeaders"
+    )
 
 
-def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
+def source_options(raw_options: Mapping[str, str], *, stream: bool) -> SourceOptions:
     """Parse and check. Raises InvalidOption, InvalidClientConfig."""
-    options, kafka = _named(given, SOURCE_OPTIONS, "source")
+    options, kafka = _split_options(raw_options, SOURCE_OPTIONS, "source")
     chosen = [name for name in ("assign", "subscribe", "subscribePattern") if name in options]
     if len(chosen) != 1:
-        said = f", not {' and '.join(chosen)}" if chosen else ""
-        raise InvalidOption(f"exactly one of assign, subscribe and subscribePattern says what to read{said}")
+        conflict = f", not {' and '.join(chosen)}" if chosen else ""
+        raise InvalidOption(f"exactly one of assign, subscribe and subscribePattern says what to read{conflict}")
     for name in options:
         if stream and name.startswith("ending"):
             raise InvalidOption(f"{name} is for batch reads: a stream has no end")
@@ -213,12 +217,12 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         if not stream and name == "brokerOutageTimeout":
             raise InvalidOption(f"{name} is for streams: a batch read waits for kafka.default.api.timeout.ms")
     if "shareGroup" in options:
-        _check_share(options, kafka)
+        _check_share_group(options, kafka)
     if "groupOffsets" in options and not options["groupOffsets"].strip():
         raise InvalidOption("groupOffsets names no group")
-    least, most = _number(options, "minOffsetsPerTrigger"), _number(options, "maxOffsetsPerTrigger")
-    if least is not None and most is not None and least > most:
-        raise InvalidOption(f"minOffsetsPerTrigger ({least}) is above maxOffsetsPerTrigger ({most})")
+    minimum, maximum = _number(options, "minOffsetsPerTrigger"), _number(options, "maxOffsetsPerTrigger")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise InvalidOption(f"minOffsetsPerTrigger ({minimum}) is above maxOffsetsPerTrigger ({maximum})")
     topics = None
     if "subscribe" in options:
         topics = [topic.strip() for topic in options["subscribe"].split(",") if topic.strip()]
@@ -244,10 +248,10 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         group=options.get("groupOffsets"),
         outage_ms=outage_ms,
         poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs") or max(120_000, outage_ms),
-        looks=_number(options, "fetchOffset.numRetries") or 3,
-        look_again_ms=_number(options, "fetchOffset.retryIntervalMs") or 1000,
-        max_offsets=most,
-        min_offsets=least,
+        offset_attempts=_number(options, "fetchOffset.numRetries") or 3,
+        retry_interval_ms=_number(options, "fetchOffset.retryIntervalMs") or 1000,
+        max_offsets=maximum,
+        min_offsets=minimum,
         max_bytes=_size(options, "maxBytesPerTrigger"),
         max_delay_ms=_duration(options.get("maxTriggerDelay", "15m"), "maxTriggerDelay"),
         min_partitions=_number(options, "minPartitions"),
@@ -257,12 +261,12 @@ def source_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     )
 
 
-def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
+def sink_options(raw_options: Mapping[str, str], *, stream: bool) -> SinkOptions:
     """Parse and check. Raises InvalidOption, InvalidClientConfig."""
-    options, kafka = _named(given, SINK_OPTIONS, "sink")
+    options, kafka = _split_options(raw_options, SINK_OPTIONS, "sink")
     if stream:
         outage = str(_duration(options.get("brokerOutageTimeout", _OUTAGE), "brokerOutageTimeout"))
-        kafka = {**dict.fromkeys(_OUTLASTING, outage), **kafka}
+        kafka = {**dict.fromkeys(_OUTAGE_TIMEOUTS, outage), **kafka}
     elif "brokerOutageTimeout" in options:
         raise InvalidOption("brokerOutageTimeout is for streams: a batch write waits for kafka.delivery.timeout.ms")
     topic = options.get("topic")
@@ -278,10 +282,10 @@ def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
         if not _SINK_ID.fullmatch(sink_id):
             raise InvalidOption(f"sinkId is up to 200 letters, digits, dots, hyphens and underscores, not {sink_id!r}")
     config = ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka.", defaults=BULK)
-    found = SinkOptions(config, topic, exactly_once, sink_id, kafka)
+    parsed = SinkOptions(config, topic, exactly_once, sink_id, kafka)
     if exactly_once:
-        found.transactional("checked")
-    return found
+        parsed.transactional_config("checked")
+    return parsed
 
 
 def _flag(text: str, option: str) -> bool:
@@ -321,10 +325,10 @@ _UNITS_MS: Final = {
 
 def _duration(text: str, option: str) -> int:
     """Milliseconds of a duration as Spark writes it: 90s, 15m, 1h; a number alone is milliseconds."""
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in _UNITS_MS:
+    matched = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if matched is None or matched[2] not in _UNITS_MS:
         raise InvalidOption(f"{option} is a duration like 30s or 15m, not {text!r}")
-    return int(int(found[1]) * _UNITS_MS[found[2]])
+    return int(int(matched[1]) * _UNITS_MS[matched[2]])
 
 
 def _size(options: Mapping[str, str], name: str) -> int | None:
@@ -332,7 +336,7 @@ def _size(options: Mapping[str, str], name: str) -> int | None:
     if name not in options:
         return None
     text = options[name].strip().lower()
-    found = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text)
-    if found is None or not int(found[1]):
+    matched = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text)
+    if matched is None or not int(matched[1]):
         raise InvalidOption(f"{name} is a number of bytes like 1000000 or 64m, not {options[name]!r}")
-    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]]
+    return int(matched[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[matched[2]]

@@ -32,7 +32,7 @@ class PublicationError(RuntimeError):
     """An exactly-once sink cannot go on without risking rows twice or not at all."""
 
 
-class Marker(NamedTuple):
+class TaskMarker(NamedTuple):
     """Last batch that a task published; batch -1: none yet. The digest is that of `records/digest.py`, summed over the task."""
 
     batch: int
@@ -44,18 +44,18 @@ class Marker(NamedTuple):
         return json.dumps(self._asdict(), separators=(",", ":"))
 
 
-def read_marker(text: str) -> Marker:
-    """The inverse of `Marker.text`. Raises PublicationError."""
+def read_marker(text: str) -> TaskMarker:
+    """The inverse of `TaskMarker.text`. Raises PublicationError."""
     try:
         fields = json.loads(text)
-        return Marker(int(fields["batch"]), int(fields["rows"]), int(fields["digest"]))
+        return TaskMarker(int(fields["batch"]), int(fields["rows"]), int(fields["digest"]))
     except (ValueError, KeyError, TypeError):
         raise PublicationError(
             f"a marker of the sink cannot be read: {text!r}. Give this query a sinkId of its own"
         ) from None
 
 
-class Part(NamedTuple):
+class TaskTransaction(NamedTuple):
     """A task of a batch and its transaction; producer id -1 when the part had been published before."""
 
     task: int
@@ -67,28 +67,28 @@ class Decision(NamedTuple):
     """All parts of a batch are written: they are to be published."""
 
     batch: int
-    parts: list[Part]
+    transactions: list[TaskTransaction]
 
     def text(self) -> str:
         """As the value of a record."""
-        return json.dumps({"batch": self.batch, "parts": self.parts}, separators=(",", ":"))
+        return json.dumps({"batch": self.batch, "parts": self.transactions}, separators=(",", ":"))
 
     @property
     def tasks(self) -> set[int]:
         """The numbers of its tasks."""
-        return {part.task for part in self.parts}
+        return {transaction.task for transaction in self.transactions}
 
 
 def read_decision(text: bytes) -> Decision:
     """The inverse of `Decision.text`. Raises PublicationError."""
     try:
         fields = json.loads(text)
-        return Decision(int(fields["batch"]), [Part(*map(int, part)) for part in fields["parts"]])
+        return Decision(int(fields["batch"]), [TaskTransaction(*map(int, row)) for row in fields["parts"]])
     except (ValueError, KeyError, TypeError):
         raise PublicationError(f"a decision of the sink cannot be read: {text!r}") from None
 
 
-class Verdict(Enum):
+class TaskAction(Enum):
     """Action of a task."""
 
     WRITE = "write the rows"
@@ -110,10 +110,12 @@ def check_batch(sink: str, batch: int, decision: Decision | None, *, unknown: bo
             "sinkId, or the topic of decisions was deleted. Begin with a new checkpoint and a new sinkId"
         )
     if decision is not None and decision.batch > batch:
-        raise PublicationError(_behind(sink, batch, decision.batch))
+        raise PublicationError(_outdated_run(sink, batch, decision.batch))
 
 
-def verdict(sink: str, batch: int, task: int, decision: Decision | None, markers: Mapping[int, Marker]) -> Verdict:
+def task_action(
+    sink: str, batch: int, task: int, decision: Decision | None, markers: Mapping[int, TaskMarker]
+) -> TaskAction:
     """Return the action of a task.
 
     Call it once `check_batch` has passed, the transactions of a decision about this batch are ended, and those of older
@@ -123,29 +125,29 @@ def verdict(sink: str, batch: int, task: int, decision: Decision | None, markers
 
     Raises PublicationError.
     """
-    mine = markers.get(task)
-    if mine is not None and mine.batch > batch:
-        raise PublicationError(_behind(sink, batch, mine.batch))
+    marker = markers.get(task)
+    if marker is not None and marker.batch > batch:
+        raise PublicationError(_outdated_run(sink, batch, marker.batch))
     if decision is not None and decision.batch == batch:
         if all(number in markers and markers[number].batch == batch for number in decision.tasks):
-            return Verdict.SKIP
-        if mine is None and task in decision.tasks:
+            return TaskAction.SKIP
+        if marker is None and task in decision.tasks:
             raise PublicationError(
                 f"sink {sink}, batch {batch}, task {task}: the part was to be published, and its marker is gone "
                 "(offsets.retention.minutes, or its topic was deleted), so it is unknown whether it was. Look at the "
                 "topic, then begin with a new checkpoint and a new sinkId"
             )
-    return Verdict.COMPARE if mine is not None and mine.batch == batch else Verdict.WRITE
+    return TaskAction.COMPARE if marker is not None and marker.batch == batch else TaskAction.WRITE
 
 
-def _behind(sink: str, batch: int, published: int) -> str:
+def _outdated_run(sink: str, batch: int, published: int) -> str:
     return (
         f"sink {sink} has published batch {published}, and this run is at batch {batch}: its checkpoint is older than what "
         "was published, or another query uses the same sinkId"
     )
 
 
-def check_same(sink: str, batch: int, task: int, published: Marker, now: Marker) -> None:
+def check_same(sink: str, batch: int, task: int, published: TaskMarker, now: TaskMarker) -> None:
     """A part that is published and one that was computed again must be the same. Raises PublicationError."""
     if (published.rows, published.digest) != (now.rows, now.digest):
         raise PublicationError(

@@ -12,9 +12,9 @@ from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 from ottla.protocol.schema import ZERO_UUID
 from ottla.records.arrow import column_flags, record_batch
 from ottla.records.columns import ColumnReader
-from ottla.spark.cluster import Cluster
+from ottla.spark.cluster import ClusterClient
 from ottla.spark.connections import cluster_of
-from ottla.spark.offsets import Boundary, DataLoss, Positions, Range, questions, resolved, split
+from ottla.spark.offsets import Boundary, DataLoss, OffsetRange, Positions, offset_lookups, resolve, split
 from ottla.spark.options import SourceOptions
 from ottla.spark.worker import begin_task
 
@@ -22,16 +22,16 @@ from ottla.spark.worker import begin_task
 _ROWS: Final = 50_000
 
 
-class OffsetRange(InputPartition):
+class RangeInputPartition(InputPartition):
     """The range that one task reads; `topic_id` is the topic's id at the time of planning, ZERO_UUID if it has none."""
 
-    def __init__(self, piece: Range, topic_id: bytes = ZERO_UUID) -> None:
+    def __init__(self, piece: OffsetRange, topic_id: bytes = ZERO_UUID) -> None:
         super().__init__((*piece, topic_id))
         self.range = piece
         self.topic_id = topic_id
 
 
-class Reading:
+class TopicReader:
     """The topics of a query."""
 
     readers: ClassVar[dict[int, ColumnReader]] = {}
@@ -41,65 +41,73 @@ class Reading:
         self.schema = schema
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterClient:
         return cluster_of(self.options.config)
 
     # -- partitions and offsets, on the driver --
 
-    def found_partitions(self, *, what_is_left: bool = False) -> list[TopicPartition]:
-        """Every partition the query reads now. Raises UnknownTopic unless `what_is_left` will do, BrokersUnreachable."""
+    def current_partitions(self, *, allow_missing: bool = False) -> list[TopicPartition]:
+        """Every partition the query reads now. Raises UnknownTopic unless `allow_missing` will do, BrokersUnreachable."""
         options, cluster = self.options, self.cluster
         if options.assign is not None:
-            there = {part for name in {name for name, _ in options.assign} for part in self._of(name, what_is_left)}
-            missing = [partition for partition in options.assign if partition not in there]
-            if missing and not what_is_left:
+            existing = {
+                part
+                for name in {name for name, _ in options.assign}
+                for part in self._partitions_of(name, allow_missing)
+            }
+            missing = [partition for partition in options.assign if partition not in existing]
+            if missing and not allow_missing:
                 raise UnknownTopic(f"topic {missing[0].topic} has no partition {missing[0].partition}")
-            return [partition for partition in options.assign if partition in there]
+            return [partition for partition in options.assign if partition in existing]
         if options.topics is not None:
             names = options.topics
         else:
             pattern = re.compile(options.pattern or "")
             names = [name for name in cluster.topic_names() if pattern.fullmatch(name)]
-        return [partition for name in names for partition in self._of(name, what_is_left)]
+        return [partition for name in names for partition in self._partitions_of(name, allow_missing)]
 
-    def _of(self, topic: str, may_be_gone: bool) -> list[TopicPartition]:
+    def _partitions_of(self, topic: str, allow_missing: bool) -> list[TopicPartition]:
         try:
             return self.cluster.partitions(topic)
         except UnknownTopic:
-            if may_be_gone:
+            if allow_missing:
                 return []
             raise
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
         """The ids of the topics, without those that have none (before Kafka 2.8)."""
-        found = {name: self.cluster.topic(name).id for name in {partition.topic for partition in partitions}}
-        return {name: topic_id for name, topic_id in found.items() if topic_id != ZERO_UUID}
+        ids = {name: self.cluster.topic(name).id for name in {partition.topic for partition in partitions}}
+        return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
 
     def positions(self, boundary: Boundary, partitions: list[TopicPartition]) -> Positions:
         """A boundary as offsets. Raises InvalidOption."""
-        found = self.cluster.list_offsets(questions(boundary, partitions))
-        unreached = [partition for partition, answer in found.items() if answer.offset < 0]
+        answers = self.cluster.list_offsets(offset_lookups(boundary, partitions))
+        unreached = [partition for partition, answer in answers.items() if answer.offset < 0]
         latest = self.cluster.list_offsets(dict.fromkeys(unreached, LATEST)) if boundary.or_latest else {}
-        return resolved(boundary, partitions, found, latest)
+        return resolve(boundary, partitions, answers, latest)
 
     def ends(self, partitions: Iterable[TopicPartition], time: int = LATEST) -> Positions:
         """Return the end offsets of partitions (last stable offsets under read_committed), or the offsets at another `time`."""
-        found = self.cluster.list_offsets(dict.fromkeys(partitions, time))
-        return {partition: answer.offset for partition, answer in found.items()}
+        answers = self.cluster.list_offsets(dict.fromkeys(partitions, time))
+        return {partition: answer.offset for partition, answer in answers.items()}
 
-    def tasks(self, found: list[Range], ids: Mapping[str, bytes]) -> list[OffsetRange]:
+    def tasks(self, ranges: list[OffsetRange], ids: Mapping[str, bytes]) -> list[RangeInputPartition]:
         """Split ranges among tasks (minPartitions, maxRecordsPerPartition); `ids` are those of the topics that have one."""
-        cut = split(found, self.options.min_partitions or 1, self.options.max_records)
-        return [OffsetRange(piece, ids.get(piece.partition.topic, ZERO_UUID)) for piece in cut]
+        pieces = split(ranges, self.options.min_partitions or 1, self.options.max_records)
+        return [RangeInputPartition(piece, ids.get(piece.partition.topic, ZERO_UUID)) for piece in pieces]
 
     # -- records, on an executor --
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task. Of no tasks Spark makes an empty one."""
         begin_task()
-        return self.read_range(partition.range, partition.topic_id) if isinstance(partition, OffsetRange) else iter(())
+        return (
+            self.read_range(partition.range, partition.topic_id)
+            if isinstance(partition, RangeInputPartition)
+            else iter(())
+        )
 
-    def read_range(self, piece: Range, topic_id: bytes) -> Iterator[pa.RecordBatch]:
+    def read_range(self, piece: OffsetRange, topic_id: bytes) -> Iterator[pa.RecordBatch]:
         """The records of a range. Raises DataLoss when some are gone, unless failOnDataLoss is false."""
         start = piece.start
         while start < piece.end:
@@ -112,7 +120,7 @@ class Reading:
             except (OffsetOutOfRange, UnknownTopic) as error:
                 start = self._after_loss(piece, start, error)
 
-    def _batches(self, piece: Range, start: int, topic_id: bytes) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def _batches(self, piece: OffsetRange, start: int, topic_id: bytes) -> Iterator[tuple[pa.RecordBatch, int]]:
         flags = column_flags(self.schema.names)
         reader = self.readers.get(flags)
         if reader is None:
@@ -130,18 +138,18 @@ class Reading:
                 yield record_batch(columns, topic, number, self.schema), position
             position = chunk.next_offset
 
-    def _after_loss(self, piece: Range, start: int, error: OffsetOutOfRange | UnknownTopic) -> int:
+    def _after_loss(self, piece: OffsetRange, start: int, error: OffsetOutOfRange | UnknownTopic) -> int:
         """Return the offset to go on at: the start of what is left of the range, or its end. Raises DataLoss unless allowed."""
         partition = piece.partition
         if isinstance(error, UnknownTopic):
             # With restart the driver waits for the topic, and reads the new one from its beginning.
             if self.options.restarts_recreated:
                 return piece.end
-            gone = f"{error}: offsets {start} to {piece.end} of {partition} are gone"
+            loss = f"{error}: offsets {start} to {piece.end} of {partition} are loss"
             earliest = piece.end
         else:
             earliest = self.cluster.list_offsets({partition: EARLIEST})[partition].offset
-            gone = f"offsets {start} to {piece.end} of {partition} are gone: the log begins at {earliest}"
+            loss = f"offsets {start} to {piece.end} of {partition} are loss: the log begins at {earliest}"
         if self.options.fail_on_data_loss:
-            raise DataLoss(f"{gone}. failOnDataLoss=false goes on with what is left") from None
+            raise DataLoss(f"{loss}. failOnDataLoss=false goes on with what is left") from None
         return min(earliest, piece.end) if earliest > start else piece.end

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from ottla.spark import SESSION_CONFS
 from ottla.spark.java import ensure_java
 
-_QUICK: Final = "ottla-spark-python"
+_LAUNCHER: Final = "ottla-spark-python"
 
 
 def session_builder(name: str) -> "SparkSession.Builder":
@@ -36,7 +36,7 @@ def _interpreter() -> Path:
     that is the same on every host that has the same environment.
     """
     here = Path(sys.executable)
-    quick = here.with_name(_QUICK)
+    quick = here.with_name(_LAUNCHER)
     beside = here.with_name("python3")
     installed = Path(pyspark.__file__).is_relative_to(sysconfig.get_path("purelib"))
     if installed and os.access(quick, os.X_OK) and beside.exists() and beside.samefile(here):

@@ -26,20 +26,20 @@ from ottla.client.errors import KafkaError, RequestTimedOut
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, TopicPartition
 from ottla.records.record import Record
-from ottla.spark.offsets import Positions, Range
+from ottla.spark.offsets import OffsetRange, Positions
 from ottla.spark.options import SourceOptions
-from ottla.spark.reading import Reading
-from ottla.spark.stream_offset import Acquired, StreamOffset, stream_offset
+from ottla.spark.reading import TopicReader
+from ottla.spark.stream_offset import AcquiredRanges, StreamOffset, stream_offset
 
 logger = logging.getLogger("ottla.spark")
 
 _WAIT_S: Final = 0.1
 # availableNow: how long the group may hand out nothing although there is something left. Partitions are given with a heartbeat.
-_PATIENCE_MS: Final = 15_000
-_LEAVE_S: Final = 5.0
+_EMPTY_GROUP_TIMEOUT_MS: Final = 15_000
+_CLOSE_TIMEOUT_S: Final = 5.0
 
 
-class Batch:
+class AcquiredBatch:
     """Records that are locked for one batch: renewed until they are settled.
 
     turn  the number of the batch
@@ -50,24 +50,24 @@ class Batch:
         self._member = member
         self._records = records
         self._settled = threading.Event()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         lock_ms = member.acquisition_lock_timeout_ms()
-        self._every_s = (lock_ms or 30_000) / 3000
+        self._renew_interval_s = (lock_ms or 30_000) / 3000
         self._renewing = threading.Thread(target=self._renew, name="ottla-renew", daemon=True)
         self._renewing.start()
 
     def _renew(self) -> None:
-        while not self._settled.wait(self._every_s):
-            with self._guard:
+        while not self._settled.wait(self._renew_interval_s):
+            with self._lock:
                 if self._settled.is_set():
                     return
                 try:
-                    self._say(AcknowledgeType.RENEW)
+                    self._acknowledge(AcknowledgeType.RENEW)
                 except KafkaError as error:
                     logger.warning("share group: locks are renewed no more: %s", error)
                     return
 
-    def _say(self, kind: AcknowledgeType) -> None:
+    def _acknowledge(self, kind: AcknowledgeType) -> None:
         """Tell the group. What it does not hear it hands out again, which at least once allows. Raises IllegalState."""
         for record in self._records:
             self._member.acknowledge(record, kind)
@@ -83,43 +83,43 @@ class Batch:
     def settle(self, kind: AcknowledgeType) -> None:
         """Say what becomes of all of them, and renew no more. Raises IllegalState."""
         self._settled.set()
-        with self._guard:
-            self._say(kind)
+        with self._lock:
+            self._acknowledge(kind)
         self._renewing.join()
 
 
-def _home(record: Record) -> TopicPartition:
+def _partition_of(record: Record) -> TopicPartition:
     return TopicPartition(record.topic, record.partition)
 
 
-def ranges_of(records: Iterable[Record]) -> Acquired:
+def ranges_of(records: Iterable[Record]) -> AcquiredRanges:
     """The offsets of records, those in a row together."""
-    found: Acquired = {}
+    acquired: AcquiredRanges = {}
     for record in records:
-        ranges = found.setdefault(_home(record), [])
+        ranges = acquired.setdefault(_partition_of(record), [])
         if ranges and ranges[-1][1] + 1 == record.offset:
             ranges[-1] = ranges[-1][0], record.offset
         else:
             ranges.append((record.offset, record.offset))
-    return found
+    return acquired
 
 
-class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of what a share group hands out."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         super().__init__(options, schema)
         self._member: ShareConsumer | None = None
-        self._batch: Batch | None = None
+        self._batch: AcquiredBatch | None = None
         self._target: Positions | None = None
         self._member_id: str | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
-        self.found_partitions()  # a topic that is not there is told now
+        self.current_partitions()  # a topic that is not there is told now
         return StreamOffset({}, {}, is_start=True).json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self.ends(self.found_partitions())
+        self._target = self.ends(self.current_partitions())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         del limit  # the member's max.poll.records is maxOffsetsPerTrigger
@@ -131,30 +131,30 @@ class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailable
             return start
         turn = known.turn + 1
         if records:
-            self._batch = Batch(self._joined(), records, turn)
+            self._batch = AcquiredBatch(self._open_member(), records, turn)
         acquired = ranges_of(records)
         ends = {partition: ranges[-1][1] + 1 for partition, ranges in acquired.items()}
         ids = self.topic_ids(acquired)
         return StreamOffset(ends, ids, acquired=acquired, turn=turn, member=self._member_id).json()
 
-    def _joined(self) -> ShareConsumer:
+    def _open_member(self) -> ShareConsumer:
         if self._member is None:
-            self._member = ShareConsumer(self.options.sharing(), member_id=self._member_id)
+            self._member = ShareConsumer(self.options.share_consumer_config(), member_id=self._member_id)
             self._member_id = self._member.member_id
             self._member.subscribe(self.options.topics or [])
         return self._member
 
     def _acquire(self) -> list[Record]:
         """Acquire records from the group; with availableNow, wait for those before the target."""
-        member = self._joined()
+        member = self._open_member()
         records = member.poll(_WAIT_S)
         if self._target is None:
             return records
         clock = self.cluster.clock
-        until = clock.now_ms() + _PATIENCE_MS
+        until = clock.now_ms() + _EMPTY_GROUP_TIMEOUT_MS
         while not records and not self._reached(self._target) and clock.now_ms() < until:
             records = member.poll(_WAIT_S)
-        if records and all(record.offset >= self._target.get(_home(record), 0) for record in records):
+        if records and all(record.offset >= self._target.get(_partition_of(record), 0) for record in records):
             # All of it came after this run began: it is for the next one.
             records = []
         if not records:
@@ -165,10 +165,10 @@ class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailable
         """Return whether the group is done with everything before the target."""
         earliest = self.ends(target, EARLIEST)
         filled = [partition for partition, end in target.items() if end > earliest[partition]]
-        found = self.cluster.share_group_offsets(self.options.share_group or "", filled)
+        offsets = self.cluster.share_group_offsets(self.options.share_group or "", filled)
         return all(
-            partition in found
-            and (found[partition].lag == 0 or (found[partition].start_offset or 0) >= target[partition])
+            partition in offsets
+            and (offsets[partition].lag == 0 or (offsets[partition].start_offset or 0) >= target[partition])
             for partition in filled
         )
 
@@ -176,7 +176,7 @@ class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailable
         del start
         until = stream_offset(end)
         pieces = [
-            Range(partition, first, last + 1)
+            OffsetRange(partition, first, last + 1)
             for partition, ranges in (until.acquired or {}).items()
             for first, last in ranges
         ]
@@ -198,5 +198,5 @@ class OttlaShareReader(Reading, DataSourceStreamReader, SupportsTriggerAvailable
             batch, self._batch = self._batch, None
             batch.settle(AcknowledgeType.RELEASE)
         if self._member is not None:
-            self._member.close(_LEAVE_S)
+            self._member.close(_CLOSE_TIMEOUT_S)
             self._member = None

@@ -24,10 +24,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
 from ottla.spark.connections import cluster_of, producing
-from ottla.spark.exactly_once import TaskWriting, Written, give_up, prepare, publish, transactional_id
+from ottla.spark.exactly_once import TaskResult, TaskWriter, abort_batch, prepare, publish, transactional_id
 from ottla.spark.offsets import InvalidOption
 from ottla.spark.options import SinkOptions
-from ottla.spark.publication import Part
+from ottla.spark.publication import TaskTransaction
 from ottla.spark.worker import begin_task
 
 _TEXT: Final = (StringType, BinaryType)
@@ -51,13 +51,13 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         raise InvalidOption("where to write is not said: set the option topic, or add a column topic")
     for name, kinds in _KINDS.items():
         if name in names and not isinstance(schema[name].dataType, kinds):
-            wanted = " or ".join(kind.typeName() for kind in kinds)
-            raise InvalidOption(f"column {name} is {schema[name].dataType.simpleString()}, it must be {wanted}")
+            expected = " or ".join(kind.typeName() for kind in kinds)
+            raise InvalidOption(f"column {name} is {schema[name].dataType.simpleString()}, it must be {expected}")
     if "headers" in names and schema["headers"].dataType.simpleString() != _HEADERS:
         raise InvalidOption(f"column headers is {schema['headers'].dataType.simpleString()}, it must be {_HEADERS}")
 
 
-class _Sink:
+class _SinkWriter:
     """Shared base of the batch and the stream sink.
 
     sink    id of an exactly-once sink; "" for the id of the query
@@ -76,7 +76,7 @@ class _Sink:
         if options.exactly_once:
             prepare(cluster)
 
-    def write_all(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write_all(self, batches: Iterator[pa.RecordBatch]) -> TaskResult:
         """Write the rows of a task and wait for acknowledgement. Raises InvalidOption for rows that cannot be records."""
         begin_task()
         try:
@@ -86,23 +86,23 @@ class _Sink:
         except ValueError as error:
             raise InvalidOption(str(error)) from None
 
-    def _write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> TaskResult:
         options = self.options
         if options.exactly_once:
             # Only tasks see the session's settings: the driver's side of a Python sink is not given them.
-            refused = self._adaptive_refusal()
-            if refused is not None:
+            error = self._adaptive_execution_error()
+            if error is not None:
                 for _ in batches:  # Spark wants its rows to be taken
                     pass
-                return Written(refused=refused)
-            return self._transaction().write(batches)
+                return TaskResult(refusal=error)
+            return self._task_writer().write(batches)
         with producing(options.config) as producer:
             report = producer.produce_arrow(batches, options.topic)
             producer.flush()
             report.result()
-        return Written()
+        return TaskResult()
 
-    def _adaptive_refusal(self) -> str | None:
+    def _adaptive_execution_error(self) -> str | None:
         """Reason against writing a stream exactly once in this session, None without one. Called in a task."""
         context = TaskContext.get()
         assert context is not None, "rows are written in tasks"
@@ -114,7 +114,7 @@ class _Sink:
             "other tasks. ottla.spark.SESSION_CONFS has it"
         )
 
-    def _transaction(self) -> TaskWriting:
+    def _task_writer(self) -> TaskWriter:
         context = TaskContext.get()
         assert context is not None, "rows are written in tasks"
         options, sink, task = self.options, self.sink, context.partitionId()
@@ -128,36 +128,37 @@ class _Sink:
             assert number, "Spark tells the tasks of a stream their batch"
             assert query, "Spark tells the tasks of a stream their query"
             batch, sink = int(number), sink or query
-        config = options.transactional(transactional_id(sink, task))
+        config = options.transactional_config(transactional_id(sink, task))
         named = bool(options.sink_id)
-        return TaskWriting(cluster_of(options.config), config, options.topic, sink, batch, task, named=named)
+        return TaskWriter(cluster_of(options.config), config, options.topic, sink, batch, task, named=named)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         """All tasks are done. Raises InvalidOption when they refused to write."""
         for message in messages:
-            if isinstance(message, Written) and message.refused is not None:
-                raise InvalidOption(message.refused)
-        sink, parts = _parts(messages)
-        if parts or (batch is not None and self.options.exactly_once and self.sink):
+            if isinstance(message, TaskResult) and message.refusal is not None:
+                raise InvalidOption(message.refusal)
+        sink, transactions = _transactions_of(messages)
+        if transactions or (batch is not None and self.options.exactly_once and self.sink):
             sink = sink or self.sink
             config = self.options.config
             with producing(config) as producer:
-                publish(cluster_of(config), producer, sink, batch, parts)
+                publish(cluster_of(config), producer, sink, batch, transactions)
 
-    def give_up(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
+    def abort_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
         """A task has failed, or `publish` has."""
-        sink, parts = _parts(messages)
-        if parts:
-            give_up(cluster_of(self.options.config), sink, batch, parts)
+        sink, transactions = _transactions_of(messages)
+        if transactions:
+            abort_batch(cluster_of(self.options.config), sink, batch, transactions)
 
 
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> tuple[str, list[Part]]:
+def _transactions_of(messages: Sequence[WriterCommitMessage | None]) -> tuple[str, list[TaskTransaction]]:
     """The sink's id and its transactions."""
-    written = [each for each in messages if isinstance(each, Written) and each.part is not None]
-    return (written[0].sink if written else ""), [each.part for each in written if each.part is not None]
+    results = [message for message in messages if isinstance(message, TaskResult)]
+    sink = next((result.sink for result in results if result.transaction is not None), "")
+    return sink, [result.transaction for result in results if result.transaction is not None]
 
 
-class OttlaWriter(_Sink, DataSourceArrowWriter):
+class OttlaWriter(_SinkWriter, DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -172,10 +173,10 @@ class OttlaWriter(_Sink, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish none of it."""
-        self.give_up(messages, None)
+        self.abort_batch(messages, None)
 
 
-class OttlaStreamWriter(_Sink, DataSourceStreamArrowWriter):
+class OttlaStreamWriter(_SinkWriter, DataSourceStreamArrowWriter):
     """A stream's write: rows of a batch are in the topic, acknowledged, before Spark commits the batch."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -190,4 +191,4 @@ class OttlaStreamWriter(_Sink, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish none of it. Spark says so too when `commit` has raised."""
-        self.give_up(messages, batchId)
+        self.abort_batch(messages, batchId)

@@ -26,7 +26,7 @@ from ottla.client.topics import EARLIEST, TopicPartition
 from ottla.protocol.uuids import uuid_text
 from ottla.spark.offsets import DataLoss, Positions, limited, limited_by_bytes, ranges, to_json
 from ottla.spark.options import SourceOptions
-from ottla.spark.reading import Reading
+from ottla.spark.reading import TopicReader
 from ottla.spark.stream_offset import StreamOffset, stream_offset
 
 logger = logging.getLogger("ottla.spark")
@@ -37,13 +37,13 @@ _WAIT_MS: Final = 100
 _SAMPLE_BYTES: Final = 64 << 10
 # A group's offsets are for people who watch: no batch waits longer for them.
 _COMMIT_MS: Final = 5_000
-_GO_ON: Final = (
+_MISSING_TOPIC_REMEDY: Final = (
     "failOnDataLoss=false goes on without it, onTopicRecreated=restart waits until it is there again "
     "(missingTopicTimeout)"
 )
 
 
-class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of the topics of a query."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
@@ -52,27 +52,27 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._target: Positions | None = None
         self._highest: Positions = {}
         self._triggered_ms: int | None = None
-        self._committed: Positions = {}
-        self._away_since_ms: int | None = None
+        self._group_positions: Positions = {}
+        self._unreachable_since_ms: int | None = None
         """Since when brokers have not answered."""
         # Topics that were read and do not exist, and since when.
         self._missing_ms: dict[str, int] = {}
 
     @property
-    def _outlives_topics(self) -> bool:
+    def _tolerates_missing_topics(self) -> bool:
         """A topic that is deleted does not end the query."""
         return self.options.restarts_recreated or not self.options.fail_on_data_loss
 
     # -- outages --
 
-    def _outlasts(self, error: KafkaError) -> bool:
+    def _keeps_waiting(self, error: KafkaError) -> bool:
         """Return whether the query goes on waiting for brokers that do not answer (brokerOutageTimeout)."""
         if not error.retriable:
             return False
         now, limit = self.cluster.clock.now_ms(), self.options.outage_ms
-        if self._away_since_ms is None:
-            self._away_since_ms = now - self.cluster.config["default.api.timeout.ms"]
-        waited = now - self._away_since_ms
+        if self._unreachable_since_ms is None:
+            self._unreachable_since_ms = now - self.cluster.config["default.api.timeout.ms"]
+        waited = now - self._unreachable_since_ms
         if waited >= limit:
             return False
         logger.warning(
@@ -83,24 +83,24 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         )
         return True
 
-    def _answered(self) -> None:
+    def _on_answer(self) -> None:
         """Brokers answer (again)."""
-        if self._away_since_ms is not None:
-            seconds = (self.cluster.clock.now_ms() - self._away_since_ms) / 1000
+        if self._unreachable_since_ms is not None:
+            seconds = (self.cluster.clock.now_ms() - self._unreachable_since_ms) / 1000
             logger.warning("brokers answer again after %.0f s: the query goes on", seconds)
-            self._away_since_ms = None
+            self._unreachable_since_ms = None
 
     # -- offsets --
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         # Asked twice for batch 0: a second look at the end would lose what came in between.
         if self._initial is None:
-            found = self.found_partitions()
-            positions = self.positions(self.options.start, found)
+            partitions = self.current_partitions()
+            positions = self.positions(self.options.start, partitions)
             if self.options.group is not None:
-                committed = self.cluster.committed(self.options.group, found)
+                committed = self.cluster.committed(self.options.group, partitions)
                 positions |= {partition: offset.offset for partition, offset in committed.items()}
-            self._initial = StreamOffset(positions, self.topic_ids(found), is_start=True)
+            self._initial = StreamOffset(positions, self.topic_ids(partitions), is_start=True)
         return self._initial.json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -114,7 +114,7 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.cluster.forget()
         try:
-            self._target = self.ends(self.found_partitions())
+            self._target = self.ends(self.current_partitions())
         except UnknownTopic:
             # Whether that is a loss, or a name that was never there, is said by who is asked for offsets next.
             self._target = None
@@ -123,41 +123,46 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         known = stream_offset(start)
         while True:
             try:
-                latest = self._offset_through_deletions(start, known, limit)
+                latest = self._latest_offset_with_retry(start, known, limit)
             except KafkaError as error:
                 # Nothing new is an answer too: Spark asks again, and can end the query meanwhile. A query that begins fails.
-                if known.is_start or not self._outlasts(error):
+                if known.is_start or not self._keeps_waiting(error):
                     raise
                 if self._target is None:
                     return start
                 continue  # to availableNow nothing new means that all is read
-            self._answered()
+            self._on_answer()
             return latest
 
-    def _offset_through_deletions(self, start: dict[str, Any], known: StreamOffset, limit: ReadLimit) -> dict[str, Any]:
+    def _latest_offset_with_retry(self, start: dict[str, Any], known: StreamOffset, limit: ReadLimit) -> dict[str, Any]:
         deadline = self.cluster.clock.now_ms() + self.options.missing_topic_ms
         while True:
             try:
                 return self._latest_offset(start, known, limit)
             except UnknownTopic as error:
-                if not self._outlives_topics or self.cluster.clock.now_ms() >= deadline:
-                    raise DataLoss(f"{error}. {_GO_ON}") from None
+                if not self._tolerates_missing_topics or self.cluster.clock.now_ms() >= deadline:
+                    raise DataLoss(f"{error}. {_MISSING_TOPIC_REMEDY}") from None
                 # Deleted between two of the requests, or not yet known to all brokers: look at everything again.
                 self.cluster.forget()
                 self.cluster.pause(_WAIT_MS)
 
     def _latest_offset(self, start: dict[str, Any], known: StreamOffset, limit: ReadLimit) -> dict[str, Any]:
         if not known.is_start:
-            self._done(known)
+            self._commit_to_group(known)
         latest = self._target_or_latest(known)
-        if self._target is None and not known.is_start and latest == known.positions and self._something_came(latest):
+        if (
+            self._target is None
+            and not known.is_start
+            and latest == known.positions
+            and self._may_have_new_records(latest)
+        ):
             latest = self._target_or_latest(known)
         self._highest = latest
-        there = [partition for partition in latest if partition.topic not in self._missing_ms]
+        existing = [partition for partition in latest if partition.topic not in self._missing_ms]
         ids = {name: known.topic_ids[name] for name in self._missing_ms if name in known.topic_ids} | self.topic_ids(
-            there
+            existing
         )
-        begins = self._beginnings(known, latest, ids)
+        begins = self._start_offsets(known, latest, ids)
         end = latest
         if not isinstance(limit, ReadAllAvailable):
             if known.is_start:
@@ -186,29 +191,29 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
 
         An end that went back is looked at again; if it stays, `partitions` calls it data loss. Raises UnknownTopic, DataLoss.
         """
-        found = self.found_partitions(what_is_left=self._outlives_topics)
-        waited_for = self._waited_for(known, {partition.topic for partition in found})
-        latest = self.ends(found)
-        for _ in range(1, self.options.looks):
+        partitions = self.current_partitions(allow_missing=self._tolerates_missing_topics)
+        missing = self._positions_of_missing_topics(known, {partition.topic for partition in partitions})
+        latest = self.ends(partitions)
+        for _ in range(1, self.options.offset_attempts):
             if all(latest[partition] >= known.get(partition, 0) for partition in latest):
                 break
             self.cluster.forget()
-            self.cluster.pause(self.options.look_again_ms)
-            latest = self.ends(found)
-        return latest | waited_for
+            self.cluster.pause(self.options.retry_interval_ms)
+            latest = self.ends(partitions)
+        return latest | missing
 
-    def _waited_for(self, known: Positions, there: set[str]) -> Positions:
+    def _positions_of_missing_topics(self, known: Positions, existing: set[str]) -> Positions:
         """Positions in topics that were read and do not exist, until missingTopicTimeout is over.
 
         After that they are left out with failOnDataLoss=false, or raise DataLoss. A recreated topic is recognised by its id.
         """
-        if not self._outlives_topics:
+        if not self._tolerates_missing_topics:
             return {}
         now, limit = self.cluster.clock.now_ms(), self.options.missing_topic_ms
         before = self._missing_ms
         self._missing_ms = {}
         kept: Positions = {}
-        for name in sorted({partition.topic for partition in known} - there):
+        for name in sorted({partition.topic for partition in known} - existing):
             since = before.get(name, now)
             if name not in before:
                 logger.warning(
@@ -222,36 +227,36 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
                     f"topic {name} was deleted and did not come back within {limit / 1000:g} s (missingTopicTimeout). "
                     "failOnDataLoss=false goes on without it"
                 )
-        for name in before.keys() & there:
+        for name in before.keys() & existing:
             logger.warning("topic %s is back", name)
         return kept
 
-    def _something_came(self, positions: Positions) -> bool:
+    def _may_have_new_records(self, positions: Positions) -> bool:
         """Return whether there may be new records, after a short wait for them."""
         try:
-            there = {part: offset for part, offset in positions.items() if part.topic not in self._missing_ms}
-            return self.cluster.wait_for_records(there, _WAIT_MS)
+            existing = {part: offset for part, offset in positions.items() if part.topic not in self._missing_ms}
+            return self.cluster.wait_for_records(existing, _WAIT_MS)
         except UnknownTopic:
             return True
 
-    def _beginnings(self, start: StreamOffset, end: Positions, ids: dict[str, bytes]) -> Positions:
+    def _start_offsets(self, start: StreamOffset, end: Positions, ids: dict[str, bytes]) -> Positions:
         """Return the start offsets of a batch that goes on at `start`: new partitions and topics are read from their beginning.
 
         Raises DataLoss for a recreated topic, and for a new partition whose first records are gone already.
         """
-        anew = [name for name, topic_id in ids.items() if start.topic_ids.get(name, topic_id) != topic_id]
-        kept = {partition: offset for partition, offset in start.positions.items() if partition.topic not in anew}
-        if anew and not self.options.restarts_recreated:
+        recreated = [name for name, topic_id in ids.items() if start.topic_ids.get(name, topic_id) != topic_id]
+        kept = {partition: offset for partition, offset in start.positions.items() if partition.topic not in recreated}
+        if recreated and not self.options.restarts_recreated:
             if self.options.fail_on_data_loss:
-                was, now = (uuid_text(found[anew[0]]) for found in (start.topic_ids, ids))
+                was, now = (uuid_text(ids_by_name[recreated[0]]) for ids_by_name in (start.topic_ids, ids))
                 raise DataLoss(
-                    f"topic {anew[0]} was deleted and created again (its id was {was} and is {now}). onTopicRecreated=restart "
+                    f"topic {recreated[0]} was deleted and created again (its id was {was} and is {now}). onTopicRecreated=restart "
                     "reads the new one from its beginning, failOnDataLoss=false goes on at the same offset"
                 )
             kept = dict(start.positions)
         new = [partition for partition in end if partition not in kept]
         earliest = self._earliest(new, end)
-        lost = [each for each, offset in earliest.items() if offset > 0 and each.topic not in anew]
+        lost = [partition for partition, offset in earliest.items() if offset > 0 and partition.topic not in recreated]
         if lost and self.options.fail_on_data_loss and not start.is_start:
             raise DataLoss(
                 f"{lost[0]} is new and begins at offset {earliest[lost[0]]} instead of 0: some of it was gone before it "
@@ -264,12 +269,12 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         try:
             return self.ends(new, EARLIEST) if new else {}
         except UnknownTopic:
-            if not self._outlives_topics:
+            if not self._tolerates_missing_topics:
                 raise
         self.cluster.forget()
-        there = set(self.found_partitions(what_is_left=True))
-        begins = {partition: end[partition] for partition in new if partition not in there}
-        return begins | self.ends(there.intersection(new), EARLIEST)
+        existing = set(self.current_partitions(allow_missing=True))
+        begins = {partition: end[partition] for partition in new if partition not in existing}
+        return begins | self.ends(existing.intersection(new), EARLIEST)
 
     # -- triggers --
 
@@ -305,43 +310,43 @@ class OttlaStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         known = stream_offset(start)
         if until.begins is not None:
             known = known._replace(positions=until.begins, topic_ids=until.topic_ids)
-        begins = self._outlasting_beginnings(known, until)
+        begins = self._start_offsets_with_retry(known, until)
         pieces, lost = ranges(begins, until.positions)
         if lost and self.options.fail_on_data_loss:
             raise DataLoss(f"{'; '.join(lost)}. failOnDataLoss=false goes on with what is left")
         return self.tasks(pieces, until.topic_ids)
 
-    def _outlasting_beginnings(self, known: StreamOffset, until: StreamOffset) -> Positions:
-        """As `_beginnings`; a batch that is planned waits for brokers."""
+    def _start_offsets_with_retry(self, known: StreamOffset, until: StreamOffset) -> Positions:
+        """As `_start_offsets`; a batch that is planned waits for brokers."""
         while True:
             try:
-                begins = self._beginnings(known, until.positions, until.topic_ids)
+                begins = self._start_offsets(known, until.positions, until.topic_ids)
             except KafkaError as error:
-                if not self._outlasts(error):
+                if not self._keeps_waiting(error):
                     raise
             else:
-                self._answered()
+                self._on_answer()
                 return begins
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has committed a batch; it says so when it plans the one after the next."""
-        self._done(stream_offset(end))
+        self._commit_to_group(stream_offset(end))
 
-    def _done(self, offset: StreamOffset) -> None:
+    def _commit_to_group(self, offset: StreamOffset) -> None:
         """Commit an offset to the consumer group of groupOffsets. Raises KafkaError when the group has members."""
         group = self.options.group
-        if group is None or offset.positions == self._committed:
+        if group is None or offset.positions == self._group_positions:
             return
-        new = {
-            each: end
-            for each, end in offset.positions.items()
-            if end >= self._committed.get(each, 0) and each.topic not in self._missing_ms
+        advanced = {
+            partition: end
+            for partition, end in offset.positions.items()
+            if end >= self._group_positions.get(partition, 0) and partition.topic not in self._missing_ms
         }
         try:
-            self.cluster.commit(group, new, _COMMIT_MS)
+            self.cluster.commit(group, advanced, _COMMIT_MS)
         except KafkaError as error:
-            if not error.retriable and not (isinstance(error, UnknownTopic) and self._outlives_topics):
+            if not error.retriable and not (isinstance(error, UnknownTopic) and self._tolerates_missing_topics):
                 raise
             logger.warning("groupOffsets: %s", error)
             return
-        self._committed = offset.positions
+        self._group_positions = offset.positions

@@ -29,7 +29,7 @@ _ACQUIRED: Final = "#acquired"
 _TURN: Final = "#turn"
 _MEMBER: Final = "#member"
 
-Acquired = dict[TopicPartition, list[tuple[int, int]]]
+AcquiredRanges = dict[TopicPartition, list[tuple[int, int]]]
 
 
 class StreamOffset(NamedTuple):
@@ -48,29 +48,29 @@ class StreamOffset(NamedTuple):
     topic_ids: dict[str, bytes]
     is_start: bool = False
     begins: Positions | None = None
-    acquired: Acquired | None = None
+    acquired: AcquiredRanges | None = None
     turn: int = 0
     member: str | None = None
 
     def json(self) -> dict[str, Any]:
         """For Spark."""
-        found: dict[str, Any] = dict(to_json(self.positions))
+        document: dict[str, Any] = dict(to_json(self.positions))
         if self.topic_ids:
-            found[_IDS] = {name: uuid_text(topic_id) for name, topic_id in sorted(self.topic_ids.items())}
+            document[_IDS] = {name: uuid_text(topic_id) for name, topic_id in sorted(self.topic_ids.items())}
         if self.is_start:
-            found[_START] = True
+            document[_START] = True
         if self.begins is not None:
-            found[_FROM] = to_json(self.begins)
+            document[_FROM] = to_json(self.begins)
         if self.acquired is not None:
             topics: dict[str, dict[str, list[tuple[int, int]]]] = {}
             for partition, ranges in sorted(self.acquired.items()):
                 topics.setdefault(partition.topic, {})[str(partition.partition)] = ranges
-            found[_ACQUIRED] = topics
+            document[_ACQUIRED] = topics
         if self.turn:
-            found[_TURN] = self.turn
+            document[_TURN] = self.turn
         if self.member is not None:
-            found[_MEMBER] = self.member
-        return found
+            document[_MEMBER] = self.member
+        return document
 
 
 def stream_offset(json: Mapping[str, Any]) -> StreamOffset:
@@ -78,7 +78,7 @@ def stream_offset(json: Mapping[str, Any]) -> StreamOffset:
     positions = from_json({name: parts for name, parts in json.items() if not name.startswith("#")})
     ids = {name: uuid_bytes(text) for name, text in json.get(_IDS, {}).items()}
     begins = from_json(json[_FROM]) if _FROM in json else None
-    acquired: Acquired | None = None
+    acquired: AcquiredRanges | None = None
     if _ACQUIRED in json:
         acquired = {
             TopicPartition(topic, int(number)): [(int(first), int(last)) for first, last in ranges]

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 
 from ottla.client.topics import TopicPartition
 from ottla.spark.filters import Pruning, pruning
-from ottla.spark.offsets import Range
+from ottla.spark.offsets import OffsetRange
 
 MOMENT = datetime(2026, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
 MOMENT_MS = 1_778_051_289_123
@@ -60,5 +60,5 @@ def test_what_a_filter_says(filters: list[Filter], expected: Pruning) -> None:
 )
 def test_what_is_left_of_a_range(kept: Pruning, expected: tuple[int, int] | None) -> None:
     partition = TopicPartition("t", 0)
-    left = kept.of(Range(partition, 10, 20))
-    assert left == (None if expected is None else Range(partition, *expected))
+    left = kept.of(OffsetRange(partition, 10, 20))
+    assert left == (None if expected is None else OffsetRange(partition, *expected))

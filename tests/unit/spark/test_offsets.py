@@ -10,17 +10,17 @@ from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
 from ottla.spark.offsets import (
     Boundary,
     InvalidOption,
+    OffsetRange,
     Positions,
-    Range,
     check_order,
     ending_boundary,
     from_json,
     limited,
     limited_by_bytes,
+    offset_lookups,
     parse_positions,
-    questions,
     ranges,
-    resolved,
+    resolve,
     split,
     starting_boundary,
     to_json,
@@ -89,28 +89,28 @@ def test_ends_that_a_batch_cannot_have(text: str) -> None:
 
 def test_json_must_name_every_partition_and_no_other() -> None:
     boundary = Boundary("startingOffsets", offsets={A: 5, B: LATEST})
-    assert questions(boundary, [A, B]) == {B: LATEST}
+    assert offset_lookups(boundary, [A, B]) == {B: LATEST}
     with pytest.raises(InvalidOption, match="must name every partition, also u-10"):
-        questions(boundary, [A, B, C])
+        offset_lookups(boundary, [A, B, C])
     misspelt = Boundary("startingOffsets", offsets={TopicPartition("ordres", 0): 5})
     with pytest.raises(
         InvalidOption, match=r"names topic ordres, which this query does not read; did you mean orders\?"
     ):
-        questions(misspelt, [TopicPartition("orders", 0), TopicPartition("t", 0)])
+        offset_lookups(misspelt, [TopicPartition("orders", 0), TopicPartition("t", 0)])
     with pytest.raises(InvalidOption, match="names t-1, which this query does not read"):
-        questions(boundary, [A])
-    assert questions(Boundary("x", time=EARLIEST), [A, C]) == {A: EARLIEST, C: EARLIEST}
-    assert questions(Boundary("x", times={A: 9}), [A]) == {A: 9}
+        offset_lookups(boundary, [A])
+    assert offset_lookups(Boundary("x", time=EARLIEST), [A, C]) == {A: EARLIEST, C: EARLIEST}
+    assert offset_lookups(Boundary("x", times={A: 9}), [A]) == {A: 9}
 
 
 def test_answers_become_offsets() -> None:
     boundary = Boundary("startingOffsets", offsets={A: 5, B: LATEST})
-    assert resolved(boundary, [A, B], {B: FoundOffset(9, -1)}, {}) == {A: 5, B: 9}
+    assert resolve(boundary, [A, B], {B: FoundOffset(9, -1)}, {}) == {A: 5, B: 9}
     by_time = Boundary("startingTimestamp", time=1000, or_latest=True)
     nothing = {A: FoundOffset(-1, -1), B: FoundOffset(3, 1000)}
-    assert resolved(by_time, [A, B], nothing, {A: FoundOffset(7, -1)}) == {A: 7, B: 3}
+    assert resolve(by_time, [A, B], nothing, {A: FoundOffset(7, -1)}) == {A: 7, B: 3}
     with pytest.raises(InvalidOption, match="t-0 has no record at or after that time"):
-        resolved(by_time._replace(or_latest=False), [A, B], nothing, {})
+        resolve(by_time._replace(or_latest=False), [A, B], nothing, {})
 
 
 def test_a_read_that_ends_before_it_starts() -> None:
@@ -147,7 +147,7 @@ def test_a_limit_of_bytes() -> None:
 
 
 def test_ranges_and_losses() -> None:
-    assert ranges({A: 1, B: 4}, {A: 3, B: 4, C: 2}) == ([Range(A, 1, 3), Range(C, 0, 2)], [])
+    assert ranges({A: 1, B: 4}, {A: 3, B: 4, C: 2}) == ([OffsetRange(A, 1, 3), OffsetRange(C, 0, 2)], [])
     found, lost = ranges({A: 5, B: 4}, {A: 2})
     assert found == []
     assert lost == ["t-1 is gone, at offset 4", "the offset of t-0 went back from 5 to 2: was the topic created again?"]
@@ -155,7 +155,7 @@ def test_ranges_and_losses() -> None:
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=6), st.integers(1, 40))
 def test_splitting_covers_every_offset_once(sizes: list[int], least: int) -> None:
-    whole = [Range(TopicPartition("t", number), 7, 7 + size) for number, size in enumerate(sizes)]
+    whole = [OffsetRange(TopicPartition("t", number), 7, 7 + size) for number, size in enumerate(sizes)]
     pieces = split(whole, least)
     assert all(piece.end > piece.start for piece in pieces)
     for one in whole:
@@ -165,20 +165,20 @@ def test_splitting_covers_every_offset_once(sizes: list[int], least: int) -> Non
 
 
 def test_pieces_have_a_largest_size() -> None:
-    assert split([Range(A, 0, 10), Range(B, 0, 3)], 1, 4) == [
-        Range(A, 0, 3),
-        Range(A, 3, 6),
-        Range(A, 6, 10),
-        Range(B, 0, 3),
+    assert split([OffsetRange(A, 0, 10), OffsetRange(B, 0, 3)], 1, 4) == [
+        OffsetRange(A, 0, 3),
+        OffsetRange(A, 3, 6),
+        OffsetRange(A, 6, 10),
+        OffsetRange(B, 0, 3),
     ]
-    assert len(split([Range(A, 0, 100)], 50, 10)) == 50
+    assert len(split([OffsetRange(A, 0, 100)], 50, 10)) == 50
 
 
 def test_what_stays_whole_does_not_count_for_the_others() -> None:
-    pieces = split([Range(A, 0, 1000), Range(B, 0, 10), Range(C, 0, 10)], 4)
+    pieces = split([OffsetRange(A, 0, 1000), OffsetRange(B, 0, 10), OffsetRange(C, 0, 10)], 4)
     assert [(piece.partition, piece.end - piece.start) for piece in pieces] == [(A, 500), (A, 500), (B, 10), (C, 10)]
 
 
 def test_splitting_gives_the_larger_more() -> None:
-    pieces = split([Range(A, 0, 300), Range(B, 0, 100)], 4)
+    pieces = split([OffsetRange(A, 0, 300), OffsetRange(B, 0, 100)], 4)
     assert [piece.partition for piece in pieces] == [A, A, A, B]

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from ottla.cli.main import main
 from ottla.spark.pipelines.project import InvalidProject, open_project, resolved_confs, static_confs, written_confs
-from ottla.spark.pipelines.report import FlowReport, RunReport, Storyline, growth, reason, run_state
+from ottla.spark.pipelines.report import FlowReport, FlowTracker, RunReport, growth, reason, run_state
 from ottla.spark.pipelines.template import FILES, SAMPLE, write_project
 
 # What PySpark 4.3 told of flows, shortened in the middle.
@@ -25,7 +25,7 @@ ottla.spark.offsets.InvalidOption: topik is no option of the ottla sink
 
 
 def test_the_last_word_of_a_flow_counts() -> None:
-    story = Storyline(("spark_catalog.", "shop."))
+    tracker = FlowTracker(("spark_catalog.", "shop."))
     for at, message in enumerate(
         [
             "Flow spark_catalog.shop.bronze is QUEUED.",
@@ -39,8 +39,8 @@ def test_the_last_word_of_a_flow_counts() -> None:
             "Run is COMPLETED.",
         ]
     ):
-        story.hear(message, at * 1.5)
-    flows = story.flows({"bronze": (4, 1000, None, 0), "to_out": (0, 0, None, None)}, {"bronze": 998, "gold": 3})
+        tracker.on_event(message, at * 1.5)
+    flows = tracker.flows({"bronze": (4, 1000, None, 0), "to_out": (0, 0, None, None)}, {"bronze": 998, "gold": 3})
     assert flows == (
         FlowReport("bronze", "COMPLETED", 1000, 998, 0, 4, 3.0),
         FlowReport("to_out", "FAILED", 0, None, None, 0, 3.0, "InvalidOption: topik is no option of the ottla sink"),
@@ -52,27 +52,29 @@ def test_the_last_word_of_a_flow_counts() -> None:
 
 
 def test_a_flow_that_failed_and_then_succeeded_is_well() -> None:
-    story = Storyline()
+    tracker = FlowTracker()
     for at, message in enumerate(["Flow a is STARTING.", "Flow 'a' has FAILED.\nError: x", "Flow a has COMPLETED."]):
-        story.hear(message, float(at))
-    assert story.flows({}, {}) == (FlowReport("a", "COMPLETED", seconds=2.0),)
-    assert RunReport(story.flows({}, {}), 2.0).failure is None
+        tracker.on_event(message, float(at))
+    assert tracker.flows({}, {}) == (FlowReport("a", "COMPLETED", seconds=2.0),)
+    assert RunReport(tracker.flows({}, {}), 2.0).failure is None
 
 
 def test_three_failures_are_one() -> None:
-    story = Storyline()
-    story.hear("Flow 'a' has FAILED more than 2 times and will not be restarted.\nError: [X] no SQLSTATE: 42000", 1.0)
-    assert story.flows({}, {})[0].why == "[X] no"
+    tracker = FlowTracker()
+    tracker.on_event(
+        "Flow 'a' has FAILED more than 2 times and will not be restarted.\nError: [X] no SQLSTATE: 42000", 1.0
+    )
+    assert tracker.flows({}, {})[0].why == "[X] no"
     assert run_state("Run has FAILED.") == "FAILED"
     assert run_state("Flow a is RUNNING.") is None
 
 
 def test_a_flow_whose_tables_are_not_there_has_failed() -> None:
-    story = Storyline(("spark_catalog.", "shop."))
+    tracker = FlowTracker(("spark_catalog.", "shop."))
     said = "Failed to resolve flow: 'spark_catalog.shop.gold'.\nError: [TABLE_OR_VIEW_NOT_FOUND] No view `nope`."
-    assert story.hear(said + "\nSearch path: []", 1.0) == ("gold", "FAILED")
-    assert story.flows({}, {})[0].seconds == 0
-    failure = RunReport(story.flows({}, {}), 1.0).failure
+    assert tracker.on_event(said + "\nSearch path: []", 1.0) == ("gold", "FAILED")
+    assert tracker.flows({}, {})[0].seconds == 0
+    failure = RunReport(tracker.flows({}, {}), 1.0).failure
     assert failure == "flow gold failed: [TABLE_OR_VIEW_NOT_FOUND] No view `nope`."
 
 

@@ -22,7 +22,7 @@ class Away(OttlaStreamReader):
         self.back_ms = back_ms
         self.options = source_options(OPTIONS, stream=True)
         self._target = {} if is_available_now else None
-        self._away_since_ms = None
+        self._unreachable_since_ms = None
         self._missing_ms = {}
 
     @property
@@ -30,7 +30,7 @@ class Away(OttlaStreamReader):
         clock = SimpleNamespace(now_ms=lambda: self.now)
         return SimpleNamespace(clock=clock, config={"default.api.timeout.ms": 5000})
 
-    def _offset_through_deletions(self, *_: object) -> dict[str, Any]:
+    def _latest_offset_with_retry(self, *_: object) -> dict[str, Any]:
         self.now += 5000
         if self.now < self.back_ms:
             raise BrokersUnreachable("no broker")

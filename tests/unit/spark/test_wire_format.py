@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ottla.schemas import protobuf
 from ottla.schemas.framing import BadRecord, head, indexes_written, message_indexes, schema_id
 from ottla.schemas.registry import Reference, RegistryError, Schema, SchemaNotFound, SchemaRegistry, UnsupportedSchema
-from ottla.spark.wire.codec import Plan, Reading, Writing
+from ottla.spark.wire.codec import DecodingPlan, EncodingPlan, SchemaPlan
 from tests.spark.schema_registry import Registry, serving
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
@@ -40,18 +40,20 @@ def client(registry: Registry) -> SchemaRegistryClient:
     return SchemaRegistryClient({"url": registry.address})
 
 
-def reading(kind: str, text: str, registry: Registry | None, *, permissive: bool = False, **plan: Any) -> Reading:
+def reading(kind: str, text: str, registry: Registry | None, *, permissive: bool = False, **plan: Any) -> DecodingPlan:
     place = SchemaRegistry(location=registry.address) if registry else None
-    return Reading(plan=Plan(kind=kind, text=text, **plan), registry=place, permissive=permissive)
+    return DecodingPlan(plan=SchemaPlan(kind=kind, text=text, **plan), registry=place, permissive=permissive)
 
 
-def read(frames: list[bytes | None], asked: Reading) -> list[Any]:
+def read(frames: list[bytes | None], asked: DecodingPlan) -> list[Any]:
     found: list[Any] = asked.column(pa.array(frames, pa.binary())).to_pylist(maps_as_pydicts="strict")
     return found
 
 
 def written(column: Any, kind: str, text: str, number: int, **plan: Any) -> list[bytes | None]:
-    found: list[bytes | None] = Writing(plan=Plan(kind=kind, text=text, **plan), id=number).column(column).to_pylist()
+    found: list[bytes | None] = (
+        EncodingPlan(plan=SchemaPlan(kind=kind, text=text, **plan), id=number).column(column).to_pylist()
+    )
     return found
 
 
@@ -181,7 +183,7 @@ def test_avro_unions_and_uuids(registry: Registry) -> None:
 )
 def test_avro_schemas_that_spark_cannot_have(text: str, said: str) -> None:
     with pytest.raises(UnsupportedSchema, match=said):
-        Plan(kind="AVRO", text=text).format()
+        SchemaPlan(kind="AVRO", text=text).format()
 
 
 CUSTOMER = json.dumps(
@@ -243,7 +245,7 @@ def test_json_with_references_and_all_of(registry: Registry) -> None:
     asked = reading("JSON", text, None, referred=(("base.json", base),))
     assert read([head(1) + b'{"a":1,"b":{"a":2}}'], asked) == [{"a": 1, "b": {"a": 2}}]
     with pytest.raises(UnsupportedSchema, match="contains itself"):
-        Plan(kind="JSON", text='{"properties": {"me": {"$ref": "#"}}}').format()
+        SchemaPlan(kind="JSON", text='{"properties": {"me": {"$ref": "#"}}}').format()
 
 
 PROTO = """
@@ -323,7 +325,7 @@ def test_protobuf_tells_messages_apart_by_their_indexes(registry: Registry) -> N
     with pytest.raises(BadRecord, match=rf"schema id {number}: holds C at indexes \[1\], not A"):
         read([frame], reading("PROTOBUF", text, registry))
     with pytest.raises(UnsupportedSchema, match=r"no message Z in the \.proto file: it has A, A\.B, C"):
-        Plan(kind="PROTOBUF", text=text, message="Z").format()
+        SchemaPlan(kind="PROTOBUF", text=text, message="Z").format()
 
 
 def test_protobuf_of_a_compiled_set_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +347,7 @@ def test_protobuf_of_a_compiled_set_needs_no_compiler(monkeypatch: pytest.Monkey
 )
 def test_protobuf_schemas_that_spark_cannot_have(text: str, said: str) -> None:
     with pytest.raises(UnsupportedSchema, match=said):
-        Plan(kind="PROTOBUF", text=text).format()
+        SchemaPlan(kind="PROTOBUF", text=text).format()
 
 
 def test_bad_bytes_are_null_or_an_error_of_one_line(registry: Registry) -> None:
@@ -467,9 +469,9 @@ def test_a_directory_of_schemas(tmp_path: Path) -> None:
 
 
 PLANS = {
-    "AVRO": (Plan(kind="AVRO", text=ORDER), head(1)),
-    "JSON": (Plan(kind="JSON", text=CUSTOMER, validate=True), head(2)),
-    "PROTOBUF": (Plan(kind="PROTOBUF", text=PROTO, referred=(("common/money.proto", MONEY),)), head(3) + b"\0"),
+    "AVRO": (SchemaPlan(kind="AVRO", text=ORDER), head(1)),
+    "JSON": (SchemaPlan(kind="JSON", text=CUSTOMER, validate=True), head(2)),
+    "PROTOBUF": (SchemaPlan(kind="PROTOBUF", text=PROTO, referred=(("common/money.proto", MONEY),)), head(3) + b"\0"),
 }
 
 
@@ -493,7 +495,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SchemaRegistry:
 def test_no_bytes_break_a_permissive_reader(kind: str, kept: SchemaRegistry, payloads: list[bytes]) -> None:
     plan, start = PLANS[kind]
     frames = [start + payload for payload in payloads]
-    found = Reading(plan=plan, registry=kept, permissive=True).column(pa.array(frames, pa.binary()))
+    found = DecodingPlan(plan=plan, registry=kept, permissive=True).column(pa.array(frames, pa.binary()))
     found.validate(full=True)
     assert len(found) == len(frames)
 
@@ -538,10 +540,10 @@ MEMBER = {
 def test_to_wire_and_from_wire_are_each_others_reverse(
     kind: str, kept: SchemaRegistry, rows: list[Any], cut: int
 ) -> None:
-    plan = Plan(kind=kind, text=MEMBER[kind])
+    plan = SchemaPlan(kind=kind, text=MEMBER[kind])
     column = pa.array(rows, plan.format().shape.column).slice(cut)
-    frames = Writing(plan=plan, id=kept.latest(f"members-{kind}").id).column(column)
-    found = Reading(plan=plan, registry=kept, permissive=False).column(frames)
+    frames = EncodingPlan(plan=plan, id=kept.latest(f"members-{kind}").id).column(column)
+    found = DecodingPlan(plan=plan, registry=kept, permissive=False).column(frames)
     assert found.to_pylist(maps_as_pydicts="strict") == rows[cut:]
 
 

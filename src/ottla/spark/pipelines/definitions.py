@@ -91,13 +91,13 @@ def definitions(directory: Path | str, spark: SparkSession) -> dict[str, ModuleT
     project = open_project(Path(directory))
     for name, value in project.configuration.items():
         spark.conf.set(name, value)
-    found = Definitions()
-    with graph_element_registration_context(found), _inside(project.root):
+    registry = Definitions()
+    with graph_element_registration_context(registry), _working_directory(project.root):
         for file in sorted(files(project)):
             if file.suffix == ".py":
                 with block_session_mutations():
-                    found.modules[file.stem] = _load(file, spark)
-    return found.modules
+                    registry.modules[file.stem] = _load(file, spark)
+    return registry.modules
 
 
 def files(project: Project) -> Iterator[Path]:
@@ -115,7 +115,7 @@ def register(project: Project, registry: Definitions, spark: SparkSession, graph
     from pyspark.pipelines.cli import register_definitions
 
     # It prints what it loads; a run shows its own progress.
-    with _inside(project.root), redirect_stdout(StringIO()):
+    with _working_directory(project.root), redirect_stdout(StringIO()):
         register_definitions(project.spec_file, registry, project.spec, spark, graph)
 
 
@@ -130,7 +130,7 @@ def _load(file: Path, spark: SparkSession) -> ModuleType:
 
 
 @contextmanager
-def _inside(folder: Path) -> Iterator[None]:
+def _working_directory(folder: Path) -> Iterator[None]:
     """The working directory that Spark gives definition files, which may import what lies beside the spec."""
     before = Path.cwd()
     os.chdir(folder)

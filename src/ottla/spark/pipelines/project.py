@@ -41,8 +41,8 @@ class Project(NamedTuple):
     @property
     def storage(self) -> str:
         """Absolute address of the checkpoints, as Spark requires it; a relative one is resolved against the project."""
-        given = self.spec.storage
-        return given if "://" in given or given.startswith("file:") else f"file://{self.root / given}"
+        address = self.spec.storage
+        return address if "://" in address or address.startswith("file:") else f"file://{self.root / address}"
 
 
 def open_project(directory: Path, configuration: Mapping[str, str] | None = None) -> Project:
@@ -84,13 +84,13 @@ _PATHS: Final = {
 
 def resolved_confs(confs: Mapping[str, str], root: Path) -> dict[str, str]:
     """Settings whose relative paths count from the project's folder: Spark would take the working directory."""
-    found = dict(confs)
+    resolved = dict(confs)
     for name, (pattern, scheme) in _PATHS.items():
-        matched = re.match(pattern, found.get(name, ""))
+        matched = re.match(pattern, resolved.get(name, ""))
         if matched:
-            rest = found[name][matched.end() :]
-            found[name] = f"{matched[1]}{scheme}{root.resolve() / matched[2]}{rest}"
-    return found
+            rest = resolved[name][matched.end() :]
+            resolved[name] = f"{matched[1]}{scheme}{root.resolve() / matched[2]}{rest}"
+    return resolved
 
 
 def static_confs(root: Path) -> dict[str, str]:

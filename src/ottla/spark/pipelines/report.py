@@ -62,7 +62,7 @@ class RunReport(NamedTuple):
         }
 
 
-class Storyline:
+class FlowTracker:
     """Follows a run's events."""
 
     def __init__(self, prefixes: Sequence[str] = ()) -> None:
@@ -73,14 +73,14 @@ class Storyline:
         self._ended: dict[str, float] = {}
         self._why: dict[str, str] = {}
 
-    def hear(self, message: str, seconds: float) -> tuple[str, str] | None:
+    def on_event(self, message: str, seconds: float) -> tuple[str, str] | None:
         """Take an event of the time `seconds`; the flow and its new state, or None if it is about something else."""
         head, _, rest = message.partition("\n")
         unresolved = _UNRESOLVED.match(head)
-        found = unresolved or _EVENT.match(head)
-        if found is None:
+        matched = unresolved or _EVENT.match(head)
+        if matched is None:
             return None
-        name, state = self.short(found["name"]), FAILED if unresolved else found["state"]
+        name, state = self.short(matched["name"]), FAILED if unresolved else matched["state"]
         self._states[name] = state
         if state == "STARTING":
             self._began.setdefault(name, seconds)
@@ -109,7 +109,7 @@ class Storyline:
         figures  of flows that are queries: batches, rows in, rows out if known, lag
         written  by how many rows tables have grown; all rows of materialized views
         """
-        found = []
+        reports = []
         for name, state in self._states.items():
             batches, rows_in, rows_out, lag = figures.get(name, (0, None, None, None))
             if rows_out is None:
@@ -117,14 +117,14 @@ class Storyline:
             ended = self._ended.get(name, 0.0)
             took = ended - self._began.get(name, ended)
             why = self._why.get(name) if state == FAILED else None
-            found.append(FlowReport(name, state, rows_in, rows_out, lag, batches, max(took, 0.0), why))
-        return tuple(found)
+            reports.append(FlowReport(name, state, rows_in, rows_out, lag, batches, max(took, 0.0), why))
+        return tuple(reports)
 
 
 def run_state(message: str) -> str | None:
     """The state of the whole run, if that is what an event tells."""
-    found = _RUN.match(message)
-    return found["state"] if found else None
+    matched = _RUN.match(message)
+    return matched["state"] if matched else None
 
 
 def growth(before: Mapping[str, int], after: Mapping[str, int], recomputed: Iterable[str]) -> dict[str, int]:
@@ -139,8 +139,8 @@ def reason(error: str) -> str:
         if "Traceback (most recent call last)" in line:
             for later in lines[number + 1 :]:
                 if later and not later[0].isspace():
-                    kind, colon, said = later.partition(": ")
-                    return f"{kind.rpartition('.')[2]}{colon}{_plain(said)}"
+                    kind, colon, detail = later.partition(": ")
+                    return f"{kind.rpartition('.')[2]}{colon}{_plain(detail)}"
     return _plain(lines[0]) if lines else ""
 
 

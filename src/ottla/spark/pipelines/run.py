@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from ottla.spark.monitoring import QueryFigure, QueryFigures
 from ottla.spark.pipelines.definitions import Definitions, register
 from ottla.spark.pipelines.project import InvalidProject, Project
-from ottla.spark.pipelines.report import FlowReport, RunReport, Storyline, growth, reason
+from ottla.spark.pipelines.report import FlowReport, FlowTracker, RunReport, growth, reason
 from ottla.spark.pipelines.server import connected
 from ottla.spark.pipelines.topics import check_topics
 
@@ -76,28 +76,28 @@ def _run(
     before = {} if refresh.dry else _count(spark, project, defined.tables())
     spark.streams.addListener(figures)
     try:
-        story = _follow(spark, graph, project, refresh, watch)
+        tracker = _follow(spark, graph, project, refresh, watch)
         queries = {name for name, flow in defined.flows.items() if flow.target not in defined.views()}
         streams = {figure.name for figure in figures.figures()}
         if not refresh.dry:
             figures.wait_ended(streams, _LAST_FIGURES_S)
     finally:
         spark.streams.removeListener(figures)
-    known = {story.short(figure.name): _told(figure) for figure in figures.figures()}
-    nothing = (0, 0, None, None)
+    known = {tracker.short(figure.name): _counters(figure) for figure in figures.figures()}
+    no_counters = (0, 0, None, None)
     # A query without news has no batch, and says nothing.
-    heard = {name: known.get(name, nothing) for name in queries} | known
+    counters = {name: known.get(name, no_counters) for name in queries} | known
     if refresh.dry:
         check_topics(defined, connect.client)
-    if refresh.dry and not story.states:
+    if refresh.dry and not tracker.states:
         return RunReport(tuple(FlowReport(name, "CHECKED") for name in defined.flows), time.monotonic() - begun)
-    anew = defined.tables() if refresh.full_all else [*refresh.full, *defined.views()]
-    written = growth(before, _count(spark, project, defined.tables()), anew)
-    return RunReport(story.flows(heard, written), time.monotonic() - begun)
+    recomputed = defined.tables() if refresh.full_all else [*refresh.full, *defined.views()]
+    written = growth(before, _count(spark, project, defined.tables()), recomputed)
+    return RunReport(tracker.flows(counters, written), time.monotonic() - begun)
 
 
-def _follow(spark: SparkSession, graph: str, project: Project, refresh: Refresh, watch: Watch) -> Storyline:
-    story = Storyline(("spark_catalog.", f"{project.spec.catalog}.", f"{project.spec.database or 'default'}."))
+def _follow(spark: SparkSession, graph: str, project: Project, refresh: Refresh, watch: Watch) -> FlowTracker:
+    tracker = FlowTracker(("spark_catalog.", f"{project.spec.catalog}.", f"{project.spec.database or 'default'}."))
     events = start_run(
         spark,
         graph,
@@ -112,28 +112,30 @@ def _follow(spark: SparkSession, graph: str, project: Project, refresh: Refresh,
             event: Any = result.get("pipeline_event_result")
             if event is None:
                 continue
-            changed = story.hear(event.event.message, event.event.timestamp.ToMicroseconds() / 1e6)
+            changed = tracker.on_event(event.event.message, event.event.timestamp.ToMicroseconds() / 1e6)
             if changed is not None:
                 watch(*changed)
     except PySparkException:
         # A run that failed ends with an exception that names no flow; the events before it did.
-        if not any(state == "FAILED" for state in story.states.values()):
+        if not any(state == "FAILED" for state in tracker.states.values()):
             raise
-    return story
+    return tracker
 
 
-def _told(figure: QueryFigure) -> tuple[int, int, int | None, int | None]:
+def _counters(figure: QueryFigure) -> tuple[int, int, int | None, int | None]:
     return figure.batches, figure.rows_in, figure.rows_out, figure.lag
 
 
 def _count(spark: SparkSession, project: Project, tables: Sequence[str]) -> dict[str, int]:
     """Return the row counts of the tables that exist, by the names that definitions give them."""
     shown = spark.sql(f"SHOW TABLES IN {_qualified(project, '') or 'default'}").collect()
-    here = {row["tableName"] for row in shown}
-    there = [name for name in tables if (name.lower() in here if "." not in name else spark.catalog.tableExists(name))]
-    if not there:
+    present = {row["tableName"] for row in shown}
+    existing = [
+        name for name in tables if (name.lower() in present if "." not in name else spark.catalog.tableExists(name))
+    ]
+    if not existing:
         return {}
-    counts = (f"SELECT '{name}' AS name, count(*) AS n FROM {_qualified(project, name)}" for name in there)
+    counts = (f"SELECT '{name}' AS name, count(*) AS n FROM {_qualified(project, name)}" for name in existing)
     return {row["name"]: row["n"] for row in spark.sql(" UNION ALL ".join(counts)).collect()}
 
 
@@ -147,11 +149,11 @@ def _qualified(project: Project, table: str) -> str:
 
 def _where(error: BaseException, project: Project) -> str:
     """The last line of the project's own files that an error went through."""
-    at = ""
+    location = ""
     trace = error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         if name.startswith(str(project.root)):
-            at = f" ({name.removeprefix(str(project.root)).lstrip('/')}, line {trace.tb_lineno})"
+            location = f" ({name.removeprefix(str(project.root)).lstrip('/')}, line {trace.tb_lineno})"
         trace = trace.tb_next
-    return at
+    return location

@@ -44,25 +44,25 @@ def connect_server(root: Path, master: str | None, confs: Mapping[str, str]) -> 
         del changed["SPARK_CONF_DIR"]
     with _environment(changed):
         builder = session_builder(root.name)
-        given = {**static_confs(root), "spark.ui.showConsoleProgress": "false"}
-        for name in set(written) & set(given):
-            given[name] = written[name]
-        given |= confs
-        if "derby.stream.error.file" not in given["spark.driver.extraJavaOptions"]:
+        settings = {**static_confs(root), "spark.ui.showConsoleProgress": "false"}
+        for name in set(written) & set(settings):
+            settings[name] = written[name]
+        settings |= confs
+        if "derby.stream.error.file" not in settings["spark.driver.extraJavaOptions"]:
             # Derby would otherwise write derby.log to the working directory.
-            given["spark.driver.extraJavaOptions"] += f" -Dderby.stream.error.file={log.with_name('derby.log')}"
+            settings["spark.driver.extraJavaOptions"] += f" -Dderby.stream.error.file={log.with_name('derby.log')}"
         if master or not (set(written) | set(confs)) & {"spark.master"}:
             builder = builder.master(master or "local[*]")
-        if (master or given.get("spark.master", written.get("spark.master", "local"))).startswith("local"):
-            given = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **given}
-        given |= {
+        if (master or settings.get("spark.master", written.get("spark.master", "local"))).startswith("local"):
+            settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **settings}
+        settings |= {
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": "0",
         }
-        for name, value in given.items():
+        for name, value in settings.items():
             builder = builder.config(name, value)
-        with _errors_into(log):
+        with _stderr_into(log):
             try:
                 spark = builder.getOrCreate()
             except PySparkException as error:
@@ -71,7 +71,7 @@ def connect_server(root: Path, master: str | None, confs: Mapping[str, str]) -> 
             with _environment({_CONNECT: "1"}):
                 yield f"sc://localhost:{_port(spark)}"
         finally:
-            with _errors_into(log):
+            with _stderr_into(log):
                 stop_session(spark)
 
 
@@ -112,7 +112,7 @@ def _environment(changed: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _errors_into(log: Path) -> Iterator[None]:
+def _stderr_into(log: Path) -> Iterator[None]:
     """Standard error of this process and of those it starts meanwhile goes to a file: Java says a lot."""
     sys.stderr.flush()
     kept = os.dup(2)

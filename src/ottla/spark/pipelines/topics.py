@@ -16,7 +16,7 @@ from ottla.spark.offsets import InvalidOption
 from ottla.spark.options import sink_options, source_options
 from ottla.spark.pipelines.definitions import Definitions
 from ottla.spark.pipelines.project import InvalidProject
-from ottla.spark.reading import Reading
+from ottla.spark.reading import TopicReader
 
 FORMAT = "ottla"
 
@@ -48,7 +48,7 @@ def check_topics(defined: Definitions, client: Any) -> None:
         for read in topic_reads(frame._plan.plan(client)):
             try:
                 options = source_options(read.options, stream=read.is_streaming)
-                Reading(options, pa.schema([])).found_partitions()
+                TopicReader(options, pa.schema([])).current_partitions()
             except (InvalidOption, KafkaError) as error:
                 raise InvalidProject(f"flow {flow} cannot read: {error}") from None
     for output in defined.outputs.values():

@@ -148,12 +148,12 @@ def _from_default(field: Mapping[str, Any], shape: Shape) -> Shape:
 
 def _branches(union: list[Any]) -> list[Any]:
     """The branches of a union but null; one where Spark has one type for all of them."""
-    found = [branch for branch in union if branch != "null"]
-    names = {branch if isinstance(branch, str) else "" for branch in found}
+    branches = [branch for branch in union if branch != "null"]
+    names = {branch if isinstance(branch, str) else "" for branch in branches}
     for merged in _MERGED:
-        if len(found) > 1 and names <= merged:
+        if len(branches) > 1 and names <= merged:
             return [max(names & merged, key=("int", "long", "float", "double").index)]
-    return found
+    return branches
 
 
 def _has_members(schema: Any) -> bool:
@@ -164,7 +164,7 @@ def _has_members(schema: Any) -> bool:
         return False
     inner = [field["type"] for field in schema.get("fields", ())]
     inner += [schema[part] for part in ("items", "values") if part in schema]
-    return any(_has_members(each) for each in inner) or _has_members(schema["type"])
+    return any(_has_members(part) for part in inner) or _has_members(schema["type"])
 
 
 def _shape(schema: Any, named: dict[str, Any], around: tuple[str, ...]) -> Shape:
@@ -183,7 +183,7 @@ def _shape(schema: Any, named: dict[str, Any], around: tuple[str, ...]) -> Shape
         named[schema["name"]] = schema
         inside = (*around, schema["name"])
         fields = schema["fields"]
-        return record((each["name"], _from_default(each, _shape(each["type"], named, inside))) for each in fields)
+        return record((field["name"], _from_default(field, _shape(field["type"], named, inside))) for field in fields)
     if kind == "array":
         return array(_shape(schema["items"], named, around))
     if kind == "map":
@@ -239,10 +239,10 @@ def _union(schema: list[Any], named: dict[str, Any], around: tuple[str, ...]) ->
     def down_member(value: dict[str, Any]) -> Any:
         for name, shape, own, branch in zip(names, shapes, tags, branches, strict=True):
             if value[name] is not None:
-                found = shape.down(value[name]) if shape.down else value[name]
+                converted = shape.down(value[name]) if shape.down else value[name]
                 bare = _bare(branch)
                 is_record = isinstance(bare, dict) and bare["type"] == "record"
-                return (own, found) if is_record or isinstance(bare, str) else found
+                return (own, converted) if is_record or isinstance(bare, str) else converted
         return None
 
     return inner._replace(up=up_member, down=down_member)

@@ -1,7 +1,7 @@
 """Columns of frames, magic byte and id and payload, from and to columns of values.
 
 What travels to the executors is a plan: texts of schemas and where others are found. Each worker process makes its codec of it
-once (`_reader`, `_writer`) and keeps it, and for each id that comes along a decoder.
+once (`_decoder_of`, `_encoder_of`) and keeps it, and for each id that comes along a decoder.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ from ottla.spark.wire.protobuf import Protobuf
 from ottla.spark.wire.shape import column_of, values_of
 
 _WRONG_TYPE: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
-Decode = Callable[[bytes, int], Any]
+DecodeFrame = Callable[[bytes, int], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SchemaPlan:
     """A reader's or writer's schema: its kind and text, what it refers to (name and text), and the message it means."""
 
     kind: str
@@ -42,24 +42,24 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class DecodingPlan:
     """Decoding of frames: `registry` has the writers' schemas; `permissive` turns a bad record into null."""
 
-    plan: Plan
+    plan: SchemaPlan
     registry: SchemaRegistry | None
     permissive: bool
 
     def column(self, frames: Any) -> Any:
         """A column of values, of type `shape.column` of the plan's format; raises RegistryError, and BadRecord unless
         permissive."""
-        return _reader(self).column(frames)
+        return _decoder_of(self).column(frames)
 
 
-class _Reader:
-    def __init__(self, reading: Reading) -> None:
+class _FrameDecoder:
+    def __init__(self, reading: DecodingPlan) -> None:
         self._reading = reading
         self._format = reading.plan.format()
-        self._decoders: dict[int, Decode] = {}
+        self._decoders: dict[int, DecodeFrame] = {}
 
     def column(self, frames: Any) -> Any:
         values = [None if frame is None else self._value(frame) for frame in frames.to_pylist()]
@@ -94,7 +94,7 @@ class _Reader:
         if not self._reading.permissive:
             raise BadRecord(f"a value cannot be read, {' '.join(reason.split())}")
 
-    def _decoder(self, number: int) -> Decode:
+    def _decoder(self, number: int) -> DecodeFrame:
         kind, registry = self._reading.plan.kind, self._reading.registry
         text: str | None = None
         referred: Mapping[str, str] = {}
@@ -113,23 +113,23 @@ class _Reader:
 
 def texts(registry: SchemaRegistry, schema: Any) -> Mapping[str, str]:
     """Texts of the schemas that a schema refers to, by name."""
-    return {name: each.text for name, each in registry.referred(schema).items()}
+    return {name: referred.text for name, referred in registry.referred(schema).items()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writing:
+class EncodingPlan:
     """Encoding of values to frames, all with one schema and its id."""
 
-    plan: Plan
+    plan: SchemaPlan
     id: int
 
     def column(self, values: Any) -> Any:
         """A binary column; raises BadRecord for a value that is not the schema's."""
-        return _writer(self).column(values)
+        return _encoder_of(self).column(values)
 
 
-class _Writer:
-    def __init__(self, writing: Writing) -> None:
+class _FrameEncoder:
+    def __init__(self, writing: EncodingPlan) -> None:
         self._format = writing.plan.format()
         self._head = head(writing.id)
 
@@ -144,28 +144,28 @@ class _Writer:
         return pa.array([None if value is None else own + encode(value) for value in plain], type=pa.binary())
 
 
-def _check_fields(given: Any, wanted: Any, path: str) -> None:
+def _check_fields(actual: Any, expected: Any, path: str) -> None:
     """Raise BadRecord for a struct that has not the schema's fields: a cast would leave out or invent."""
-    if pa.types.is_struct(wanted) and pa.types.is_struct(given):
-        names, own = [field.name for field in given], [field.name for field in wanted]
+    if pa.types.is_struct(expected) and pa.types.is_struct(actual):
+        names, own = [field.name for field in actual], [field.name for field in expected]
         for name in names:
             if name not in own:
                 raise BadRecord(f"the schema has no field {path}{name}: it has {', '.join(own)}")
         for name in own:
             if name not in names:
                 raise BadRecord(f"the struct has no field {path}{name}, which the schema has")
-            _check_fields(given.field(name).type, wanted.field(name).type, f"{path}{name}.")
-    elif pa.types.is_list(wanted) and pa.types.is_list(given):
-        _check_fields(given.value_type, wanted.value_type, path)
-    elif pa.types.is_map(wanted) and pa.types.is_map(given):
-        _check_fields(given.item_type, wanted.item_type, path)
+            _check_fields(actual.field(name).type, expected.field(name).type, f"{path}{name}.")
+    elif pa.types.is_list(expected) and pa.types.is_list(actual):
+        _check_fields(actual.value_type, expected.value_type, path)
+    elif pa.types.is_map(expected) and pa.types.is_map(actual):
+        _check_fields(actual.item_type, expected.item_type, path)
 
 
 @lru_cache(maxsize=100)
-def _reader(reading: Reading) -> _Reader:
-    return _Reader(reading)
+def _decoder_of(reading: DecodingPlan) -> _FrameDecoder:
+    return _FrameDecoder(reading)
 
 
 @lru_cache(maxsize=100)
-def _writer(writing: Writing) -> _Writer:
-    return _Writer(writing)
+def _encoder_of(writing: EncodingPlan) -> _FrameEncoder:
+    return _FrameEncoder(writing)

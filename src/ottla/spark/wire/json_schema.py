@@ -79,7 +79,7 @@ class _Shapes:
             return self._referred(schema["$ref"], around)
         for word in ("oneOf", "anyOf"):
             if word in schema:
-                choices = [each for each in schema[word] if not _is_null(each)]
+                choices = [choice for choice in schema[word] if not _is_null(choice)]
                 return self.of(choices[0], around) if len(choices) == 1 else _ANYTHING
         schema = self._merged(schema)
         kind = _kind(schema)
@@ -93,20 +93,20 @@ class _Shapes:
     def _object(self, schema: Mapping[str, Any], around: tuple[str, ...]) -> Shape:
         properties = schema.get("properties")
         if properties:
-            shape = record((name, self.of(each, around)) for name, each in properties.items())
+            shape = record((name, self.of(property_schema, around)) for name, property_schema in properties.items())
             return shape._replace(down=_without_absent(shape.down, frozenset(schema.get("required", ()))))
         more = schema.get("additionalProperties")
         return mapping(self.of(more, around)) if isinstance(more, dict) and more else _ANYTHING
 
     def _referred(self, reference: str, around: tuple[str, ...]) -> Shape:
         try:
-            found = self._resolver.lookup(reference)
+            resolved = self._resolver.lookup(reference)
         except Unresolvable as wrong:
             raise UnsupportedSchema(f"the JSON Schema refers to {wrong.ref}, which is nowhere") from None
-        name = f"{found.resolver._base_uri}{reference}"
+        name = f"{resolved.resolver._base_uri}{reference}"
         if name in around:
             raise UnsupportedSchema(f"{reference} contains itself: no Spark type does")
-        return _Shapes(found.resolver).of(found.contents, (*around, name))
+        return _Shapes(resolved.resolver).of(resolved.contents, (*around, name))
 
     def _merged(self, schema: dict[str, Any]) -> dict[str, Any]:
         """`allOf`: the properties of all."""
@@ -131,11 +131,11 @@ def _is_null(schema: Any) -> bool:
 def _kind(schema: Mapping[str, Any]) -> str | None:
     kind = schema.get("type")
     if isinstance(kind, list):
-        others = [each for each in kind if each != "null"]
+        others = [value for value in kind if value != "null"]
         kind = others[0] if len(others) == 1 else "number" if set(others) == {"integer", "number"} else None
     if kind is None and "properties" in schema:
         return "object"
-    if kind is None and "enum" in schema and all(isinstance(each, str) for each in schema["enum"]):
+    if kind is None and "enum" in schema and all(isinstance(value, str) for value in schema["enum"]):
         return "string"
     return kind if isinstance(kind, str) else None
 
@@ -146,6 +146,6 @@ def _without_absent(down: Any, required: frozenset[str]) -> Callable[[dict[str, 
     def convert(value: dict[str, Any]) -> dict[str, Any]:
         if down is not None:
             value = down(value)
-        return {name: each for name, each in value.items() if each is not None or name in required}
+        return {name: item for name, item in value.items() if item is not None or name in required}
 
     return convert

@@ -61,12 +61,12 @@ class Protobuf:
         if not names:
             raise UnsupportedSchema("the .proto file has no message")
         package = f"{file.package}." if file.package else ""
-        wanted = names[0] if message is None else message if message in names else f"{package}{message}"
-        if wanted not in names:
+        chosen = names[0] if message is None else message if message in names else f"{package}{message}"
+        if chosen not in names:
             raise UnsupportedSchema(f"no message {message} in the .proto file: it has {', '.join(names)}")
-        self._descriptor = file.pool.FindMessageTypeByName(wanted)
+        self._descriptor = file.pool.FindMessageTypeByName(chosen)
         self._class = message_factory.GetMessageClass(self._descriptor)
-        self._head = indexes_written(indexes[wanted])
+        self._head = indexes_written(indexes[chosen])
         self.shape, self._take = _message(self._descriptor, ())
 
     def decoder(self, text: str | None, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
@@ -108,7 +108,9 @@ def _message(descriptor: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:
     takes = [(field.name, take) for field, _, take in fields]
     kind = message_factory.GetMessageClass(descriptor)
     down = shape.down
-    choices = [(each.name, [field.name for field in each.fields]) for each in descriptor.oneofs if len(each.fields) > 1]
+    choices = [
+        (oneof.name, [field.name for field in oneof.fields]) for oneof in descriptor.oneofs if len(oneof.fields) > 1
+    ]
 
     def message(value: dict[str, Any]) -> Any:
         for choice, names in choices:
@@ -151,8 +153,8 @@ def _field(field: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:
 def _single(field: Any, around: tuple[str, ...]) -> tuple[Shape, Take | None]:
     """The shape of one value of a field, and what it takes to make it plain."""
     if field.enum_type is not None:
-        names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
-        numbers = {name: each.number for name, each in field.enum_type.values_by_name.items()}
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        numbers = {name: value.number for name, value in field.enum_type.values_by_name.items()}
         return Shape(pa.string(), pa.string(), down=_enum(field.enum_type.full_name, numbers)), (
             lambda number: names.get(number) or str(number)
         )
@@ -177,10 +179,10 @@ def _single(field: Any, around: tuple[str, ...]) -> tuple[Shape, Take | None]:
 
 def _enum(kind: str, numbers: Mapping[str, int]) -> Take:
     def number(name: str) -> int:
-        found = numbers.get(name)
-        if found is None and not name.lstrip("-").isdecimal():
+        known = numbers.get(name)
+        if known is None and not name.lstrip("-").isdecimal():
             raise BadRecord(f"enum {kind} has no {name}")
-        return int(name) if found is None else found
+        return int(name) if known is None else known
 
     return number
 

@@ -64,26 +64,28 @@ def _each_field(converts: dict[str, Convert]) -> Convert | None:
 def array(item: Shape) -> Shape:
     """Lists."""
 
-    def each(convert: Convert | None) -> Convert | None:
+    def of_items(convert: Convert | None) -> Convert | None:
         return convert and (lambda values: [None if value is None else convert(value) for value in values])
 
-    return Shape(pa.list_(item.wire), pa.list_(item.column), each(item.up), each(item.down), pa.list_(item.source))
+    return Shape(
+        pa.list_(item.wire), pa.list_(item.column), of_items(item.up), of_items(item.down), pa.list_(item.source)
+    )
 
 
 def mapping(value: Shape, key: Any = None) -> Shape:
     """Maps: dicts."""
     kind = key or pa.string()
 
-    def each(convert: Convert | None) -> Convert | None:
+    def of_values(convert: Convert | None) -> Convert | None:
         return convert and (
-            lambda values: {name: None if each is None else convert(each) for name, each in values.items()}
+            lambda values: {name: None if item is None else convert(item) for name, item in values.items()}
         )
 
     return Shape(
         pa.map_(kind, value.wire),
         pa.map_(kind, value.column),
-        each(value.up),
-        each(value.down),
+        of_values(value.up),
+        of_values(value.down),
         pa.map_(kind, value.source),
     )
 
@@ -93,8 +95,8 @@ def column_of(values: list[Any], shape: Shape) -> Any:
     if shape.up is not None:
         up = shape.up
         values = [None if value is None else up(value) for value in values]
-    found = pa.array(values, type=shape.wire)
-    return found if shape.wire == shape.column else found.cast(shape.column, safe=False)
+    column = pa.array(values, type=shape.wire)
+    return column if shape.wire == shape.column else column.cast(shape.column, safe=False)
 
 
 def values_of(column: Any, shape: Shape) -> list[Any]:
@@ -114,23 +116,23 @@ def _pythonic(column: Any) -> list[Any]:
     """Return what `to_pylist` does, with maps as dicts, several times faster: a cell costs one object, its value."""
     kind = column.type
     if pa.types.is_struct(kind):
-        names = [each.name for each in kind]
+        names = [field.name for field in kind]
         children = [_pythonic(child) for child in column.flatten()]
-        found: list[Any] = [dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)]
+        cells: list[Any] = [dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)]
     elif pa.types.is_map(kind) or pa.types.is_list(kind):
         starts = column.offsets.to_pylist()
         spans = list(pairwise(starts))
         if pa.types.is_map(kind):
             keys, items = _pythonic(column.keys), _pythonic(column.items)
-            found = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in spans]
+            cells = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in spans]
         else:
             values = _pythonic(column.values)
-            found = [values[a:b] for a, b in spans]
+            cells = [values[a:b] for a, b in spans]
     elif column.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]  # pyarrow has no types
     else:
         return column.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
     if column.null_count:
         valid = column.is_valid().to_pylist()
-        found = [value if there else None for value, there in zip(found, valid, strict=True)]
-    return found
+        cells = [value if there else None for value, there in zip(cells, valid, strict=True)]
+    return cells
