@@ -23,15 +23,15 @@ def said(error: BaseException) -> str:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "exactly one of assign, subscribe and subscribePattern says what to read"),
+        ({}, "set exactly one of assign, subscribe and subscribePattern"),
         ({"subscribe": "a", "assign": '{"a": [0]}'}, "exactly one of assign, subscribe and subscribePattern"),
         (
             {"subscribe": "a", "maxOffsetPerTrigger": "5"},
-            "maxOffsetPerTrigger is no option of the ottla source; did you",
+            "maxOffsetPerTrigger is not an option of the ottla source; did you",
         ),
         ({"subscribe": "a", "kafka.fetch.max.byte": "5"}, "did you mean kafka.fetch.max.bytes?"),
         ({"subscribe": "a", "kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers"),
-        ({"subscribe": "a", "startingOffsets": "latest"}, "startingOffsets=latest leaves a batch read nothing"),
+        ({"subscribe": "a", "startingOffsets": "latest"}, "startingOffsets=latest makes a batch read empty"),
     ],
     ids=["nothing to read", "two things to read", "unknown option", "unknown config", "no servers", "latest"],
 )
@@ -51,7 +51,7 @@ def test_a_stream_has_no_end(reading: Reading) -> None:
     frame = reading.stream(subscribe="a", endingOffsets="latest")
     with pytest.raises(PySparkException) as raised:
         frame.writeStream.format("noop").start().awaitTermination()
-    assert said(raised.value) == "endingOffsets is for batch reads: a stream has no end"
+    assert said(raised.value) == "endingOffsets is for batch reads only: a stream has no end"
 
 
 def test_topics_and_partitions_that_do_not_exist(reading: Reading, cluster: Cluster) -> None:
@@ -112,12 +112,16 @@ def test_a_schema_that_topics_do_not_have(schema: str, sentence: str, reading: R
 @pytest.mark.parametrize(
     ("columns", "options", "sentence"),
     [
-        (["'k' AS key"], {"topic": "a"}, "the column value is missing (string or binary); there are key"),
-        (["'v' AS value"], {}, "where to write is not said: set the option topic, or add a column topic"),
-        (["1 AS value"], {"topic": "a"}, "column value is int, it must be string or binary"),
-        (["'v' AS value", "1L AS partition"], {"topic": "a"}, "column partition is bigint, it must be integer"),
-        (["'v' AS value", "array('h') AS headers"], {"topic": "a"}, "column headers is array<string>, it must be"),
-        (["'v' AS value"], {"topic": "a", "topics": "b"}, "topics is no option of the ottla sink; did you mean topic?"),
+        (["'k' AS key"], {"topic": "a"}, "the column value (string or binary) is missing; the columns are key"),
+        (["'v' AS value"], {}, "no topic to write to: set the option topic, or add a column topic"),
+        (["1 AS value"], {"topic": "a"}, "column value is int, must be string or binary"),
+        (["'v' AS value", "1L AS partition"], {"topic": "a"}, "column partition is bigint, must be integer"),
+        (["'v' AS value", "array('h') AS headers"], {"topic": "a"}, "column headers is array<string>, must be"),
+        (
+            ["'v' AS value"],
+            {"topic": "a", "topics": "b"},
+            "topics is not an option of the ottla sink; did you mean topic?",
+        ),
         (["'v' AS value"], {"topic": "a", "kafka.acks": "2"}, "kafka.acks=2: must be all, -1, 0 or 1"),
     ],
     ids=["no value", "no topic", "value", "partition", "headers", "unknown option", "bad config"],

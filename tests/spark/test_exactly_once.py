@@ -168,7 +168,7 @@ def test_a_part_that_is_published_must_be_the_same_again(sink: Sink) -> None:
     end_all(sink.brokers, sink.sink, [part], commit=True, ignore_lost=False)  # the driver dies without a decision
     with pytest.raises(PublicationError, match="2 rows are published, and the batch run again has 1: the plan is not"):
         sink.task(0, 0, ["a"])
-    with pytest.raises(PublicationError, match="has 2 others: the plan is not deterministic"):
+    with pytest.raises(PublicationError, match="has 2 different ones: the plan is not deterministic"):
         sink.task(0, 0, ["a", "x"])
     sink.batch(0, ["b", "a"], ["c"])  # in another order
     assert sink.published() == ["a", "b", "c"]
@@ -178,7 +178,7 @@ def test_a_run_that_is_behind_stops(sink: Sink) -> None:
     sink.batch(0, ["a"])
     sink.batch(1, ["b"])
     with pytest.raises(
-        PublicationError, match="has published batch 1, and this run is at batch 0: its checkpoint is older"
+        PublicationError, match="has published batch 1, and this run is at batch 0: its checkpoint is outdated"
     ):
         sink.task(0, 0, ["a"])
 

@@ -120,5 +120,5 @@ def test_a_batch_has_no_outage_timeout() -> None:
         lambda: source_options({**SERVERS, "subscribe": "t", "brokerOutageTimeout": "1m"}, stream=False),
         lambda: sink_options({**SERVERS, "topic": "t", "brokerOutageTimeout": "1m"}, stream=False),
     ):
-        with pytest.raises(ValueError, match="brokerOutageTimeout is for streams"):
+        with pytest.raises(ValueError, match="brokerOutageTimeout is for streams only"):
             make()

@@ -71,7 +71,7 @@ def test_topics_that_exist_pass(servers: str) -> None:
     [
         ({"subscribe": "ordres"}, "flow bronze cannot read: topic ordres does not exist"),
         ({"assign": '{"orders": [0, 7]}'}, "flow bronze cannot read: topic orders has no partition 7"),
-        ({"subscribe": "orders", "startingOfset": "1"}, "flow bronze cannot read: startingOfset is no option"),
+        ({"subscribe": "orders", "startingOfset": "1"}, "flow bronze cannot read: startingOfset is not an option"),
     ],
 )
 def test_a_topic_that_does_not_exist_is_named_with_its_flow(

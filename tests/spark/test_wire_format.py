@@ -136,7 +136,7 @@ def test_failfast_says_what_is_wrong_in_one_line(spark: SparkSession, registry: 
     assert [row.n for row in null.collect()] == [1, None]
     failing = frames.select(from_wire("f", number, registry=registry.address, mode="failfast"))
     with pytest.raises(
-        PythonException, match=f"BadRecord: a value cannot be read, schema id {number}: not Avro of its schema"
+        PythonException, match=f"BadRecord: cannot decode a value, schema id {number}: malformed Avro payload"
     ):
         failing.collect()
 
@@ -174,10 +174,10 @@ def test_a_stream_meets_a_schema_that_is_newer_than_itself(
     ("arguments", "said"),
     [
         ({"schema": '"long"'}, "Avro needs a registry"),
-        ({"registry": "."}, "a schema is needed"),
-        ({"schema": '"long"', "registry": ".", "format": "xml"}, "format xml: it is one of avro, json, protobuf"),
+        ({"registry": "."}, "no schema: pass its text"),
+        ({"schema": '"long"', "registry": ".", "format": "xml"}, "format xml: must be one of avro, json, protobuf"),
         ({"schema": '"long"', "registry": ".", "mode": "LAX"}, "mode LAX"),
-        ({"schema": '"long"', "registry": ".", "message": "M"}, "only Protobuf has messages"),
+        ({"schema": '"long"', "registry": ".", "message": "M"}, "only for Protobuf schemas"),
         ({"schema": b"", "format": "avro"}, "not a FileDescriptorSet"),
     ],
 )

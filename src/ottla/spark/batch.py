@@ -1,4 +1,4 @@
-"""A batch read: offsets are fixed when it is planned."""
+"""Batch read: all offsets are fixed when the query is planned."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,10 +13,11 @@ from ottla.spark.reading import TopicReader
 
 
 class _PushedFilters:
-    """`pushFilters` of a reader, as Spark's planner sees it.
+    """Callable that replaces `pushFilters` of a reader.
 
-    Spark refuses a reader that implements it unless spark.sql.python.filterPushdown.enabled is set, which by default it is
-    not; it looks whether `reader.pushFilters.__func__` is its own. Here it is, and where the setting is on this is called.
+    Spark rejects a reader that overrides the method unless spark.sql.python.filterPushdown.enabled is set (default: false). It
+    compares `reader.pushFilters.__func__` with its own function; this object has that attribute, so it passes the check, and
+    Spark calls it when the setting is on.
     """
 
     def __init__(self, reader: "OttlaReader") -> None:
@@ -24,15 +25,15 @@ class _PushedFilters:
         self._reader = reader
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Note what they leave out; all of them are left to Spark as well."""
+        """Derive bounds for the read from the filters; Spark evaluates all of them again."""
         self._reader.pruning = pruning(filters)
         return filters
 
 
 class OttlaReader(TopicReader, DataSourceReader):
-    """A batch read.
+    """Batch read of the topics of a query.
 
-    pruning  what filters leave of it
+    pruning  bounds that the pushed filters set
     """
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
@@ -50,7 +51,7 @@ class OttlaReader(TopicReader, DataSourceReader):
         return self.tasks(pieces, ids)
 
     def _ending(self, partitions: list[TopicPartition]) -> Positions:
-        """Return the end offsets of the read. Raises DataLoss for named offsets that do not exist (yet), unless allowed."""
+        """Return the end offsets of the read. Raises DataLoss for one beyond the log end, unless failOnDataLoss=false."""
         end = self.positions(self.options.end, partitions)
         if self.options.end.offsets is None:
             return end
@@ -60,14 +61,14 @@ class OttlaReader(TopicReader, DataSourceReader):
             first = beyond[0]
             raise DataLoss(
                 f"endingOffsets names offset {end[first]} of {first}, which ends at {latest[first]}. "
-                "failOnDataLoss=false reads what is there"
+                "Set failOnDataLoss=false to read up to the end of the partition"
             )
         return {partition: min(end[partition], latest[partition]) for partition in partitions}
 
     def _pruned(self, pieces: list[OffsetRange]) -> list[OffsetRange]:
-        """Return the ranges that filters leave.
+        """Return the ranges limited by the filters.
 
-        All records of a partition before the first one at or after a time are older than that time.
+        Every record before the offset of a timestamp is older than that timestamp, so a range may start at that offset.
         """
         left = [kept for piece in pieces if (kept := self.pruning.of(piece)) is not None]
         since = self.pruning.since_ms

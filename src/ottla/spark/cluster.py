@@ -1,7 +1,7 @@
-"""A cluster as a query sees it: topics, offsets, ranges of records, committed offsets; every call blocks.
+"""Blocking client of a query: topics, offsets, ranges of records, committed offsets.
 
-One of these serves all that a Python process of Spark's reads with the same config; the client's core does the work, on the
-thread that all clients of the process share.
+Each Python process of Spark has one per config. The client's core does the work, on the thread shared by all clients of the
+process.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class ClusterClient(Blocking):
-    """One cluster seen through one config."""
+    """Blocking access to one cluster with one config."""
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config, {})
 
     @property
     def clock(self) -> Clock:
-        """The time."""
+        """Clock of the client's environment."""
         return self._core.clock
 
     def forget(self) -> None:
@@ -41,25 +41,25 @@ class ClusterClient(Blocking):
         self._call(self._core.metadata.forget)
 
     def pause(self, milliseconds: int) -> None:
-        """Wait."""
+        """Block the caller for a time."""
         self._run(self._core.scheduler.sleep(milliseconds))
 
     # -- topics --
 
     def topic_names(self) -> list[str]:
-        """Every topic of the cluster but Kafka's own, sorted. Raises BrokersUnreachable."""
+        """Sorted names of all topics except internal ones. Raises BrokersUnreachable."""
         return sorted(info.name for info in self._run(self._core.metadata.all_topics()) if not info.internal)
 
     def topic(self, name: str, *, create: bool = False, timeout_ms: int | None = None) -> TopicInfo:
-        """A topic; `create` lets the broker make it (auto.create.topics.enable). Raises UnknownTopic."""
+        """Metadata of a topic; `create` allows the broker to create it (auto.create.topics.enable). Raises UnknownTopic."""
         return self._run(self._core.metadata.topic(name, create=create, timeout_ms=timeout_ms))
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic, in order. Raises UnknownTopic."""
+        """Partitions of a topic, in ascending order. Raises UnknownTopic."""
         return self._run(self._core.metadata.partitions(topic))
 
     def creates_topics(self) -> bool:
-        """Return whether brokers create topics that are written to (auto.create.topics.enable). Raises KafkaError."""
+        """Return whether the brokers create missing topics (auto.create.topics.enable). Raises KafkaError."""
         from ottla.client.admin.cluster import ClusterRequests
         from ottla.client.admin.configs import ConfigResource, Configs, ResourceType
 
@@ -73,22 +73,22 @@ class ClusterClient(Blocking):
     def list_offsets(
         self, times: Mapping[TopicPartition, int], *, committed: bool | None = None
     ) -> dict[TopicPartition, FoundOffset]:
-        """Offsets by time: EARLIEST, LATEST, or ms since the epoch (the first record at or after it).
+        """Look up offsets by time: EARLIEST, LATEST, or ms since the epoch (first record at or after it).
 
-        committed  LATEST is the last stable offset; the config's isolation.level unless given
+        committed  LATEST means the last stable offset; None follows the config's isolation.level
 
         Raises UnknownTopic, NotAuthorized, RequestTimedOut.
         """
         return self._run(list_offsets(self._core, times, committed=committed)) if times else {}
 
     def wait_for_records(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> bool:
-        """Return whether there may be records at or after these offsets; wait about `wait_ms` at most. Raises KafkaError."""
+        """Wait up to about `wait_ms` for records at or after these offsets; False on timeout. Raises KafkaError."""
         return self._run(wait_for_records(self._core, positions, wait_ms))
 
     def bytes_per_offset(
         self, positions: Mapping[TopicPartition, int], sample_bytes: int
     ) -> dict[TopicPartition, float]:
-        """Return the bytes of the log per offset, estimated from the first batches at each position. Raises KafkaError."""
+        """Estimate the log bytes per offset from the first batches at each position. Raises KafkaError."""
         return self._run(bytes_per_offset(self._core, positions, sample_bytes))
 
     # -- records --
@@ -96,15 +96,15 @@ class ClusterClient(Blocking):
     def read(
         self, partition: TopicPartition, start: int, end: int, *, topic_id: bytes = ZERO_UUID, timeout_ms: int
     ) -> Iterator[Chunk]:
-        """The offsets from `start` (inclusive) to `end` (exclusive); the last chunk may go past it.
+        """Yield the records from `start` (inclusive) to `end` (exclusive); the last chunk may extend beyond it.
 
-        topic_id    what the topic's id must be; ZERO_UUID takes any
-        timeout_ms  how long the broker may bring nothing
+        topic_id    required id of the topic; ZERO_UUID accepts any
+        timeout_ms  timeout for fetches without progress
 
         Raises OffsetOutOfRange, UnknownTopic, TopicRecreated, CorruptBatch, RequestTimedOut, BrokersUnreachable.
         """
         if topic_id != ZERO_UUID and self.topic(partition.topic, timeout_ms=timeout_ms).id != topic_id:
-            # A process that has read the topic of that name before may know less than whoever decided to read this one.
+            # The metadata cached in this process may be older than that of the driver, which planned the read.
             self._call(lambda: self._core.metadata.forget(partition.topic))
         reading = RangeReading(self._core, partition, start, end, topic_id=topic_id, timeout_ms=timeout_ms)
         try:
@@ -118,9 +118,9 @@ class ClusterClient(Blocking):
     def committed(
         self, group: str, partitions: list[TopicPartition], timeout_ms: int | None = None, *, stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that a group has committed; partitions without a commit are left out.
+        """Return the committed offsets of a group, without partitions that have no commit.
 
-        stable  wait for transactions that are about to commit offsets
+        stable  wait for pending transactional offset commits (KIP-447)
         """
         return self._run(
             Commits(self._core, group).fetch(partitions, lambda: GroupMetadata(group), timeout_ms, stable=stable)
@@ -129,23 +129,23 @@ class ClusterClient(Blocking):
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int | None = None, metadata: str = ""
     ) -> None:
-        """Commit offsets of a group without members. Raises KafkaError when it has some."""
+        """Commit offsets for a group without members. Raises KafkaError if it has members."""
         entries = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
         self._run(Commits(self._core, group).commit(entries, lambda: GroupMetadata(group), timeout_ms))
 
     def share_group_offsets(
         self, group: str, partitions: list[TopicPartition]
     ) -> "Mapping[TopicPartition, ShareGroupOffset]":
-        """Return the offsets of a share group; partitions that it has never read are left out. Raises KafkaError."""
+        """Return the offsets of a share group, without partitions that it never read. Raises KafkaError."""
         from ottla.client.admin.share_groups import ShareGroups
 
         offsets = self._run(ShareGroups(self._core).list_share_group_offsets({group: partitions}))[group]
         return {partition: offsets[partition] for partition in partitions if partition in offsets}
 
-    # -- what the exactly-once sink asks --
+    # -- exactly-once sink --
 
     def ensure_topic(self, name: str, partitions: int, config: Mapping[str, str | None]) -> None:
-        """See that a topic is there and has at least so many partitions. Raises KafkaError."""
+        """Create a topic if it is missing, and add partitions up to `partitions`. Raises KafkaError."""
         try:
             if len(self.topic(name).leaders) >= partitions:
                 return
@@ -161,7 +161,7 @@ class ClusterClient(Blocking):
 
 
 async def _ensure_topic(core: Core, name: str, partitions: int, config: Mapping[str, str | None]) -> None:
-    """Make a topic, or give it more partitions; others may do so at the same time."""
+    """Create a topic, or add partitions to it; other tasks may do the same concurrently."""
     from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
 
     topics = Topics(core)
@@ -170,7 +170,7 @@ async def _ensure_topic(core: Core, name: str, partitions: int, config: Mapping[
         raise creation_error
     core.metadata.forget(name)
     while len((await _created_topic(core, name)).leaders) < partitions:
-        # In steps, so that a hundred tasks do not ask a hundred times.
+        # In steps of 32, so that a hundred tasks do not send a hundred requests.
         total = -(-partitions // 32) * 32
         growth_error = (await topics.create_partitions([NewPartitions(name, total)])).errors.get(name)
         if growth_error is not None and growth_error.code != INVALID_PARTITIONS:
@@ -179,5 +179,5 @@ async def _ensure_topic(core: Core, name: str, partitions: int, config: Mapping[
 
 
 async def _created_topic(core: Core, topic: str) -> TopicInfo:
-    """A topic that was just made: some broker may not know it yet."""
+    """Return the metadata of a topic that was just created: some brokers may not have it yet, so retry."""
     return await core.metadata.topic(topic, create=True)

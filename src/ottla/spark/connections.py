@@ -1,6 +1,6 @@
-"""One cluster and one producer per config in every process: Spark keeps its Python workers, so they keep their connections.
+"""Cache of one cluster client and one producer per config and process: Spark reuses its Python workers.
 
-A worker is forked from a daemon and recycled when idle; connections of another process are never touched.
+Workers are forked from a daemon, so entries are keyed by process id: a child never uses a connection of its parent.
 """
 
 import os
@@ -19,7 +19,7 @@ _producers: "dict[tuple[int, ClientConfig], Producer]" = {}
 
 
 def cluster_of(config: ClientConfig) -> ClusterClient:
-    """The cluster of this config in this process."""
+    """Return the cluster client of this config in this process."""
     key = os.getpid(), config
     cluster = _clusters.get(key)
     if cluster is None:
@@ -31,8 +31,8 @@ def cluster_of(config: ClientConfig) -> ClusterClient:
 def producing(config: ClientConfig) -> Iterator["Producer"]:
     """Yield the producer of this config in this process.
 
-    An error in the block closes and discards the producer: records that it has accepted and not sent must not be sent later,
-    and its failure must not affect the next caller.
+    An error in the block closes and discards the producer: its unsent records must not be sent later, and its failed state
+    must not affect the next caller.
     """
     from ottla.client.blocking import Producer
 

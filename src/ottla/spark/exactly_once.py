@@ -1,14 +1,14 @@
-"""The exactly-once sink: transactions of tasks that the driver ends. `publication.py` says why and when; this does it.
+"""Effects of the exactly-once sink: tasks open transactions, the driver ends them. `publication.py` has the decisions.
 
-    task     read the last decision; about this batch: end its transactions
-             InitProducerId: older attempts, and a driver that is still about to end theirs, are fenced
+    task     read the last decision; if it is about this batch, end its transactions
+             InitProducerId: fences older attempts, and a driver that has yet to end their transactions
              fetch markers (require-stable) -> task_action
-             begin, write rows, TxnOffsetCommit of the marker, leave open
+             begin, write rows, TxnOffsetCommit of the marker, leave the transaction open
     driver   write the decision, end every transaction                        (commit)
              or abort every transaction                                       (abort)
 
-Ending a transaction bumps its producer's epoch (KIP-890), so every task takes a producer of its own. The decisions of all sinks
-are in one compacted topic, keyed by sink; the last one of a sink is found by reading backwards.
+Ending a transaction bumps its producer's epoch (KIP-890), so every task creates its own producer. The decisions of all sinks
+are in one compacted topic, keyed by sink; the last decision of a sink is located by reading backwards.
 """
 
 from collections.abc import Iterator
@@ -49,9 +49,9 @@ _MARKER_PARTITIONS: Final = 32
 _DECISION_PARTITIONS: Final = 8
 _TAIL: Final = 32
 _READ_MS: Final = 30_000
-# A transaction that was ended shows within it.
+# Timeout for offsets of an ended transaction to become stable.
 _STABLE_MS: Final = 5_000
-# What a task that fails waits to abort its transaction.
+# Timeout for a failing task to abort its transaction.
 _ABORT_S: Final = 10.0
 _NOTHING: Final = TaskMarker(-1)
 # Errors of EndTxn when the transaction has already been ended, or was taken over by another producer.
@@ -59,7 +59,7 @@ _ENDED: Final = frozenset({table.INVALID_TXN_STATE, table.INVALID_PRODUCER_ID_MA
 
 
 class TaskResult(WriterCommitMessage):
-    """Result of a task.
+    """Commit message of a task.
 
     transaction  open transaction of the task; None for a sink without transactions
     sink         id of the sink; "" without transactions
@@ -73,36 +73,36 @@ class TaskResult(WriterCommitMessage):
 
 
 class _TaskProducer(Producer):
-    """A producer whose transaction the driver ends."""
+    """Producer that exposes its identity: the driver ends its transaction."""
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Producer id and epoch."""
+        """Current producer id and epoch."""
         return self._call(lambda: self._producer.identity)
 
 
 def transactional_id(sink: str, task: int) -> str:
-    """The transactional.id of a task."""
+    """Return the transactional.id of a task."""
     return f"ottla.{sink}.{task}"
 
 
 def group_of(sink: str) -> str:
-    """The group that commits a sink's markers."""
+    """Return the id of the group whose committed offsets are the markers of a sink."""
     return f"ottla.{sink}"
 
 
 def prepare(cluster: ClusterClient) -> None:
-    """See that the topics of markers and decisions are there. Raises KafkaError."""
+    """Create the topics of markers and decisions if they are missing. Raises KafkaError."""
     cluster.ensure_topic(MARKERS, _MARKER_PARTITIONS, {})
     cluster.ensure_topic(DECISIONS, _DECISION_PARTITIONS, {"cleanup.policy": "compact"})
 
 
 class TaskWriter:
-    """One task of one batch.
+    """Writer of one task of one batch.
 
-    config  of its producer, with its transactional.id
-    named   the sink's id was given
-    batch   None for a batch write: it is never run again, so there are no markers
+    config  producer config, with the transactional.id of the task
+    batch   None for a batch write: it is never run again, so it has no markers
+    named   the option sinkId is set
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class TaskWriter:
         self._marker = _NOTHING
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Write the rows, or see that they are published. Raises PublicationError, KafkaError."""
+        """Write the rows, unless they are published already. Raises PublicationError, KafkaError."""
         batch, task, sink = self._batch, self._task, self._sink
         decision = None
         if batch is not None:
@@ -145,7 +145,7 @@ class TaskWriter:
             action = task_action(sink, batch, task, decision, markers)
             if action is TaskAction.WRITE:
                 if task not in markers:
-                    # From now on a marker that is missing has expired.
+                    # With an initial marker in place, a missing marker means an expired one.
                     self._cluster.commit(group_of(sink), {_marker_partition(task): 0}, metadata=_NOTHING.text())
                 return self._write_transaction(producer, self._with_digest(batches))
         if action is TaskAction.COMPARE:
@@ -165,14 +165,14 @@ class TaskWriter:
                 group = GroupMetadata(group_of(self._sink))
                 producer.send_offsets_to_transaction({_marker_partition(self._task): marker}, group)
         except BaseException:
-            # The task may not be run again; readers would then wait for its transaction until it times out.
+            # Abort now: if the task is not retried, readers would be blocked until transaction.timeout.ms.
             with suppress(KafkaError):
                 producer.abort_transaction(_ABORT_S)
             raise
         return TaskResult(TaskTransaction(self._task, *producer.identity), self._sink)
 
     def _with_digest(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted."""
+        """Yield the non-empty batches and add their rows and digest to the marker."""
         for batch in batches:
             if batch.num_rows:
                 marker = self._marker
@@ -181,15 +181,15 @@ class TaskWriter:
                 yield batch
 
     def _has_markers(self) -> bool:
-        """Return whether any task of the sink has a marker of a published batch."""
+        """Return whether any task of the sink has published a batch."""
         partitions = self._cluster.partitions(MARKERS)
         offsets = self._cluster.committed(group_of(self._sink), partitions, stable=False)
         return any(read_marker(offset.metadata) != _NOTHING for offset in offsets.values())
 
     def _markers_of_others(self, decision: Decision | None) -> dict[int, TaskMarker]:
-        """Return the markers of the other tasks of a decision about this batch.
+        """Return the markers of the other tasks if the decision is about this batch.
 
-        Empty while a transaction of one of them is open: that task writes again.
+        Empty while the transaction of one of them is open: that task has to write again.
         """
         if decision is None or decision.batch != self._batch:
             return {}
@@ -210,7 +210,7 @@ def _marker_partition(task: int) -> TopicPartition:
 
 
 def batch_digest(batch: pa.RecordBatch, with_topics: bool) -> int:
-    """The digest of an Arrow batch's rows; of the topics too where rows name them."""
+    """Return the digest of the rows of an Arrow batch, including topic and partition if the rows have these columns."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     timestamp: pa.Array | int = 0
     if "timestamp" in columns:
@@ -231,7 +231,7 @@ def batch_digest(batch: pa.RecordBatch, with_topics: bool) -> int:
 def publish(
     cluster: ClusterClient, producer: Producer, sink: str, batch: int | None, transactions: list[TaskTransaction]
 ) -> None:
-    """All tasks of a batch are done: decide, and end their transactions. Raises PublicationError, KafkaError.
+    """Write the decision about a complete batch and commit its transactions. Raises PublicationError, KafkaError.
 
     transactions  those of all tasks; empty for a batch without tasks
     producer      writes the decision; not transactional
@@ -249,11 +249,11 @@ def publish(
 def end_all(
     cluster: ClusterClient, sink: str, transactions: list[TaskTransaction], *, commit: bool, ignore_lost: bool
 ) -> None:
-    """End the transactions of these parts, all that can be ended.
+    """End all transactions of a batch that can be ended.
 
-    ignore_lost  some may have been ended already, or taken over by another producer
+    ignore_lost  accept transactions that were ended already or taken over by another producer
 
-    Raises PublicationError for the first that could not be, unless that is fine; KafkaError when brokers cannot be reached.
+    Raises PublicationError for the first lost transaction unless `ignore_lost`, KafkaError if brokers cannot be reached.
     """
     lost: PublicationError | None = None
     for transaction in transactions:
@@ -267,15 +267,15 @@ def end_all(
                 raise
             lost = lost or PublicationError(
                 f"transaction {name} was ended by another client before its batch was complete ({error}): the batch took "
-                "longer than kafka.transaction.timeout.ms, or another run of this query has taken over. It is written "
-                "again when the query starts again"
+                "longer than kafka.transaction.timeout.ms, or another run of this query has taken over. Restart the query "
+                "to write the batch again"
             )
     if lost is not None and not ignore_lost:
         raise lost
 
 
 def abort_batch(cluster: ClusterClient, sink: str, batch: int | None, transactions: list[TaskTransaction]) -> None:
-    """Abort the transactions of a batch of which a task has failed. A decided batch stays decided: the next run ends it."""
+    """Abort the transactions of a failed batch, unless there is a decision about it: then the next run commits them."""
     if batch is not None:
         decision = last_decision(cluster, sink)
         if decision is not None and decision.batch >= batch:
@@ -284,7 +284,7 @@ def abort_batch(cluster: ClusterClient, sink: str, batch: int | None, transactio
 
 
 def last_decision(cluster: ClusterClient, sink: str) -> Decision | None:
-    """The newest decision of a sink, None when there was none."""
+    """Read the newest decision of a sink; None without one."""
     key = sink.encode()
     partition = TopicPartition(DECISIONS, partition_of(key, len(cluster.topic(DECISIONS).leaders)))
     end = cluster.list_offsets({partition: LATEST}, committed=False)[partition].offset
@@ -298,7 +298,7 @@ def last_decision(cluster: ClusterClient, sink: str) -> Decision | None:
             for record in chunk.records():
                 if record.key == key and record.offset < end and record.value is not None:
                     decision = read_decision(record.value)
-                    # A driver that was thought dead may have written late.
+                    # A superseded driver may have appended an older decision late: the highest batch wins.
                     newest = decision if newest is None or decision.batch >= newest.batch else newest
         if newest is not None:
             return newest

@@ -1,7 +1,7 @@
-"""Pruning of batch reads by filters, before anything is read: by topic, partition, offset and earliest timestamp.
+"""Pruning of batch reads by pushed filters: topic, partition, offset and lower bound of the timestamp.
 
-Spark filters the rows again, so a filter that is not understood costs time, never rows. An upper bound of the timestamp leaves
-nothing out: times of records need not be in the order of their offsets.
+Spark evaluates all filters again, so an unsupported filter costs time but never correctness. An upper bound of the timestamp
+cannot prune: timestamps need not increase with offsets.
 """
 
 from collections.abc import Iterable
@@ -27,11 +27,11 @@ _BEYOND: Final = 2**63
 class Pruning(NamedTuple):
     """Bounds of the records that can pass the filters.
 
-    topics      by name, None for all
-    partitions  by number, None for all
-    start       first offset
-    end         offset behind the last one
-    since_ms    no record is older than this; None where that does not matter
+    topics      topic names; None for all
+    partitions  partition numbers; None for all
+    start       first offset (inclusive)
+    end         last offset (exclusive)
+    since_ms    minimum timestamp; None for no bound
     """
 
     topics: frozenset[str] | None = None
@@ -68,7 +68,7 @@ def pruning(filters: Iterable[Filter]) -> Pruning:
 
 
 def _listed_values(condition: Filter) -> frozenset[Any] | None:
-    """The values that a filter lets pass, None when it does not list them."""
+    """Return the values that a filter accepts; None if it does not list them."""
     if isinstance(condition, EqualTo | EqualNullSafe):
         return frozenset([condition.value])
     if isinstance(condition, In):

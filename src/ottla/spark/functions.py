@@ -1,16 +1,16 @@
-"""Column functions: values in the Confluent wire format, from and to Spark's types.
+"""Column functions that convert between the Confluent wire format and Spark types.
 
     from ottla.spark.functions import from_wire, to_wire
 
-Both talk to the registry in the driver when they are called, to know the schema and so the column's type; `from_wire` also in
-the executors, once for each schema id that a worker process meets.
+Both query the registry in the driver when they are called, because the schema determines the column type; `from_wire` also
+queries it in the executors, once per schema id and worker process.
 """
 
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # its stubs do not know it
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # missing in its stubs
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType
 
@@ -39,29 +39,28 @@ def from_wire(
     *,
     subject: str | None = None,
     registry: SchemaRegistry | str | None = None,
-    format: str | None = None,  # noqa: A002  (what Spark calls it)
+    format: str | None = None,  # noqa: A002  (Spark's name)
     message: str | None = None,
     mode: str = "PERMISSIVE",
     validate: bool = False,
 ) -> Column:
-    """Values of a binary column in the wire format, as the reader's schema has them; null stays null.
+    """Decode a binary column in the wire format into values of the reader's schema; null stays null.
 
     The reader's schema is `schema`: its text, the bytes of a Protobuf FileDescriptorSet, or an id; or, without it, the
-    latest version of `subject`. `format` is avro, json or protobuf; a text is taken for avro unless it is given.
-    `message` is the Protobuf message (the first of its file). `registry` is an address, a directory or a
-    `SchemaRegistry`; Avro needs it, to know what a value was written with; without it, json and protobuf do not look at
-    the id.
+    latest version of `subject`. `format` is the format of a text: avro (default), json or protobuf.
+    `message` is the Protobuf message (default: the first of its file). `registry` is an address, a directory or a
+    `SchemaRegistry`; Avro requires it to look up the writer's schema; without it, json and protobuf ignore the id.
 
-    A value that cannot be read, or whose id the registry does not know, is null with `mode` PERMISSIVE and ends the query
-    with FAILFAST; `validate` holds JSON against all its schema says. Raises UnsupportedSchema, SchemaNotFound,
+    A value that cannot be decoded, or has an unknown schema id, becomes null with `mode` PERMISSIVE and fails the query with
+    FAILFAST; `validate` checks JSON against the whole schema, not only its types. Raises UnsupportedSchema, SchemaNotFound,
     RegistryError, ValueError.
     """
     if mode.upper() not in _MODES:
-        raise ValueError(f"mode {mode}: it is one of {', '.join(_MODES)}")
+        raise ValueError(f"mode {mode}: must be one of {', '.join(_MODES)}")
     schema_registry = _registry(registry)
     _, plan = _plan(schema, subject, schema_registry, format, message, validate)
     if schema_registry is None and plan.kind == AVRO:
-        raise ValueError("Avro needs a registry: a value cannot be read without the schema it was written with")
+        raise ValueError("Avro needs a registry: a value cannot be decoded without its writer's schema")
     reading = DecodingPlan(plan=plan, registry=schema_registry, permissive=mode.upper() == "PERMISSIVE")
     kind = from_arrow_type(plan.format().shape.column, prefer_timestamp_ntz=True)
 
@@ -82,20 +81,22 @@ def to_wire(
     register: bool = False,
     validate: bool = False,
 ) -> Column:
-    """A column in the wire format, as `from_wire` reads it; null stays null (a tombstone).
+    """Encode a column into the wire format that `from_wire` reads; null stays null (a tombstone).
 
-    Arguments are those of `from_wire`. A text or a FileDescriptorSet must be a version of `subject`, or becomes one with
-    `register=True`. A value that does not fit the schema ends the query.
+    The arguments are those of `from_wire`. A text or a FileDescriptorSet must be a registered version of `subject`;
+    `register=True` registers it. A value that does not fit the schema fails the query.
     """
     schema_registry = _registry(registry)
     assert schema_registry is not None
     number, plan = _plan(schema, subject, schema_registry, format, message, validate)
     if number is None:
         if subject is None:
-            raise ValueError("to_wire needs the subject that its schema is a version of")
+            raise ValueError("to_wire needs a subject: the one that the schema is a version of")
         unregistered = Schema(plan.kind, plan.text)
         if plan.referred:
-            raise ValueError("a schema that refers to others is registered by other means: give its subject or id")
+            raise ValueError(
+                "a schema with references cannot be registered here: register it first and pass its subject or id"
+            )
         number = (
             schema_registry.register(subject, unregistered)
             if register
@@ -111,7 +112,7 @@ def to_wire(
 
 
 def _applied(function: Any, name: str, column: Column | str) -> Column:
-    """A UDF of a column, under a name of its own in plans and in names of columns."""
+    """Apply a UDF to a column, with the given name in plans and column names."""
     function._name = name
     result: Column = function(column)
     return result
@@ -129,10 +130,10 @@ def _plan(
     message: str | None,
     validate: bool,
 ) -> tuple[int | None, SchemaPlan]:
-    """The schema that is meant, and its id where the registry gave it."""
+    """Resolve the arguments to a schema; its id is None unless it came from the registry."""
     expected_kind = None if format is None else _KINDS.get(format.lower())
     if format is not None and expected_kind is None:
-        raise ValueError(f"format {format}: it is one of {', '.join(_KINDS)}")
+        raise ValueError(f"format {format}: must be one of {', '.join(_KINDS)}")
     number: int | None = None
     if isinstance(schema, bytes):
         kind = PROTOBUF
@@ -141,7 +142,7 @@ def _plan(
         kind, text, referred = expected_kind or AVRO, schema, {}
     else:
         if registry is None or (schema is None and subject is None):
-            raise ValueError("a schema is needed: its text, or its id or subject together with a registry")
+            raise ValueError("no schema: pass its text, or its id or subject together with a registry")
         if schema is None:
             number, registered = registry.latest(str(subject))
         else:
@@ -150,7 +151,7 @@ def _plan(
     if expected_kind not in (None, kind):
         raise ValueError(f"the schema is {kind}, not {expected_kind}")
     if message is not None and kind != PROTOBUF:
-        raise ValueError(f"message {message}: only Protobuf has messages")
+        raise ValueError(f"message {message}: only for Protobuf schemas")
     plan = SchemaPlan(kind=kind, text=text, referred=tuple(referred.items()), message=message, validate=validate)
     return number, plan
 

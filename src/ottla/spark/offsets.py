@@ -1,7 +1,7 @@
-"""Offsets of a query: what options say, what a trigger takes, what is read. Decisions only: no broker, no Spark.
+"""Offsets of a query: parsing of options, limits of a trigger, ranges of tasks. Pure functions: no broker, no Spark.
 
-Offsets travel as JSON in the shape of Spark's own Kafka source, {"topic": {"0": 42}}, where the offset of an end is
-exclusive and -2 and -1 stand for the earliest and the latest.
+Offsets are JSON in the shape of Spark's own Kafka source, {"topic": {"0": 42}}: end offsets are exclusive, -2 and -1 mean
+earliest and latest.
 """
 
 import json
@@ -17,21 +17,21 @@ Positions = dict[TopicPartition, int]
 
 
 class InvalidOption(ValueError):
-    """An option of the source or sink that is not known, missing, or has a value it cannot have."""
+    """Option of the source or sink that is unknown, missing, or has an invalid value."""
 
 
 class DataLoss(RuntimeError):
-    """Records that the query should have read are gone (failOnDataLoss)."""
+    """Records were deleted before the query read them (failOnDataLoss)."""
 
 
 class Boundary(NamedTuple):
-    """Start or end of a read.
+    """Start or end position of a read.
 
-    time      for all partitions: EARLIEST, LATEST or ms since the epoch; None when partitions are named
-    offsets   by partition: an offset, EARLIEST or LATEST
-    times     by partition: ms since the epoch
-    option    the option that said so, for messages
-    or_latest a time after the last record means the latest offset instead of an error
+    option     option that it comes from, for error messages
+    time       for all partitions: EARLIEST, LATEST or ms since the epoch; None if it is set by partition
+    offsets    by partition: an offset, EARLIEST or LATEST
+    times      by partition: ms since the epoch
+    or_latest  a time after the last record means the latest offset; otherwise it is an error
     """
 
     option: str
@@ -53,12 +53,12 @@ _NAMED: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def parse_positions(text: str, option: str) -> Positions:
-    """{"t": {"0": 42}} as positions. Raises InvalidOption that shows the shape."""
+    """Parse JSON like {"t": {"0": 42}}. Raises InvalidOption with the expected shape."""
     shape = f'{option} must look like {{"topic": {{"0": 42, "1": -1}}}}'
     try:
         topics = json.loads(text)
     except ValueError as error:
-        raise InvalidOption(f"{shape}: {text!r} is no JSON ({error})") from None
+        raise InvalidOption(f"{shape}: {text!r} is not JSON ({error})") from None
     positions: Positions = {}
     if not isinstance(topics, dict) or not topics:
         raise InvalidOption(f"{shape}, not {text}")
@@ -67,18 +67,20 @@ def parse_positions(text: str, option: str) -> Positions:
             raise InvalidOption(f"{shape}: {topic} has no object of partitions")
         for number, offset in parts.items():
             if not number.isdecimal() or type(offset) is not int or offset < EARLIEST:
-                raise InvalidOption(f'{shape}: "{number}": {json.dumps(offset)} of {topic} is no partition and offset')
+                raise InvalidOption(
+                    f'{shape}: "{number}": {json.dumps(offset)} of {topic} is not a partition and offset'
+                )
             positions[TopicPartition(topic, int(number))] = offset
     return positions
 
 
 def parse_assignment(text: str) -> list[TopicPartition]:
-    """{"t": [0, 1]}, the value of `assign`. Raises InvalidOption."""
+    """Parse JSON like {"t": [0, 1]}, the value of `assign`. Raises InvalidOption."""
     shape = 'assign must look like {"topic": [0, 1]}'
     try:
         topics = json.loads(text)
     except ValueError as error:
-        raise InvalidOption(f"{shape}: {text!r} is no JSON ({error})") from None
+        raise InvalidOption(f"{shape}: {text!r} is not JSON ({error})") from None
     if not isinstance(topics, dict) or not topics:
         raise InvalidOption(f"{shape}, not {text}")
     partitions = []
@@ -90,10 +92,13 @@ def parse_assignment(text: str) -> list[TopicPartition]:
 
 
 def starting_boundary(options: Mapping[str, str], *, stream: bool) -> Boundary:
-    """From startingTimestamp, startingOffsetsByTimestamp or startingOffsets, in this order. Raises InvalidOption."""
+    """Return the start, from the first of startingTimestamp, startingOffsetsByTimestamp, startingOffsets.
+
+    Raises InvalidOption.
+    """
     strategy = options.get("startingOffsetsByTimestampStrategy", "error").lower()
     if strategy not in ("error", "latest"):
-        raise InvalidOption(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy}")
+        raise InvalidOption(f"startingOffsetsByTimestampStrategy must be error or latest, not {strategy}")
     or_latest = strategy == "latest"
     default = LATEST if stream else EARLIEST
     boundary = _boundary(
@@ -101,14 +106,14 @@ def starting_boundary(options: Mapping[str, str], *, stream: bool) -> Boundary:
     )
     if not stream:
         if boundary.time == LATEST:
-            raise InvalidOption("startingOffsets=latest leaves a batch read nothing: use a stream or other offsets")
+            raise InvalidOption("startingOffsets=latest makes a batch read empty: use a stream or other offsets")
         if boundary.offsets and LATEST in boundary.offsets.values():
             raise InvalidOption("startingOffsets of a batch read cannot be -1 (latest)")
     return boundary
 
 
 def ending_boundary(options: Mapping[str, str]) -> Boundary:
-    """From endingTimestamp, endingOffsetsByTimestamp or endingOffsets, in this order. Raises InvalidOption."""
+    """Return the end, from the first of endingTimestamp, endingOffsetsByTimestamp, endingOffsets. Raises InvalidOption."""
     boundary = _boundary(options, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", LATEST, True)
     if boundary.time == EARLIEST or (boundary.offsets and EARLIEST in boundary.offsets.values()):
         raise InvalidOption("endingOffsets cannot be earliest (-2)")
@@ -121,34 +126,36 @@ def _boundary(
     if timestamp in options:
         text = options[timestamp].strip()
         if not text.isdecimal():
-            raise InvalidOption(f"{timestamp} is a number of milliseconds since the epoch, not {text!r}")
+            raise InvalidOption(f"{timestamp} must be milliseconds since the epoch, not {text!r}")
         return Boundary(timestamp, time=int(text), or_latest=or_latest)
     if by_timestamp in options:
         times = parse_positions(options[by_timestamp], by_timestamp)
         if min(times.values()) < 0:
-            raise InvalidOption(f"{by_timestamp} takes milliseconds since the epoch, none of them negative")
+            raise InvalidOption(f"{by_timestamp} must be milliseconds since the epoch, not negative")
         return Boundary(by_timestamp, times=times, or_latest=or_latest)
     if offsets in options:
         text = options[offsets].strip()
         if text.lower() in _NAMED:
             return Boundary(offsets, time=_NAMED[text.lower()])
         if not text.startswith("{"):
-            raise InvalidOption(f'{offsets} is earliest, latest or JSON like {{"topic": {{"0": 42}}}}, not {text!r}')
+            raise InvalidOption(
+                f'{offsets} must be earliest, latest or JSON like {{"topic": {{"0": 42}}}}, not {text!r}'
+            )
         return Boundary(offsets, offsets=parse_positions(text, offsets))
     return Boundary(offsets, time=default)
 
 
 def offset_lookups(boundary: Boundary, partitions: Iterable[TopicPartition]) -> Positions:
-    """Return the ListOffsets times to request before the boundary is known. Raises InvalidOption.
+    """Return the times that ListOffsets must resolve for a boundary. Raises InvalidOption.
 
-    JSON must name every partition that is read, and no other, as with Spark's own source.
+    JSON must name exactly the partitions that are read, as with Spark's own source.
     """
     requested = list(partitions)
     named = boundary.offsets if boundary.offsets is not None else boundary.times
     if named is None:
         assert boundary.time is not None
         return dict.fromkeys(requested, boundary.time)
-    # Topics first: a misspelt one is also the reason why partitions of the right one are missing.
+    # Topics first: a misspelt topic would otherwise be reported as missing partitions of the correct one.
     topics = {partition.topic for partition in requested}
     for topic in sorted({partition.topic for partition in named} - topics):
         hint = did_you_mean(topic, sorted(topics))
@@ -174,12 +181,12 @@ def resolve(
     answers: Mapping[TopicPartition, FoundOffset],
     latest: Mapping[TopicPartition, FoundOffset],
 ) -> Positions:
-    """The boundary as offsets.
+    """Return the offsets of a boundary.
 
-    found   answers to `questions`
-    latest  the ends, for times that no record has reached
+    answers  results of the look-ups of `offset_lookups`
+    latest   end offsets, for times after the last record
 
-    Raises InvalidOption for such a time when the boundary does not take the latest instead.
+    Raises InvalidOption for a time after the last record, unless the boundary has `or_latest`.
     """
     positions: Positions = {}
     for partition in partitions:
@@ -194,13 +201,13 @@ def resolve(
         else:
             raise InvalidOption(
                 f"{boundary.option}: {partition} has no record at or after that time; "
-                "startingOffsetsByTimestampStrategy=latest starts at its end"
+                "set startingOffsetsByTimestampStrategy=latest to start at its end"
             )
     return positions
 
 
 def check_order(start: Positions, end: Positions, start_option: str, end_option: str) -> None:
-    """A batch read that would end before it starts is a mistake, as Spark's own source takes it. Raises InvalidOption."""
+    """Check that no partition ends before it starts, as Spark's own source does. Raises InvalidOption."""
     for partition, offset in sorted(start.items()):
         if offset > end[partition]:
             raise InvalidOption(
@@ -209,7 +216,7 @@ def check_order(start: Positions, end: Positions, start_option: str, end_option:
 
 
 def to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The shape that Spark keeps in its checkpoint, sorted."""
+    """Return the JSON form of the checkpoint, sorted."""
     topics: dict[str, dict[str, int]] = {}
     for partition in sorted(positions):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = positions[partition]
@@ -217,7 +224,7 @@ def to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]
 
 
 def from_json(topics: Mapping[str, Any]) -> Positions:
-    """Return the positions of what `to_json` returned, read back from a checkpoint."""
+    """Return the positions in the JSON form of a checkpoint: the inverse of `to_json`."""
     return {
         TopicPartition(topic, int(number)): int(offset)
         for topic, parts in topics.items()
@@ -226,9 +233,9 @@ def from_json(topics: Mapping[str, Any]) -> Positions:
 
 
 def limited(start: Positions, end: Positions, rows: int) -> Positions:
-    """`end` held back so that about `rows` offsets are read, shared out in proportion to what each partition has.
+    """Reduce `end` so that about `rows` offsets are read, divided in proportion to the backlog of each partition.
 
-    As in Spark's own source (maxOffsetsPerTrigger): every partition with something to read moves by at least one.
+    As in Spark's own source (maxOffsetsPerTrigger): every partition with a backlog advances by at least one offset.
     """
     backlog = {partition: max(offset - start.get(partition, offset), 0) for partition, offset in end.items()}
     total = sum(backlog.values())
@@ -243,9 +250,9 @@ def limited(start: Positions, end: Positions, rows: int) -> Positions:
 
 
 def ranges(start: Positions, end: Positions) -> tuple[list[OffsetRange], list[str]]:
-    """Return the ranges between two offsets of a query, and the losses between them (sentences for failOnDataLoss)."""
+    """Return the ranges from `start` to `end`, and a message for each partition that lost data (failOnDataLoss)."""
     lost = [
-        f"{partition} is gone, at offset {offset}"
+        f"{partition} no longer exists (read up to offset {offset})"
         for partition, offset in sorted(start.items())
         if partition not in end
     ]
@@ -253,16 +260,18 @@ def ranges(start: Positions, end: Positions) -> tuple[list[OffsetRange], list[st
     for partition, offset in sorted(end.items()):
         begin = start.get(partition, 0)
         if offset < begin:
-            lost.append(f"the offset of {partition} went back from {begin} to {offset}: was the topic created again?")
+            lost.append(
+                f"the offset of {partition} went back from {begin} to {offset}: the topic may have been recreated"
+            )
         elif offset > begin:
             pieces.append(OffsetRange(partition, begin, offset))
     return pieces, lost
 
 
 def limited_by_bytes(start: Positions, end: Positions, sizes: Mapping[TopicPartition, float], most: int) -> Positions:
-    """`end` held back so that about `most` bytes are read (maxBytesPerTrigger); shared out as in `limited`.
+    """Reduce `end` so that about `most` bytes are read (maxBytesPerTrigger), divided as in `limited`.
 
-    sizes  bytes that an offset takes, as far as that is known
+    sizes  estimated bytes per offset, for the partitions with an estimate
     """
     backlog = {partition: max(offset - start.get(partition, offset), 0) for partition, offset in end.items()}
     total = sum(count * sizes.get(partition, 0.0) for partition, count in backlog.items())
@@ -277,10 +286,10 @@ def limited_by_bytes(start: Positions, end: Positions, sizes: Mapping[TopicParti
 
 
 def split(ranges: list[OffsetRange], least: int, most: int | None = None) -> list[OffsetRange]:
-    """Ranges as tasks read them, cut where Spark's own connector cuts (its KafkaOffsetRangeCalculator).
+    """Split ranges among tasks, with the same result as Spark's own connector (KafkaOffsetRangeCalculator).
 
-    First into pieces of at most `most` offsets (maxRecordsPerPartition). If these are fewer than `least` (minPartitions), the
-    larger ones are cut further, in proportion to their sizes; those that stay whole do not count in that proportion.
+    First into pieces of at most `most` offsets (maxRecordsPerPartition). If there are fewer than `least` (minPartitions), the
+    larger pieces are split further in proportion to their sizes; pieces that stay whole are excluded from the proportion.
     """
     pieces = ranges
     if most is not None:
@@ -308,7 +317,7 @@ def _share(size: int, total: int, least: int) -> int:
 
 
 def _cut(piece: OffsetRange, count: int) -> list[OffsetRange]:
-    """A range in so many pieces, the earlier ones smaller by one offset where it does not come out even; none is empty."""
+    """Split a range into at most `count` non-empty pieces; if their sizes differ, the first ones are smaller by one."""
     cuts = [piece.start]
     for number in range(count):
         cuts.append(cuts[-1] + (piece.end - cuts[-1]) // (count - number))

@@ -1,7 +1,7 @@
-"""The options of the source and the sink: those of Spark's own Kafka source, by the same names.
+"""Options of the source and the sink, with the names of Spark's own Kafka connector.
 
-Spark hands options over without regard to case. An option that is not known is refused, with the nearest one that is: a
-misspelt limit that is silently ignored costs more than an error.
+Spark passes option names in lower case. An unknown option is an error that suggests the nearest known one: a misspelt limit
+must not be ignored silently.
 """
 
 import difflib
@@ -51,36 +51,36 @@ SOURCE_OPTIONS: Final = (
 )
 
 SINK_OPTIONS: Final = ("topic", "includeHeaders", "exactlyOnce", "sinkId", "brokerOutageTimeout")
-# Spark itself adds these to a stream writer's options (queryName: in a pipeline), or users may give them to any sink.
+# Added by Spark to the options of a stream writer (queryName: in a pipeline), or set by users for any sink.
 _SPARK_OPTIONS: Final = ("checkpointlocation", "path", "queryname")
 
 _FIXED: Final = {
-    "kafka.auto.offset.reset": "startingOffsets says where a query starts",
-    "kafka.enable.auto.commit": "the query's checkpoint keeps its offsets",
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.enable.auto.commit": "offsets are stored in the query's checkpoint",
     "kafka.key.deserializer": "keys are binary columns",
     "kafka.value.deserializer": "values are binary columns",
     "kafka.key.serializer": "keys are binary or string columns",
     "kafka.value.serializer": "values are binary or string columns",
-    "kafka.interceptor.classes": "there are no interceptors",
+    "kafka.interceptor.classes": "interceptors are not supported",
 }
 
-# Aborted records are not data; a new partition should be seen within seconds.
+# Skip aborted records; discover new partitions within seconds.
 _DEFAULTS: Final = {"isolation.level": "read_committed", "client.id": "ottla-spark", "metadata.max.age.ms": "5000"}
 
 
 _OUTAGE: Final = "10m"
-"""Time that a stream waits for brokers before it fails (brokerOutageTimeout)."""
+"""Default of brokerOutageTimeout."""
 _OUTAGE_TIMEOUTS: Final = ("default.api.timeout.ms", "delivery.timeout.ms", "max.block.ms")
 
-# A batch must be written within it; as long as brokers allow by default (transaction.max.timeout.ms).
+# Limit for writing a batch: the default of the brokers' transaction.max.timeout.ms.
 _LONGEST_TRANSACTION_MS: Final = "900000"
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class SourceOptions(NamedTuple):
-    """A source's options, parsed; exactly one of assign, topics and pattern is given.
+    """Parsed options of the source; exactly one of assign, topics and pattern is set.
 
-    outage_ms  how long a stream waits for brokers that do not answer
+    outage_ms  timeout of a stream for brokers that do not answer
     """
 
     config: ClientConfig
@@ -107,7 +107,7 @@ class SourceOptions(NamedTuple):
     kafka: dict[str, str]
 
     def share_consumer_config(self) -> ClientConfig:
-        """The config of the share consumer. Raises InvalidClientConfig."""
+        """Return the config of the share consumer. Raises InvalidClientConfig."""
         fixed = {"group.id": self.share_group, "share.acknowledgement.mode": "explicit"}
         if self.max_offsets is not None:
             fixed["max.poll.records"] = str(self.max_offsets)
@@ -115,7 +115,7 @@ class SourceOptions(NamedTuple):
         return ClientConfig({**defaults, **self.kafka, **fixed}, prefix="kafka.")
 
 
-# A share group says by itself where it is, and how far it is isolated.
+# Position and isolation level are properties of the share group.
 _NOT_WITH_SHARE_GROUP: Final = (
     "assign",
     "subscribePattern",
@@ -135,18 +135,20 @@ _NOT_WITH_SHARE_GROUP: Final = (
 def _check_share_group(options: Mapping[str, str], kafka: dict[str, str]) -> None:
     """Check that the options go with shareGroup, and set isolation.level. Raises InvalidOption."""
     if not options["shareGroup"].strip():
-        raise InvalidOption("shareGroup names no group")
+        raise InvalidOption("shareGroup is empty: set the name of a share group")
     for name in _NOT_WITH_SHARE_GROUP:
         if name in options:
-            raise InvalidOption(f"{name} does not go with shareGroup: the group keeps its own place in its topics")
-    # What is acquired is read as it is: the group has left out already what its share.isolation.level leaves out.
+            raise InvalidOption(
+                f"{name} cannot be combined with shareGroup: the group keeps its own position in its topics"
+            )
+    # The group has applied its share.isolation.level already: acquired offsets are read without further filtering.
     kafka["isolation.level"] = "read_uncommitted"
 
 
 class SinkOptions(NamedTuple):
-    """A sink's options; without `topic` every row names its own.
+    """Parsed options of the sink; without `topic` each row names its topic.
 
-    kafka  the client configs as they were given, without defaults
+    kafka  client configs set by the user, without defaults
     """
 
     config: ClientConfig
@@ -156,7 +158,7 @@ class SinkOptions(NamedTuple):
     kafka: dict[str, str]
 
     def transactional_config(self, transactional_id: str) -> ClientConfig:
-        """The config of a producer with transactions. Raises InvalidClientConfig."""
+        """Return the config of a transactional producer. Raises InvalidClientConfig."""
         configs = {**_DEFAULTS, "transaction.timeout.ms": _LONGEST_TRANSACTION_MS, **self.kafka}
         return ClientConfig({**configs, "transactional.id": transactional_id}, prefix="kafka.", defaults=BULK)
 
@@ -164,7 +166,7 @@ class SinkOptions(NamedTuple):
 def _split_options(
     raw_options: Mapping[str, str], known: tuple[str, ...], kind: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Options under their own spelling, and the kafka.* ones without the prefix. Raises InvalidOption."""
+    """Split into options in their documented spelling and kafka.* configs without the prefix. Raises InvalidOption."""
     spelling = {name.lower(): name for name in known}
     options: dict[str, str] = {}
     kafka: dict[str, str] = {}
@@ -179,13 +181,13 @@ def _split_options(
         elif lower not in _SPARK_OPTIONS:
             near = nearest(lower, [*known, "kafka.bootstrap.servers"])
             if near is None:
-                raise InvalidOption(f"{key} is no option of the ottla {kind}")
-            raise InvalidOption(f"{_in_case_of(near, key)} is no option of the ottla {kind}; did you mean {near}?")
+                raise InvalidOption(f"{key} is not an option of the ottla {kind}")
+            raise InvalidOption(f"{_in_case_of(near, key)} is not an option of the ottla {kind}; did you mean {near}?")
     return options, kafka
 
 
 def _in_case_of(known: str, key: str) -> str:
-    """A misspelt option with the capitals of the one that was meant: Spark hands over names in lower case only."""
+    """Return a misspelt option with the capitals of the suggested one: Spark passes names in lower case only."""
     if key != key.lower():
         return key
     matcher = difflib.SequenceMatcher(None, key, known.lower(), autojunk=False)
@@ -196,38 +198,38 @@ def _in_case_of(known: str, key: str) -> str:
 
 
 def has_headers(raw_options: Mapping[str, str]) -> bool:
-    """The value of includeHeaders. Raises InvalidOption."""
+    """Return the value of includeHeaders. Raises InvalidOption."""
     return _flag(
         {key.lower(): value for key, value in raw_options.items()}.get("includeheaders", "false"), "includeHeaders"
     )
 
 
 def source_options(raw_options: Mapping[str, str], *, stream: bool) -> SourceOptions:
-    """Parse and check. Raises InvalidOption, InvalidClientConfig."""
+    """Parse and check the options of the source. Raises InvalidOption, InvalidClientConfig."""
     options, kafka = _split_options(raw_options, SOURCE_OPTIONS, "source")
     chosen = [name for name in ("assign", "subscribe", "subscribePattern") if name in options]
     if len(chosen) != 1:
         conflict = f", not {' and '.join(chosen)}" if chosen else ""
-        raise InvalidOption(f"exactly one of assign, subscribe and subscribePattern says what to read{conflict}")
+        raise InvalidOption(f"set exactly one of assign, subscribe and subscribePattern{conflict}")
     for name in options:
         if stream and name.startswith("ending"):
-            raise InvalidOption(f"{name} is for batch reads: a stream has no end")
+            raise InvalidOption(f"{name} is for batch reads only: a stream has no end")
         if not stream and name in ("groupOffsets", "missingTopicTimeout", "onTopicRecreated", "shareGroup"):
-            raise InvalidOption(f"{name} is for streams: a batch read keeps no offsets")
+            raise InvalidOption(f"{name} is for streams only: a batch read keeps no offsets")
         if not stream and name == "brokerOutageTimeout":
-            raise InvalidOption(f"{name} is for streams: a batch read waits for kafka.default.api.timeout.ms")
+            raise InvalidOption(f"{name} is for streams only: set kafka.default.api.timeout.ms for a batch read")
     if "shareGroup" in options:
         _check_share_group(options, kafka)
     if "groupOffsets" in options and not options["groupOffsets"].strip():
-        raise InvalidOption("groupOffsets names no group")
+        raise InvalidOption("groupOffsets is empty: set the name of a consumer group")
     minimum, maximum = _number(options, "minOffsetsPerTrigger"), _number(options, "maxOffsetsPerTrigger")
     if minimum is not None and maximum is not None and minimum > maximum:
-        raise InvalidOption(f"minOffsetsPerTrigger ({minimum}) is above maxOffsetsPerTrigger ({maximum})")
+        raise InvalidOption(f"minOffsetsPerTrigger ({minimum}) is larger than maxOffsetsPerTrigger ({maximum})")
     topics = None
     if "subscribe" in options:
         topics = [topic.strip() for topic in options["subscribe"].split(",") if topic.strip()]
         if not topics:
-            raise InvalidOption("subscribe names no topic")
+            raise InvalidOption("subscribe is empty: set the name of a topic")
     if "subscribePattern" in options:
         try:
             re.compile(options["subscribePattern"])
@@ -262,25 +264,27 @@ def source_options(raw_options: Mapping[str, str], *, stream: bool) -> SourceOpt
 
 
 def sink_options(raw_options: Mapping[str, str], *, stream: bool) -> SinkOptions:
-    """Parse and check. Raises InvalidOption, InvalidClientConfig."""
+    """Parse and check the options of the sink. Raises InvalidOption, InvalidClientConfig."""
     options, kafka = _split_options(raw_options, SINK_OPTIONS, "sink")
     if stream:
         outage = str(_duration(options.get("brokerOutageTimeout", _OUTAGE), "brokerOutageTimeout"))
         kafka = {**dict.fromkeys(_OUTAGE_TIMEOUTS, outage), **kafka}
     elif "brokerOutageTimeout" in options:
-        raise InvalidOption("brokerOutageTimeout is for streams: a batch write waits for kafka.delivery.timeout.ms")
+        raise InvalidOption("brokerOutageTimeout is for streams only: set kafka.delivery.timeout.ms for a batch write")
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise InvalidOption("the option topic is empty")
     if "transactional.id" in kafka:
-        raise InvalidOption("kafka.transactional.id cannot be set: exactlyOnce=true names its transactions by sinkId")
+        raise InvalidOption("kafka.transactional.id cannot be set: with exactlyOnce=true it is derived from sinkId")
     exactly_once = _flag(options.get("exactlyOnce", "false"), "exactlyOnce")
     sink_id = options.get("sinkId")
     if sink_id is not None:
         if not exactly_once:
-            raise InvalidOption("sinkId is for exactlyOnce=true")
+            raise InvalidOption("sinkId requires exactlyOnce=true")
         if not _SINK_ID.fullmatch(sink_id):
-            raise InvalidOption(f"sinkId is up to 200 letters, digits, dots, hyphens and underscores, not {sink_id!r}")
+            raise InvalidOption(
+                f"sinkId must be up to 200 letters, digits, dots, hyphens and underscores, not {sink_id!r}"
+            )
     config = ClientConfig({**_DEFAULTS, **kafka}, prefix="kafka.", defaults=BULK)
     parsed = SinkOptions(config, topic, exactly_once, sink_id, kafka)
     if exactly_once:
@@ -290,7 +294,7 @@ def sink_options(raw_options: Mapping[str, str], *, stream: bool) -> SinkOptions
 
 def _flag(text: str, option: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise InvalidOption(f"{option} is true or false, not {text!r}")
+        raise InvalidOption(f"{option} must be true or false, not {text!r}")
     return text.lower() == "true"
 
 
@@ -299,15 +303,15 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
         return None
     text = options[name].strip()
     if not text.isdecimal() or int(text) < 1:
-        raise InvalidOption(f"{name} is a positive whole number, not {text!r}")
+        raise InvalidOption(f"{name} must be a positive whole number, not {text!r}")
     return int(text)
 
 
 def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """One of these, the first by default."""
+    """Return the value of an option with fixed choices; the first is the default."""
     text = options.get(name, choices[0]).strip().lower()
     if text not in choices:
-        raise InvalidOption(f"{name} is {' or '.join(choices)}, not {text!r}")
+        raise InvalidOption(f"{name} must be {' or '.join(choices)}, not {text!r}")
     return text
 
 
@@ -324,19 +328,19 @@ _UNITS_MS: Final = {
 
 
 def _duration(text: str, option: str) -> int:
-    """Milliseconds of a duration as Spark writes it: 90s, 15m, 1h; a number alone is milliseconds."""
+    """Parse a duration in the notation of Spark into milliseconds: 90s, 15m, 1h; a plain number is milliseconds."""
     matched = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     if matched is None or matched[2] not in _UNITS_MS:
-        raise InvalidOption(f"{option} is a duration like 30s or 15m, not {text!r}")
+        raise InvalidOption(f"{option} must be a duration like 30s or 15m, not {text!r}")
     return int(int(matched[1]) * _UNITS_MS[matched[2]])
 
 
 def _size(options: Mapping[str, str], name: str) -> int | None:
-    """Bytes as Spark writes them: 1000000, 64k, 10m, 1g."""
+    """Parse a size in the notation of Spark into bytes: 1000000, 64k, 10m, 1g."""
     if name not in options:
         return None
     text = options[name].strip().lower()
     matched = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text)
     if matched is None or not int(matched[1]):
-        raise InvalidOption(f"{name} is a number of bytes like 1000000 or 64m, not {options[name]!r}")
+        raise InvalidOption(f"{name} must be a number of bytes like 1000000 or 64m, not {options[name]!r}")
     return int(matched[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[matched[2]]

@@ -1,25 +1,25 @@
-"""Decisions of the exactly-once sink: whether a part of a batch is published, and the action of its task. `exactly_once.py`
+"""Decisions of the exactly-once sink: is a task's share of a batch published, and what must the task do. `exactly_once.py`
 has the effects.
 
-A task of batch N writes its rows in a transaction `ottla.<sink>.<task>` and leaves it open. With the rows goes a marker: an
-offset that the group `ottla.<sink>` commits for partition <task> of an empty topic, whose metadata says which batch this is,
-how many rows it has, and their digest. Rows and marker are seen together or not at all. When all tasks are done the driver
-writes a decision, which lists the transactions of the batch, and ends them all.
+A task of batch N writes its rows in a transaction `ottla.<sink>.<task>` and leaves it open. The transaction includes a marker:
+a committed offset of the group `ottla.<sink>` for partition <task> of an empty topic; its metadata has the batch number, the
+number of rows and their digest. Rows and marker become visible together or not at all. When all tasks are done, the driver
+writes a decision that lists the transactions of the batch, and commits them all.
 
     task 0   rows, marker N --.                         .-> committed
     task 1   rows, marker N ---+--> decision N: 0, 1 --+--> committed
                                     (driver)
 
-A batch that is run again finds one of these:
+States of a batch that is run again:
 
-    decision N, and a marker N for every task of it    published: nothing is written, whatever the plan says this time
-    marker N of this task                              this part is published, others are not: the rows must be the same
-    a decision or a marker after N                     this run is behind: its checkpoint is an older one
-    a decision that lists this task, but no marker     the marker expired: whether the part was published is unknown
+    decision N, and a marker N for every task of it    published: write nothing, even if the plan has changed
+    marker N of this task                              this task's rows are published, others are not: rows must be the same
+    a decision or a marker after N                     this run has an outdated checkpoint
+    a decision that lists this task, but no marker     the marker expired: it is unknown if the rows were published
     neither                                            not published
 
-A driver knows the sink's name from its tasks, or from the option sinkId; so of a batch without tasks there is a decision only
-if the name was given.
+The driver learns the sink's id from its tasks, or from the option sinkId; so a batch without tasks gets a decision only if
+sinkId is set.
 """
 
 import json
@@ -29,34 +29,32 @@ from typing import NamedTuple
 
 
 class PublicationError(RuntimeError):
-    """An exactly-once sink cannot go on without risking rows twice or not at all."""
+    """The exactly-once sink cannot continue without a risk of duplicate or lost rows."""
 
 
 class TaskMarker(NamedTuple):
-    """Last batch that a task published; batch -1: none yet. The digest is that of `records/digest.py`, summed over the task."""
+    """Last batch published by a task, -1 before the first; the digest is the sum of `records/digest.py` over its rows."""
 
     batch: int
     rows: int = 0
     digest: int = 0
 
     def text(self) -> str:
-        """As metadata of a committed offset."""
+        """Return the metadata of the committed offset."""
         return json.dumps(self._asdict(), separators=(",", ":"))
 
 
 def read_marker(text: str) -> TaskMarker:
-    """The inverse of `TaskMarker.text`. Raises PublicationError."""
+    """Parse the result of `TaskMarker.text`. Raises PublicationError."""
     try:
         fields = json.loads(text)
         return TaskMarker(int(fields["batch"]), int(fields["rows"]), int(fields["digest"]))
     except (ValueError, KeyError, TypeError):
-        raise PublicationError(
-            f"a marker of the sink cannot be read: {text!r}. Give this query a sinkId of its own"
-        ) from None
+        raise PublicationError(f"malformed marker of the sink: {text!r}. Give this query its own sinkId") from None
 
 
 class TaskTransaction(NamedTuple):
-    """A task of a batch and its transaction; producer id -1 when the part had been published before."""
+    """Transaction of a task of a batch; producer id -1 if its rows were published before."""
 
     task: int
     producer_id: int
@@ -64,49 +62,51 @@ class TaskTransaction(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """All parts of a batch are written: they are to be published."""
+    """Decision to publish a batch: all of its tasks have written their rows."""
 
     batch: int
     transactions: list[TaskTransaction]
 
     def text(self) -> str:
-        """As the value of a record."""
+        """Return the value of its record."""
         return json.dumps({"batch": self.batch, "parts": self.transactions}, separators=(",", ":"))
 
     @property
     def tasks(self) -> set[int]:
-        """The numbers of its tasks."""
+        """Numbers of the tasks."""
         return {transaction.task for transaction in self.transactions}
 
 
 def read_decision(text: bytes) -> Decision:
-    """The inverse of `Decision.text`. Raises PublicationError."""
+    """Parse the result of `Decision.text`. Raises PublicationError."""
     try:
         fields = json.loads(text)
         return Decision(int(fields["batch"]), [TaskTransaction(*map(int, row)) for row in fields["parts"]])
     except (ValueError, KeyError, TypeError):
-        raise PublicationError(f"a decision of the sink cannot be read: {text!r}") from None
+        raise PublicationError(
+            f"malformed decision of the sink: {text!r}. Begin with a new checkpoint and a new sinkId"
+        ) from None
 
 
 class TaskAction(Enum):
     """Action of a task."""
 
     WRITE = "write the rows"
-    COMPARE = "the part is published: see that the rows are the same"
+    COMPARE = "this task's rows are published: check that they are the same"
     SKIP = "the batch is published"
 
 
 def check_batch(sink: str, batch: int, decision: Decision | None, *, unknown: bool) -> None:
     """Check that a batch may follow the last decision of a sink.
 
-    unknown  a sink without a decision should have one: it was given a name, so that empty batches are decided too, or it has
-             markers. Otherwise the batches before this one had no tasks.
+    unknown  the sink must have had a decision, because sinkId is set (then empty batches have decisions too) or because it
+             has markers; otherwise the earlier batches may have had no tasks
 
     Raises PublicationError.
     """
     if decision is None and batch > 0 and unknown:
         raise PublicationError(
-            f"sink {sink} has no record of the batches before {batch}: its query began without exactlyOnce, under another "
+            f"sink {sink} has no record of the batches before {batch}: the query began without exactlyOnce or with another "
             "sinkId, or the topic of decisions was deleted. Begin with a new checkpoint and a new sinkId"
         )
     if decision is not None and decision.batch > batch:
@@ -118,10 +118,10 @@ def task_action(
 ) -> TaskAction:
     """Return the action of a task.
 
-    Call it once `check_batch` has passed, the transactions of a decision about this batch are ended, and those of older
-    attempts fenced.
+    Precondition: `check_batch` has passed, the transactions of a decision about this batch are ended, and older attempts are
+    fenced.
 
-    markers  by task, those that there are; of all tasks of a decision about this batch
+    markers  existing markers by task; those of all tasks if there is a decision about this batch
 
     Raises PublicationError.
     """
@@ -133,25 +133,25 @@ def task_action(
             return TaskAction.SKIP
         if marker is None and task in decision.tasks:
             raise PublicationError(
-                f"sink {sink}, batch {batch}, task {task}: the part was to be published, and its marker is gone "
-                "(offsets.retention.minutes, or its topic was deleted), so it is unknown whether it was. Look at the "
-                "topic, then begin with a new checkpoint and a new sinkId"
+                f"sink {sink}, batch {batch}, task {task}: there is a decision to publish it but its marker is gone "
+                "(offsets.retention.minutes, or its topic was deleted), so the rows may or may not be published. Check "
+                "the topic, then begin with a new checkpoint and a new sinkId"
             )
     return TaskAction.COMPARE if marker is not None and marker.batch == batch else TaskAction.WRITE
 
 
 def _outdated_run(sink: str, batch: int, published: int) -> str:
     return (
-        f"sink {sink} has published batch {published}, and this run is at batch {batch}: its checkpoint is older than what "
-        "was published, or another query uses the same sinkId"
+        f"sink {sink} has published batch {published}, and this run is at batch {batch}: its checkpoint is outdated, or "
+        "another query uses the same sinkId"
     )
 
 
 def check_same(sink: str, batch: int, task: int, published: TaskMarker, now: TaskMarker) -> None:
-    """A part that is published and one that was computed again must be the same. Raises PublicationError."""
+    """Check that the rows of a task are the same as those published before. Raises PublicationError."""
     if (published.rows, published.digest) != (now.rows, now.digest):
         raise PublicationError(
             f"sink {sink}, batch {batch}, task {task}: {published.rows} rows are published, and the batch run again has "
-            f"{now.rows}{' others' if published.rows == now.rows else ''}: the plan is not deterministic, or its input has "
-            "changed. What is published stays; begin with a new checkpoint and a new sinkId"
+            f"{now.rows}{' different ones' if published.rows == now.rows else ''}: the plan is not deterministic, or its "
+            "input has changed. The published rows stay; begin with a new checkpoint and a new sinkId"
         )

@@ -18,12 +18,12 @@ from ottla.spark.offsets import Boundary, DataLoss, OffsetRange, Positions, offs
 from ottla.spark.options import SourceOptions
 from ottla.spark.worker import begin_task
 
-# Rows of one Arrow batch at most: beyond some ten thousand Spark gains nothing, and memory grows.
+# Maximum rows per Arrow batch: beyond some ten thousand only memory use grows, not throughput.
 _ROWS: Final = 50_000
 
 
 class RangeInputPartition(InputPartition):
-    """The range that one task reads; `topic_id` is the topic's id at the time of planning, ZERO_UUID if it has none."""
+    """Range read by one task; `topic_id` is the topic's id at the time of planning, ZERO_UUID without topic ids."""
 
     def __init__(self, piece: OffsetRange, topic_id: bytes = ZERO_UUID) -> None:
         super().__init__((*piece, topic_id))
@@ -32,7 +32,7 @@ class RangeInputPartition(InputPartition):
 
 
 class TopicReader:
-    """The topics of a query."""
+    """Shared base of the readers: offsets on the driver, records on the executors."""
 
     readers: ClassVar[dict[int, ColumnReader]] = {}
 
@@ -47,7 +47,7 @@ class TopicReader:
     # -- partitions and offsets, on the driver --
 
     def current_partitions(self, *, allow_missing: bool = False) -> list[TopicPartition]:
-        """Every partition the query reads now. Raises UnknownTopic unless `allow_missing` will do, BrokersUnreachable."""
+        """Return the partitions that the query reads now. Raises UnknownTopic unless `allow_missing`, BrokersUnreachable."""
         options, cluster = self.options, self.cluster
         if options.assign is not None:
             existing = {
@@ -75,31 +75,31 @@ class TopicReader:
             raise
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
-        """The ids of the topics, without those that have none (before Kafka 2.8)."""
+        """Return topic ids by name, without topics that have none (before Kafka 2.8)."""
         ids = {name: self.cluster.topic(name).id for name in {partition.topic for partition in partitions}}
         return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
 
     def positions(self, boundary: Boundary, partitions: list[TopicPartition]) -> Positions:
-        """A boundary as offsets. Raises InvalidOption."""
+        """Resolve a boundary to offsets. Raises InvalidOption."""
         answers = self.cluster.list_offsets(offset_lookups(boundary, partitions))
         unreached = [partition for partition, answer in answers.items() if answer.offset < 0]
         latest = self.cluster.list_offsets(dict.fromkeys(unreached, LATEST)) if boundary.or_latest else {}
         return resolve(boundary, partitions, answers, latest)
 
     def ends(self, partitions: Iterable[TopicPartition], time: int = LATEST) -> Positions:
-        """Return the end offsets of partitions (last stable offsets under read_committed), or the offsets at another `time`."""
+        """Return the end offsets of partitions (last stable offsets with read_committed), or their offsets at `time`."""
         answers = self.cluster.list_offsets(dict.fromkeys(partitions, time))
         return {partition: answer.offset for partition, answer in answers.items()}
 
     def tasks(self, ranges: list[OffsetRange], ids: Mapping[str, bytes]) -> list[RangeInputPartition]:
-        """Split ranges among tasks (minPartitions, maxRecordsPerPartition); `ids` are those of the topics that have one."""
+        """Split ranges among tasks (minPartitions, maxRecordsPerPartition); `ids` are topic ids by name."""
         pieces = split(ranges, self.options.min_partitions or 1, self.options.max_records)
         return [RangeInputPartition(piece, ids.get(piece.partition.topic, ZERO_UUID)) for piece in pieces]
 
     # -- records, on an executor --
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a task. Of no tasks Spark makes an empty one."""
+        """Yield the records of a task; for a batch without tasks Spark creates an empty one."""
         begin_task()
         return (
             self.read_range(partition.range, partition.topic_id)
@@ -108,7 +108,7 @@ class TopicReader:
         )
 
     def read_range(self, piece: OffsetRange, topic_id: bytes) -> Iterator[pa.RecordBatch]:
-        """The records of a range. Raises DataLoss when some are gone, unless failOnDataLoss is false."""
+        """Yield the records of a range. Raises DataLoss if some were deleted, unless failOnDataLoss=false."""
         start = piece.start
         while start < piece.end:
             try:
@@ -139,17 +139,17 @@ class TopicReader:
             position = chunk.next_offset
 
     def _after_loss(self, piece: OffsetRange, start: int, error: OffsetOutOfRange | UnknownTopic) -> int:
-        """Return the offset to go on at: the start of what is left of the range, or its end. Raises DataLoss unless allowed."""
+        """Return the next offset that exists in the range, or its end. Raises DataLoss unless failOnDataLoss=false."""
         partition = piece.partition
         if isinstance(error, UnknownTopic):
-            # With restart the driver waits for the topic, and reads the new one from its beginning.
+            # onTopicRecreated=restart: the driver waits for the topic and reads the new one from its beginning.
             if self.options.restarts_recreated:
                 return piece.end
-            loss = f"{error}: offsets {start} to {piece.end} of {partition} are loss"
+            loss = f"{error}: offsets {start} to {piece.end} of {partition} are lost"
             earliest = piece.end
         else:
             earliest = self.cluster.list_offsets({partition: EARLIEST})[partition].offset
-            loss = f"offsets {start} to {piece.end} of {partition} are loss: the log begins at {earliest}"
+            loss = f"offsets {start} to {piece.end} of {partition} were deleted: the log begins at {earliest}"
         if self.options.fail_on_data_loss:
-            raise DataLoss(f"{loss}. failOnDataLoss=false goes on with what is left") from None
+            raise DataLoss(f"{loss}. Set failOnDataLoss=false to continue with the remaining records") from None
         return min(earliest, piece.end) if earliest > start else piece.end

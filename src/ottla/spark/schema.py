@@ -1,4 +1,4 @@
-"""The columns of a topic: those of Spark's own Kafka source. A user schema with fewer of them is a projection.
+"""Columns of a topic, as in Spark's own Kafka source. A user schema with a subset of them is a projection.
 
 key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int
 [, headers array<struct<key string, value binary>>]        with includeHeaders
@@ -38,16 +38,16 @@ _ALL: Final = {field.name: field.dataType for field in (*COLUMNS.fields, HEADERS
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema of what Spark wants: all columns, or those of the user's schema. Raises InvalidOption."""
+    """Return the Arrow schema of the requested columns. Raises InvalidOption."""
     return pa.schema([_arrow_field(field) for field in schema.fields])
 
 
 def _arrow_field(field: StructField) -> pa.Field:
     ours = _ALL.get(field.name)
     if ours is None:
-        raise InvalidOption(f"{field.name} is no column of a topic; there are {', '.join(_ALL)}")
+        raise InvalidOption(f"{field.name} is not a column of a topic: choose from {', '.join(_ALL)}")
     if field.dataType != ours:
         raise InvalidOption(f"column {field.name} is {ours.simpleString()}, not {field.dataType.simpleString()}")
     if not field.nullable and field.name in ("key", "value"):
-        raise InvalidOption(f"column {field.name} may be null, so it cannot be NOT NULL")
+        raise InvalidOption(f"column {field.name} can have nulls: it cannot be NOT NULL")
     return pa.field(field.name, TYPES[field.name], nullable=field.nullable)

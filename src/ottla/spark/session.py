@@ -1,4 +1,4 @@
-"""A Spark session that is set up for this source: Java found, the workers' Python, the settings that matter; and its end."""
+"""Spark session for this source: Java runtime, Python of the workers, recommended settings; and shutdown."""
 
 import os
 import sys
@@ -16,7 +16,8 @@ _LAUNCHER: Final = "ottla-spark-python"
 
 
 def session_builder(name: str) -> "SparkSession.Builder":
-    """A builder with SESSION_CONFS and Java taken care of; workers run this interpreter unless PYSPARK_PYTHON says otherwise.
+    """Return a session builder with SESSION_CONFS, after `ensure_java`; workers run this interpreter unless PYSPARK_PYTHON is
+    set.
 
     Raises JavaMissing.
     """
@@ -29,11 +30,11 @@ def session_builder(name: str) -> "SparkSession.Builder":
 
 
 def _interpreter() -> Path:
-    """Return the interpreter for Spark's Python processes. Spark itself would start "python3" from the PATH, which is another
-    one if the environment is not activated.
+    """Return the interpreter for Spark's Python processes.
 
-    It is this interpreter, by way of `ottla-spark-python` where both were installed side by side and PySpark with them:
-    that is the same on every host that has the same environment.
+    Spark's default is "python3" from the PATH, which is another interpreter if the environment is not activated. The result is
+    this interpreter, or its launcher `ottla-spark-python` if that, Ottla and PySpark are installed in the same environment: the
+    path is then valid on every host with that environment.
     """
     here = Path(sys.executable)
     quick = here.with_name(_LAUNCHER)
@@ -45,7 +46,7 @@ def _interpreter() -> Path:
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop a session and wait until the Java that it started is gone: `spark.stop()` leaves it until Python ends."""
+    """Stop a session and the Java process that it started, which `spark.stop()` leaves running until Python exits."""
     gateway = spark.sparkContext._gateway
     spark.stop()
     if gateway is None:

@@ -1,15 +1,16 @@
-"""A stream that a share group feeds (KIP-932): shareGroup=NAME.
+"""Stream of the records of a share group (KIP-932): shareGroup=NAME.
 
-A share session belongs to the connection that acquired, and Spark's workers come and go. So the driver is the group's member:
-it acquires records, the offsets travel in the batch's end offset, executors read them by ordinary fetches, and the driver
-accepts them when Spark has committed the batch.
+A share session is bound to one connection, but Spark's workers are short-lived. Therefore the driver is the member of the
+group: it acquires records and puts their offsets into the end offset of the batch; executors read them with ordinary fetches,
+and the driver accepts them once Spark has committed the batch.
 
     driver     poll: 40-49 acquired ... RENEW ... RENEW ... | batch is committed: ACCEPT   | or the query ends: RELEASE
     executors                 read 40-44, read 45-49
 
-Spark kills the driver's Python when a query ends, so the member cannot leave; its id is in the checkpoint, and the next run is
-that member again. While a batch is under way its locks are renewed (KIP-1222), at a third of their time. At least once: a batch
-that is run again after its driver died reads what it read before, and the group hands the same records out once more.
+Spark kills the driver's Python process when a query ends, so the member cannot leave; its id is in the checkpoint, and the next
+run continues as that member. While a batch is running, its acquisition locks are renewed (KIP-1222) every third of their
+duration. Delivery is at least once: a batch that is run again after a driver crash reads the same records, and the group
+delivers them again later.
 """
 
 import logging
@@ -34,15 +35,15 @@ from ottla.spark.stream_offset import AcquiredRanges, StreamOffset, stream_offse
 logger = logging.getLogger("ottla.spark")
 
 _WAIT_S: Final = 0.1
-# availableNow: how long the group may hand out nothing although there is something left. Partitions are given with a heartbeat.
+# availableNow: timeout for empty polls while the group has a backlog; partitions are assigned with a heartbeat.
 _EMPTY_GROUP_TIMEOUT_MS: Final = 15_000
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class AcquiredBatch:
-    """Records that are locked for one batch: renewed until they are settled.
+    """Acquired records of one batch; a thread renews their locks until they are acknowledged.
 
-    turn  the number of the batch
+    turn  number of the batch
     """
 
     def __init__(self, member: ShareConsumer, records: list[Record], turn: int) -> None:
@@ -64,24 +65,26 @@ class AcquiredBatch:
                 try:
                     self._acknowledge(AcknowledgeType.RENEW)
                 except KafkaError as error:
-                    logger.warning("share group: locks are renewed no more: %s", error)
+                    logger.warning("share group: renewal of acquisition locks failed: %s", error)
                     return
 
     def _acknowledge(self, kind: AcknowledgeType) -> None:
-        """Tell the group. What it does not hear it hands out again, which at least once allows. Raises IllegalState."""
+        """Acknowledge all records. On an error the group delivers them again (at least once). Raises IllegalState."""
         for record in self._records:
             self._member.acknowledge(record, kind)
         try:
             answers = self._member.commit()
         except RequestTimedOut as late:
-            logger.warning("share group: %s: %s; the records may come again", kind.name, late)
+            logger.warning("share group: %s: %s; the records may be delivered again", kind.name, late)
             return
         for partition, error in answers.items():
             if error is not None:
-                logger.warning("share group: %s of %s: %s; they may come again", kind.name, partition, error)
+                logger.warning(
+                    "share group: %s of %s: %s; its records may be delivered again", kind.name, partition, error
+                )
 
     def settle(self, kind: AcknowledgeType) -> None:
-        """Say what becomes of all of them, and renew no more. Raises IllegalState."""
+        """Stop the renewal and acknowledge all records with `kind`. Raises IllegalState."""
         self._settled.set()
         with self._lock:
             self._acknowledge(kind)
@@ -93,7 +96,7 @@ def _partition_of(record: Record) -> TopicPartition:
 
 
 def ranges_of(records: Iterable[Record]) -> AcquiredRanges:
-    """The offsets of records, those in a row together."""
+    """Return the offsets of records as ranges of consecutive offsets (inclusive)."""
     acquired: AcquiredRanges = {}
     for record in records:
         ranges = acquired.setdefault(_partition_of(record), [])
@@ -105,7 +108,7 @@ def ranges_of(records: Iterable[Record]) -> AcquiredRanges:
 
 
 class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream of what a share group hands out."""
+    """Stream of the records of a share group."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         super().__init__(options, schema)
@@ -115,7 +118,7 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
         self._member_id: str | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
-        self.current_partitions()  # a topic that is not there is told now
+        self.current_partitions()  # raises UnknownTopic for a missing topic
         return StreamOffset({}, {}, is_start=True).json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -145,7 +148,7 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
         return self._member
 
     def _acquire(self) -> list[Record]:
-        """Acquire records from the group; with availableNow, wait for those before the target."""
+        """Acquire records from the group; with availableNow, wait for records before the target."""
         member = self._open_member()
         records = member.poll(_WAIT_S)
         if self._target is None:
@@ -155,14 +158,14 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
         while not records and not self._reached(self._target) and clock.now_ms() < until:
             records = member.poll(_WAIT_S)
         if records and all(record.offset >= self._target.get(_partition_of(record), 0) for record in records):
-            # All of it came after this run began: it is for the next one.
+            # All of them arrived after this run began: leave them to the next run.
             records = []
         if not records:
-            self.stop()  # no call announces the end of the query; what is not acknowledged goes back to the group
+            self.stop()  # Spark does not announce the end of the query: release the unacknowledged records now
         return records
 
     def _reached(self, target: Positions) -> bool:
-        """Return whether the group is done with everything before the target."""
+        """Return whether the group has processed all records before the target."""
         earliest = self.ends(target, EARLIEST)
         filled = [partition for partition, end in target.items() if end > earliest[partition]]
         offsets = self.cluster.share_group_offsets(self.options.share_group or "", filled)
@@ -183,17 +186,17 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
         return self.tasks(pieces, until.topic_ids)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has committed a batch."""
+        """Accept the records of a batch that Spark has committed."""
         self._done(stream_offset(end))
 
     def _done(self, offset: StreamOffset) -> None:
-        """The batch that ends here is committed; that Spark asks what comes after it says so too."""
+        """Accept the records of the batch that ends here: Spark has committed it once it requests the next offset."""
         if self._batch is not None and self._batch.turn == offset.turn:
             batch, self._batch = self._batch, None
             batch.settle(AcknowledgeType.ACCEPT)
 
     def stop(self) -> None:
-        """The query ends: what is not committed goes back to the group."""
+        """Release the records of an uncommitted batch and leave the group."""
         if self._batch is not None:
             batch, self._batch = self._batch, None
             batch.settle(AcknowledgeType.RELEASE)

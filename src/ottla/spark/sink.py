@@ -1,17 +1,17 @@
-"""Rows into topics, batch and stream: at least once, or exactly once (exactlyOnce=true).
+"""Sink, batch and stream: at least once, or exactly once (exactlyOnce=true).
 
-Strategy: each task hands its Arrow batches to a producer of the client (`produce_arrow`), which encodes rows where they lie.
-At least once: an idempotent producer that the worker process keeps; within a task nothing is written twice or out of order,
-and a task that Spark repeats writes its rows again. Exactly once: a transaction per task, see `publication.py`.
+Strategy: each task passes its Arrow batches to a producer of the client (`produce_arrow`), which encodes rows in place.
+At least once: an idempotent producer, cached in the worker process; a task writes its rows once and in order, and a task that
+Spark retries writes them again. Exactly once: a transaction per task, see `publication.py`.
 
     value      string or binary, required
-    key        string or binary; chooses the partition as Kafka's own producers do (murmur2)
+    key        string or binary; determines the partition as in Kafka's Java producer (murmur2)
     headers    array<struct<key string, value binary>>
-    topic      string; the option `topic` comes before it
-    partition  int; chooses the partition itself
+    topic      string; the option `topic` takes precedence
+    partition  int; takes precedence over the key
     timestamp  timestamp; the time of writing by default
 
-Other columns are left aside, as Spark's own Kafka sink does.
+Other columns are ignored, as in Spark's own Kafka sink.
 """
 
 import uuid
@@ -43,25 +43,27 @@ _ADAPTIVE: Final = "spark.sql.adaptive.streaming.stateless.enabled"
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Raises InvalidOption that says what is missing or of a wrong type."""
+    """Check the columns to write. Raises InvalidOption for a missing column or a wrong type."""
     names = schema.fieldNames()
     if "value" not in names:
-        raise InvalidOption(f"the column value is missing (string or binary); there are {', '.join(names) or 'none'}")
+        raise InvalidOption(
+            f"the column value (string or binary) is missing; the columns are {', '.join(names) or 'none'}"
+        )
     if topic is None and "topic" not in names:
-        raise InvalidOption("where to write is not said: set the option topic, or add a column topic")
+        raise InvalidOption("no topic to write to: set the option topic, or add a column topic")
     for name, kinds in _KINDS.items():
         if name in names and not isinstance(schema[name].dataType, kinds):
             expected = " or ".join(kind.typeName() for kind in kinds)
-            raise InvalidOption(f"column {name} is {schema[name].dataType.simpleString()}, it must be {expected}")
+            raise InvalidOption(f"column {name} is {schema[name].dataType.simpleString()}, must be {expected}")
     if "headers" in names and schema["headers"].dataType.simpleString() != _HEADERS:
-        raise InvalidOption(f"column headers is {schema['headers'].dataType.simpleString()}, it must be {_HEADERS}")
+        raise InvalidOption(f"column headers is {schema['headers'].dataType.simpleString()}, must be {_HEADERS}")
 
 
 class _SinkWriter:
     """Shared base of the batch and the stream sink.
 
     sink    id of an exactly-once sink; "" for the id of the query
-    stream  batches have numbers, and come again after a crash
+    stream  stream write: batches are numbered, and repeated after a crash
     """
 
     def __init__(self, options: SinkOptions, schema: StructType, sink: str, *, stream: bool) -> None:
@@ -71,7 +73,7 @@ class _SinkWriter:
         self._stream = stream
         cluster = cluster_of(options.config)
         if options.topic is not None:
-            # While planning: brokers that cannot be reached and topics that cannot be made are told from here.
+            # Fail while planning if brokers cannot be reached or the topic cannot be created.
             cluster.topic(options.topic, create=options.config["allow.auto.create.topics"])
         if options.exactly_once:
             prepare(cluster)
@@ -89,10 +91,10 @@ class _SinkWriter:
     def _write(self, batches: Iterator[pa.RecordBatch]) -> TaskResult:
         options = self.options
         if options.exactly_once:
-            # Only tasks see the session's settings: the driver's side of a Python sink is not given them.
+            # Checked in tasks: Spark does not pass the session's settings to the driver side of a Python sink.
             error = self._adaptive_execution_error()
             if error is not None:
-                for _ in batches:  # Spark wants its rows to be taken
+                for _ in batches:  # Spark requires that all rows are consumed
                     pass
                 return TaskResult(refusal=error)
             return self._task_writer().write(batches)
@@ -103,37 +105,37 @@ class _SinkWriter:
         return TaskResult()
 
     def _adaptive_execution_error(self) -> str | None:
-        """Reason against writing a stream exactly once in this session, None without one. Called in a task."""
+        """Return an error message if adaptive execution rules out exactly-once streams in this session. Called in a task."""
         context = TaskContext.get()
-        assert context is not None, "rows are written in tasks"
+        assert context is not None, "only called in a Spark task"
         settings = (context.getLocalProperty(_ADAPTIVE), context.getLocalProperty("spark.sql.adaptive.enabled"))
         if not self._stream or "false" in settings:
             return None
         return (
-            f"exactlyOnce=true needs {_ADAPTIVE}=false: adaptive execution may cut a batch that is run again into "
-            "other tasks. ottla.spark.SESSION_CONFS has it"
+            f"exactlyOnce=true needs {_ADAPTIVE}=false (in ottla.spark.SESSION_CONFS): adaptive execution may split a "
+            "batch that is run again into other tasks"
         )
 
     def _task_writer(self) -> TaskWriter:
         context = TaskContext.get()
-        assert context is not None, "rows are written in tasks"
+        assert context is not None, "only called in a Spark task"
         options, sink, task = self.options, self.sink, context.partitionId()
         batch = None
         if self._stream:
-            # Within foreachBatch a batch write's tasks have these as well; they are not about its sink.
+            # Ignored for a batch write: within foreachBatch these properties belong to the outer query.
             number, query = (
                 context.getLocalProperty("streaming.sql.batchId"),
                 context.getLocalProperty("sql.streaming.queryId"),
             )
-            assert number, "Spark tells the tasks of a stream their batch"
-            assert query, "Spark tells the tasks of a stream their query"
+            assert number, "Spark sets the batch id for the tasks of a stream"
+            assert query, "Spark sets the query id for the tasks of a stream"
             batch, sink = int(number), sink or query
         config = options.transactional_config(transactional_id(sink, task))
         named = bool(options.sink_id)
         return TaskWriter(cluster_of(options.config), config, options.topic, sink, batch, task, named=named)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """All tasks are done. Raises InvalidOption when they refused to write."""
+        """Publish the rows of all tasks. Raises InvalidOption if the tasks refused to write."""
         for message in messages:
             if isinstance(message, TaskResult) and message.refusal is not None:
                 raise InvalidOption(message.refusal)
@@ -145,21 +147,21 @@ class _SinkWriter:
                 publish(cluster_of(config), producer, sink, batch, transactions)
 
     def abort_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """A task has failed, or `publish` has."""
+        """Abort the open transactions after a task or `publish` has failed."""
         sink, transactions = _transactions_of(messages)
         if transactions:
             abort_batch(cluster_of(self.options.config), sink, batch, transactions)
 
 
 def _transactions_of(messages: Sequence[WriterCommitMessage | None]) -> tuple[str, list[TaskTransaction]]:
-    """The sink's id and its transactions."""
+    """Return the sink's id and the transactions of its tasks."""
     results = [message for message in messages if isinstance(message, TaskResult)]
     sink = next((result.sink for result in results if result.transaction is not None), "")
     return sink, [result.transaction for result in results if result.transaction is not None]
 
 
 class OttlaWriter(_SinkWriter, DataSourceArrowWriter):
-    """A batch write."""
+    """Batch write."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         super().__init__(options, schema, options.sink_id or uuid.uuid4().hex, stream=False)
@@ -172,12 +174,12 @@ class OttlaWriter(_SinkWriter, DataSourceArrowWriter):
         self.publish(messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish none of it."""
+        """Discard the rows of the tasks (exactly once only)."""
         self.abort_batch(messages, None)
 
 
 class OttlaStreamWriter(_SinkWriter, DataSourceStreamArrowWriter):
-    """A stream's write: rows of a batch are in the topic, acknowledged, before Spark commits the batch."""
+    """Stream write: the rows of a batch are acknowledged by the brokers before Spark commits the batch."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         super().__init__(options, schema, options.sink_id or "", stream=True)
@@ -190,5 +192,5 @@ class OttlaStreamWriter(_SinkWriter, DataSourceStreamArrowWriter):
         self.publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Publish none of it. Spark says so too when `commit` has raised."""
+        """Discard the rows of the tasks (exactly once only). Spark also calls it after `commit` has raised."""
         self.abort_batch(messages, batchId)

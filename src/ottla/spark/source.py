@@ -1,15 +1,15 @@
-"""format("ottla"): topics as a batch or a stream of rows, and where rows are written.
+"""Data source format("ottla"): topics as a source and sink of rows, batch and stream.
 
-Strategy: the driver's side decides which offsets are read, an executor reads one range of one partition, whole batches at a
-time, as Arrow record batches over column buffers: nothing is done per row.
+Strategy: the driver plans offset ranges, an executor reads one range of one partition, whole record batches at a time, as Arrow
+record batches over column buffers: no work is done per row.
 
-    schema.py      the columns                      options.py        what a user may say
-    offsets.py     decisions about offsets          reading.py        partitions found, ranges read
-    batch.py       a batch read, its filters        stream.py         a stream: triggers, checkpoints, groups
-    sharing.py     a stream of a share group        stream_offset.py  what a checkpoint keeps of a stream
-    sink.py        rows into topics
+    schema.py      columns                          options.py        parsing of options
+    offsets.py     decisions about offsets          reading.py        partitions and ranges
+    batch.py       batch reads and their filters    stream.py         streams: triggers, checkpoints, groups
+    sharing.py     streams of a share group         stream_offset.py  offsets in checkpoints
+    sink.py        writing of rows
 
-Spark starts a Python process for each of its purposes, with each query; each imports what it needs of these, when it needs it.
+Spark starts several Python processes for a query. Imports are local to functions, so each process loads only its own modules.
 """
 
 from pyspark.sql.datasource import (

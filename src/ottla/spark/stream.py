@@ -1,9 +1,9 @@
-"""A stream: what each micro-batch reads, and what is known once it is done. Spark keeps one of these on the driver for offsets;
-copies of another read on the executors.
+"""Stream reader: offsets of each micro-batch on the driver, records on the executors.
 
-A stream long-polls in latestOffset for a moment when there is nothing new: Spark asks again every 10 ms otherwise. That Spark
-asks what comes after an offset says that everything before it is committed; a query that ends is asked once more (availableNow)
-or asks first when it starts again. So that is where a consumer group's offsets are committed (groupOffsets).
+latestOffset long-polls for a moment when there is nothing new: Spark would otherwise call it every 10 ms. A call of
+latestOffset with a start offset implies that Spark has committed everything before it; with availableNow there is one more
+call at the end, and a restarted query begins with one. So latestOffset commits the offsets of the consumer group
+(groupOffsets).
 """
 
 import logging
@@ -31,20 +31,20 @@ from ottla.spark.stream_offset import StreamOffset, stream_offset
 
 logger = logging.getLogger("ottla.spark")
 
-# How long latestOffset waits for something new. Another source of the same query waits as long, so it is not long.
+# Long-poll timeout of latestOffset. Short, because each source of a query waits that long in turn.
 _WAIT_MS: Final = 100
-# How much of a partition is looked at to learn how large its records are (maxBytesPerTrigger).
+# Bytes sampled per partition to estimate record sizes (maxBytesPerTrigger).
 _SAMPLE_BYTES: Final = 64 << 10
-# A group's offsets are for people who watch: no batch waits longer for them.
+# Timeout of a group commit, which is for monitoring only: it must not delay a batch.
 _COMMIT_MS: Final = 5_000
 _MISSING_TOPIC_REMEDY: Final = (
-    "failOnDataLoss=false goes on without it, onTopicRecreated=restart waits until it is there again "
+    "Set failOnDataLoss=false to continue without it, or onTopicRecreated=restart to wait until it is recreated "
     "(missingTopicTimeout)"
 )
 
 
 class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream of the topics of a query."""
+    """Stream of the topics of a query."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         super().__init__(options, schema)
@@ -54,19 +54,19 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
         self._triggered_ms: int | None = None
         self._group_positions: Positions = {}
         self._unreachable_since_ms: int | None = None
-        """Since when brokers have not answered."""
-        # Topics that were read and do not exist, and since when.
+        """Start of the current outage; None while brokers answer."""
         self._missing_ms: dict[str, int] = {}
+        """Deleted topics that the query has read, and the time at which each was first missed."""
 
     @property
     def _tolerates_missing_topics(self) -> bool:
-        """A topic that is deleted does not end the query."""
+        """True if the query survives the deletion of a topic."""
         return self.options.restarts_recreated or not self.options.fail_on_data_loss
 
     # -- outages --
 
     def _keeps_waiting(self, error: KafkaError) -> bool:
-        """Return whether the query goes on waiting for brokers that do not answer (brokerOutageTimeout)."""
+        """Return whether to retry after an error of unreachable brokers (brokerOutageTimeout)."""
         if not error.retriable:
             return False
         now, limit = self.cluster.clock.now_ms(), self.options.outage_ms
@@ -76,7 +76,7 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
         if waited >= limit:
             return False
         logger.warning(
-            "no answer for %.0f s, the query waits for up to %.0f s (brokerOutageTimeout): %s",
+            "brokers have not answered for %.0f s, retrying for up to %.0f s (brokerOutageTimeout): %s",
             waited / 1000,
             limit / 1000,
             error,
@@ -84,16 +84,16 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
         return True
 
     def _on_answer(self) -> None:
-        """Brokers answer (again)."""
+        """Note the end of an outage."""
         if self._unreachable_since_ms is not None:
             seconds = (self.cluster.clock.now_ms() - self._unreachable_since_ms) / 1000
-            logger.warning("brokers answer again after %.0f s: the query goes on", seconds)
+            logger.warning("brokers answer again after %.0f s: the query continues", seconds)
             self._unreachable_since_ms = None
 
     # -- offsets --
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
-        # Asked twice for batch 0: a second look at the end would lose what came in between.
+        # Spark calls it twice for batch 0: a second look-up of the end would skip the records in between.
         if self._initial is None:
             partitions = self.current_partitions()
             positions = self.positions(self.options.start, partitions)
@@ -116,7 +116,7 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
         try:
             self._target = self.ends(self.current_partitions())
         except UnknownTopic:
-            # Whether that is a loss, or a name that was never there, is said by who is asked for offsets next.
+            # latestOffset, which Spark calls next, decides between data loss and an unknown topic.
             self._target = None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -125,12 +125,12 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
             try:
                 latest = self._latest_offset_with_retry(start, known, limit)
             except KafkaError as error:
-                # Nothing new is an answer too: Spark asks again, and can end the query meanwhile. A query that begins fails.
+                # Report no new data: Spark calls again and can stop the query meanwhile. A query that begins fails.
                 if known.is_start or not self._keeps_waiting(error):
                     raise
                 if self._target is None:
                     return start
-                continue  # to availableNow nothing new means that all is read
+                continue  # availableNow would take no new data for the end
             self._on_answer()
             return latest
 
@@ -142,7 +142,7 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
             except UnknownTopic as error:
                 if not self._tolerates_missing_topics or self.cluster.clock.now_ms() >= deadline:
                     raise DataLoss(f"{error}. {_MISSING_TOPIC_REMEDY}") from None
-                # Deleted between two of the requests, or not yet known to all brokers: look at everything again.
+                # Deleted between two requests, or missing in the metadata of some broker: refresh all metadata.
                 self.cluster.forget()
                 self.cluster.pause(_WAIT_MS)
 
@@ -187,9 +187,10 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
         return self._target
 
     def _latest(self, known: Positions) -> Positions:
-        """The ends now; partitions of a missing topic keep their position while it is waited for.
+        """Return the current end offsets; partitions of a missing topic keep their position until missingTopicTimeout.
 
-        An end that went back is looked at again; if it stays, `partitions` calls it data loss. Raises UnknownTopic, DataLoss.
+        An end offset that went back is looked up again (fetchOffset.numRetries); if it persists, `partitions` raises DataLoss.
+        Raises UnknownTopic, DataLoss.
         """
         partitions = self.current_partitions(allow_missing=self._tolerates_missing_topics)
         missing = self._positions_of_missing_topics(known, {partition.topic for partition in partitions})
@@ -203,9 +204,9 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
         return latest | missing
 
     def _positions_of_missing_topics(self, known: Positions, existing: set[str]) -> Positions:
-        """Positions in topics that were read and do not exist, until missingTopicTimeout is over.
+        """Return the positions in deleted topics until missingTopicTimeout.
 
-        After that they are left out with failOnDataLoss=false, or raise DataLoss. A recreated topic is recognised by its id.
+        After that they are dropped with failOnDataLoss=false; otherwise raises DataLoss. A recreated topic has another id.
         """
         if not self._tolerates_missing_topics:
             return {}
@@ -217,22 +218,22 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
             since = before.get(name, now)
             if name not in before:
                 logger.warning(
-                    "topic %s does not exist: waiting for it for %d s (missingTopicTimeout)", name, limit // 1000
+                    "topic %s does not exist: waiting up to %d s for it (missingTopicTimeout)", name, limit // 1000
                 )
             if now - since < limit:
                 self._missing_ms[name] = since
                 kept |= {partition: offset for partition, offset in known.items() if partition.topic == name}
             elif self.options.fail_on_data_loss:
                 raise DataLoss(
-                    f"topic {name} was deleted and did not come back within {limit / 1000:g} s (missingTopicTimeout). "
-                    "failOnDataLoss=false goes on without it"
+                    f"topic {name} was deleted and not recreated within {limit / 1000:g} s (missingTopicTimeout). "
+                    "Set failOnDataLoss=false to continue without it"
                 )
         for name in before.keys() & existing:
-            logger.warning("topic %s is back", name)
+            logger.warning("topic %s exists again", name)
         return kept
 
     def _may_have_new_records(self, positions: Positions) -> bool:
-        """Return whether there may be new records, after a short wait for them."""
+        """Wait a moment for new records; return whether there may be some."""
         try:
             existing = {part: offset for part, offset in positions.items() if part.topic not in self._missing_ms}
             return self.cluster.wait_for_records(existing, _WAIT_MS)
@@ -240,9 +241,10 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
             return True
 
     def _start_offsets(self, start: StreamOffset, end: Positions, ids: dict[str, bytes]) -> Positions:
-        """Return the start offsets of a batch that goes on at `start`: new partitions and topics are read from their beginning.
+        """Return the start offsets of a batch that continues at `start`: new partitions and topics begin at their earliest
+        offset.
 
-        Raises DataLoss for a recreated topic, and for a new partition whose first records are gone already.
+        Raises DataLoss for a recreated topic, and for a new partition whose first records were already deleted.
         """
         recreated = [name for name, topic_id in ids.items() if start.topic_ids.get(name, topic_id) != topic_id]
         kept = {partition: offset for partition, offset in start.positions.items() if partition.topic not in recreated}
@@ -250,8 +252,9 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
             if self.options.fail_on_data_loss:
                 was, now = (uuid_text(ids_by_name[recreated[0]]) for ids_by_name in (start.topic_ids, ids))
                 raise DataLoss(
-                    f"topic {recreated[0]} was deleted and created again (its id was {was} and is {now}). onTopicRecreated=restart "
-                    "reads the new one from its beginning, failOnDataLoss=false goes on at the same offset"
+                    f"topic {recreated[0]} was deleted and created again (its id was {was} and is {now}). Set "
+                    "onTopicRecreated=restart to read the new one from its beginning, or failOnDataLoss=false to continue "
+                    "at the same offset"
                 )
             kept = dict(start.positions)
         new = [partition for partition in end if partition not in kept]
@@ -259,13 +262,13 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
         lost = [partition for partition, offset in earliest.items() if offset > 0 and partition.topic not in recreated]
         if lost and self.options.fail_on_data_loss and not start.is_start:
             raise DataLoss(
-                f"{lost[0]} is new and begins at offset {earliest[lost[0]]} instead of 0: some of it was gone before it "
-                "was read. failOnDataLoss=false goes on with what is left"
+                f"{lost[0]} is new and begins at offset {earliest[lost[0]]} instead of 0: records were deleted before they "
+                "were read. Set failOnDataLoss=false to continue with the remaining records"
             )
         return kept | earliest
 
     def _earliest(self, new: list[TopicPartition], end: Positions) -> Positions:
-        """Beginnings of new partitions; their `end` in a topic that was deleted meanwhile, of which nothing can be read."""
+        """Return the earliest offsets of new partitions, or their `end` if the topic was deleted meanwhile."""
         try:
             return self.ends(new, EARLIEST) if new else {}
         except UnknownTopic:
@@ -279,7 +282,7 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
     # -- triggers --
 
     def _waits_for_more(self, begins: Positions, latest: Positions) -> bool:
-        """Return whether there is too little for a batch, after a short wait (minOffsetsPerTrigger, maxTriggerDelay)."""
+        """Return whether to wait for more records (minOffsetsPerTrigger, maxTriggerDelay); pauses for a moment if so."""
         least = self.options.min_offsets
         if least is None or self._target is not None:
             return False
@@ -313,11 +316,11 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
         begins = self._start_offsets_with_retry(known, until)
         pieces, lost = ranges(begins, until.positions)
         if lost and self.options.fail_on_data_loss:
-            raise DataLoss(f"{'; '.join(lost)}. failOnDataLoss=false goes on with what is left")
+            raise DataLoss(f"{'; '.join(lost)}. Set failOnDataLoss=false to continue with the remaining records")
         return self.tasks(pieces, until.topic_ids)
 
     def _start_offsets_with_retry(self, known: StreamOffset, until: StreamOffset) -> Positions:
-        """As `_start_offsets`; a batch that is planned waits for brokers."""
+        """Return `_start_offsets`, with retries during an outage of the brokers."""
         while True:
             try:
                 begins = self._start_offsets(known, until.positions, until.topic_ids)
@@ -329,7 +332,7 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
                 return begins
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has committed a batch; it says so when it plans the one after the next."""
+        """Commit the end of a batch to the group; Spark calls it when it plans the batch after the next."""
         self._commit_to_group(stream_offset(end))
 
     def _commit_to_group(self, offset: StreamOffset) -> None:

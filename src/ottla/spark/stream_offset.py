@@ -1,18 +1,18 @@
-"""State of a stream that Spark keeps between two batches: offsets as JSON.
+"""Offset of a stream as JSON, which Spark stores in the checkpoint.
 
-The shape is that of Spark's own Kafka source, so that its checkpoints can be taken over; what we need beyond it stands under
-names that no topic can have:
+The shape is that of Spark's own Kafka source, so its checkpoints can be used; additional fields have names that are invalid as
+topic names:
 
-    {"t": {"0": 42, "1": 17},              ends, exclusive
-     "#topicIds": {"t": "Xk3v..."},        which topic of that name it was
-     "#start": true,                       where a query begins that has no batch yet; never in a checkpoint
-     "#from": {"t": {"0": 40, "1": 17}},   in the first batch's end: where that batch begins
-     "#acquired": {"t": {"0": [[40, 41]]}},   with shareGroup: the offsets that the batch consists of, inclusive
-     "#turn": 7,                           with shareGroup: grows with each batch, the same offsets may come again
-     "#member": "Kd83..."}                 with shareGroup: the member that the query is
+    {"t": {"0": 42, "1": 17},              end offsets, exclusive
+     "#topicIds": {"t": "Xk3v..."},        topic ids
+     "#start": true,                       start of a query without a batch; never in a checkpoint
+     "#from": {"t": {"0": 40, "1": 17}},   in the end offset of the first batch: its start offsets
+     "#acquired": {"t": {"0": [[40, 41]]}},   with shareGroup: offset ranges of the batch, inclusive
+     "#turn": 7,                           with shareGroup: batch counter, as the same offsets may be delivered again
+     "#member": "Kd83..."}                 with shareGroup: member id of the query
 
-Spark asks where a query begins, and forgets the answer if the query dies before its first batch is committed; it keeps the end
-of a batch. Hence "#from": a first batch that is run again reads what it read before, also with startingOffsets=latest.
+Spark does not store the initial offset before the first batch is committed, but it stores the planned end of a batch. Hence
+"#from": a first batch that is run again reads the same records, also with startingOffsets=latest.
 """
 
 from collections.abc import Mapping
@@ -36,12 +36,12 @@ class StreamOffset(NamedTuple):
     """End offsets of partitions, and the other contents of a checkpoint.
 
     positions  offsets, exclusive
-    topic_ids  of topics that have one, by name
-    is_start   no batch has ended here: a query begins here
-    begins     where the first batch begins, in its end only
-    acquired   offsets (inclusive on both ends) that a share group gave to this batch
-    turn       the number of the batch that a share group gave
-    member     as which the share group knows the query
+    topic_ids  topic ids by name, without topics that have none
+    is_start   initial offset of a query without a committed batch
+    begins     start offsets of the first batch; only in its end offset
+    acquired   offset ranges (inclusive) that the share group delivered for this batch
+    turn       batch counter of a share group stream
+    member     member id in the share group
     """
 
     positions: Positions
@@ -53,7 +53,7 @@ class StreamOffset(NamedTuple):
     member: str | None = None
 
     def json(self) -> dict[str, Any]:
-        """For Spark."""
+        """Return the JSON document for Spark."""
         document: dict[str, Any] = dict(to_json(self.positions))
         if self.topic_ids:
             document[_IDS] = {name: uuid_text(topic_id) for name, topic_id in sorted(self.topic_ids.items())}
@@ -74,7 +74,7 @@ class StreamOffset(NamedTuple):
 
 
 def stream_offset(json: Mapping[str, Any]) -> StreamOffset:
-    """Return the offset of JSON that `StreamOffset.json` returned, or of Spark's own Kafka source."""
+    """Parse the JSON of `StreamOffset.json`, or of Spark's own Kafka source."""
     positions = from_json({name: parts for name, parts in json.items() if not name.startswith("#")})
     ids = {name: uuid_bytes(text) for name, text in json.get(_IDS, {}).items()}
     begins = from_json(json[_FROM]) if _FROM in json else None

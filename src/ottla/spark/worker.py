@@ -1,10 +1,10 @@
-"""Settings of Spark's Python workers that make tasks cheaper: a worker is kept for many tasks.
+"""Process settings of Spark's Python workers: a worker runs many tasks.
 
-Memory. A task moves chunks of some MB each. glibc returns memory of that size to the kernel when it is freed, and the next
-chunk takes it again page by page, each page cleared first: a third of the time of reading values of 1 KB.
+Memory. A task allocates chunks of some MB. By default glibc returns freed memory of that size to the kernel, and the next chunk
+causes page faults again: a third of the time of reading values of 1 KB.
 
-Garbage. Spark collects after every task, before the worker takes the next one, and each time walks over all that was ever
-imported: 40 ms and more, longer than a small task takes.
+Garbage collection. Spark runs a full collection after every task, which traverses all imported modules: 40 ms and more, longer
+than a small task takes.
 """
 
 import ctypes
@@ -18,18 +18,17 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 _KEPT_BYTES: Final = 64 << 20
-# The largest that glibc takes: what is larger than this is still mapped for itself.
+# Maximum that glibc accepts: larger allocations still use mmap.
 _MAPPED_BYTES: Final = 32 << 20
 
 _tasks = 0
 
 
 def begin_task() -> None:
-    """Configure this process for tasks, when one begins.
+    """Configure this process at the start of a task.
 
-    The first task keeps freed memory. The second one excludes what the first has left behind, imports and connections, from
-    garbage collection for good (`gc.freeze`). A process that reads without being a worker of Spark's is not changed: it is
-    the user's own.
+    The first task sets malloc options. The second one excludes all objects left by the first, such as modules and connections,
+    from garbage collection (`gc.freeze`). Nothing is changed in a process that is not a Spark worker.
     """
     global _tasks
     if TaskContext.get() is None:
@@ -42,7 +41,7 @@ def begin_task() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep up to 64 MB of freed memory for each of its threads. Nothing happens without glibc."""
+    """Keep up to 64 MB of freed memory per arena instead of returning it to the kernel (glibc only)."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # musl, macOS; Windows

@@ -68,12 +68,12 @@ def test_times_come_before_offsets() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"startingTimestamp": "yesterday"}, "startingTimestamp is a number of milliseconds"),
-        ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "none of them negative"),
-        ({"startingOffsets": "first"}, "startingOffsets is earliest, latest or JSON"),
-        ({"startingOffsets": "latest"}, "leaves a batch read nothing"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp must be milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "since the epoch, not negative"),
+        ({"startingOffsets": "first"}, "startingOffsets must be earliest, latest or JSON"),
+        ({"startingOffsets": "latest"}, "makes a batch read empty"),
         ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot be -1"),
-        ({"startingOffsetsByTimestampStrategy": "guess"}, "is error or latest, not guess"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest, not guess"),
     ],
 )
 def test_starts_that_a_batch_cannot_have(given: dict[str, str], sentence: str) -> None:
@@ -150,7 +150,10 @@ def test_ranges_and_losses() -> None:
     assert ranges({A: 1, B: 4}, {A: 3, B: 4, C: 2}) == ([OffsetRange(A, 1, 3), OffsetRange(C, 0, 2)], [])
     found, lost = ranges({A: 5, B: 4}, {A: 2})
     assert found == []
-    assert lost == ["t-1 is gone, at offset 4", "the offset of t-0 went back from 5 to 2: was the topic created again?"]
+    assert lost == [
+        "t-1 no longer exists (read up to offset 4)",
+        "the offset of t-0 went back from 5 to 2: the topic may have been recreated",
+    ]
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=6), st.integers(1, 40))

@@ -51,36 +51,42 @@ def test_assignment() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"subscribe": ","}, "subscribe names no topic"),
+        ({"subscribe": ","}, "subscribe is empty"),
         ({"subscribePattern": "("}, "subscribePattern '\\('"),
         ({"assign": "[]"}, 'assign must look like {"topic": \\[0, 1\\]}, not \\[\\]'),
-        ({"assign": "t"}, "is no JSON"),
+        ({"assign": "t"}, "is not JSON"),
         ({"assign": '{"t": 1}'}, "t has no list of partitions"),
         ({"assign": '{"t": [true]}'}, "t has no list of partitions"),
         ({"subscribe": "t", "maxOffsetsPerTrigger": "0"}, "positive whole number, not '0'"),
-        ({"subscribe": "t", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, r"Trigger \(5\) is above max"),
+        (
+            {"subscribe": "t", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+            r"Trigger \(5\) is larger than max",
+        ),
         ({"subscribe": "t", "maxTriggerDelay": "soon"}, "a duration like 30s or 15m, not 'soon'"),
         ({"subscribe": "t", "maxBytesPerTrigger": "0"}, "a number of bytes like 1000000 or 64m, not '0'"),
-        ({"subscribe": "t", "onTopicRecreated": "ignore"}, "onTopicRecreated is fail or restart, not 'ignore'"),
-        ({"subscribe": "t", "groupOffsets": " "}, "groupOffsets names no group"),
+        ({"subscribe": "t", "onTopicRecreated": "ignore"}, "onTopicRecreated must be fail or restart, not 'ignore'"),
+        ({"subscribe": "t", "groupOffsets": " "}, "groupOffsets is empty"),
         ({"subscribe": "t", "endingOffsets": "latest"}, "endingOffsets is for batch reads"),
-        ({"subscribe": "t", "shareGroup": ""}, "shareGroup names no group"),
-        ({"subscribePattern": "t", "shareGroup": "g"}, "subscribePattern does not go with shareGroup"),
+        ({"subscribe": "t", "shareGroup": ""}, "shareGroup is empty"),
+        ({"subscribePattern": "t", "shareGroup": "g"}, "subscribePattern cannot be combined with shareGroup"),
         (
             {"subscribe": "t", "shareGroup": "g", "startingOffsets": "earliest"},
-            "startingOffsets does not go with share",
+            "startingOffsets cannot be combined with share",
         ),
         ({"subscribe": "t", "minPartitions": "many"}, "positive whole number, not 'many'"),
-        ({"subscribe": "t", "failOnDataLoss": "no"}, "failOnDataLoss is true or false, not 'no'"),
-        ({"subscribe": "t", "includeHeaders": "1"}, "includeHeaders is true or false"),
-        ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "startingOffsets says where a query starts"),
-        ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "checkpoint keeps its offsets"),
+        ({"subscribe": "t", "failOnDataLoss": "no"}, "failOnDataLoss must be true or false, not 'no'"),
+        ({"subscribe": "t", "includeHeaders": "1"}, "includeHeaders must be true or false"),
+        ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "offsets are stored in the query's checkpoint"),
         ({"subscribe": "t", "kafka.value.deserializer": "X"}, "values are binary columns"),
         ({"subscribe": "t", "startingOffset": "earliest"}, "did you mean startingOffsets?"),
         ({"subscribe": "t", "bootstrap.servers": "a"}, "did you mean kafka.bootstrap.servers?"),
-        ({"subscribe": "t", "zzz": "1"}, "^zzz is no option of the ottla source$"),
-        ({"subscribe": "t", "maxoffsetpertrigger": "1"}, "^maxOffsetPerTrigger is no option of the ottla source; did"),
-        ({"subscribe": "t", "includeheader": "1"}, "^includeHeader is no option .*; did you mean includeHeaders.$"),
+        ({"subscribe": "t", "zzz": "1"}, "^zzz is not an option of the ottla source$"),
+        (
+            {"subscribe": "t", "maxoffsetpertrigger": "1"},
+            "^maxOffsetPerTrigger is not an option of the ottla source; did",
+        ),
+        ({"subscribe": "t", "includeheader": "1"}, "^includeHeader is not an option .*; did you mean includeHeaders.$"),
     ],
 )
 def test_refused(given: dict[str, str], sentence: str) -> None:
@@ -114,7 +120,7 @@ def test_sink() -> None:
     assert sink_options(SERVERS, stream=False).topic is None
     with pytest.raises(InvalidOption, match="the option topic is empty"):
         sink_options({**SERVERS, "topic": " "}, stream=False)
-    with pytest.raises(InvalidOption, match="subscribe is no option of the ottla sink"):
+    with pytest.raises(InvalidOption, match="subscribe is not an option of the ottla sink"):
         sink_options({**SERVERS, "subscribe": "t"}, stream=False)
 
 

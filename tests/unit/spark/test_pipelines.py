@@ -18,7 +18,7 @@ Error: [STREAM_FAILED] Query [id = c8bd28b8, runId = 0ac01893] terminated with e
 Traceback (most recent call last):
   File "/x/ottla/spark/source.py", line 57, in streamWriter
     return OttlaStreamWriter(sink_options(self.options, stream=True), schema)
-ottla.spark.offsets.InvalidOption: topik is no option of the ottla sink
+ottla.spark.offsets.InvalidOption: topik is not an option of the ottla sink
  SQLSTATE: 38000 SQLSTATE: XXKST
 === Streaming Query ===
 """
@@ -43,11 +43,13 @@ def test_the_last_word_of_a_flow_counts() -> None:
     flows = tracker.flows({"bronze": (4, 1000, None, 0), "to_out": (0, 0, None, None)}, {"bronze": 998, "gold": 3})
     assert flows == (
         FlowReport("bronze", "COMPLETED", 1000, 998, 0, 4, 3.0),
-        FlowReport("to_out", "FAILED", 0, None, None, 0, 3.0, "InvalidOption: topik is no option of the ottla sink"),
+        FlowReport(
+            "to_out", "FAILED", 0, None, None, 0, 3.0, "InvalidOption: topik is not an option of the ottla sink"
+        ),
         FlowReport("gold", "SKIPPED", None, 3),
     )
     report = RunReport(flows, 12.34567)
-    assert report.failure == "flow to_out failed: InvalidOption: topik is no option of the ottla sink"
+    assert report.failure == "flow to_out failed: InvalidOption: topik is not an option of the ottla sink"
     assert (report.document()["state"], report.document()["seconds"]) == ("FAILED", 12.346)
 
 
@@ -149,7 +151,7 @@ def test_projects_that_are_none(tmp_path: Path) -> None:
         with pytest.raises(InvalidProject) as caught:
             open_project(tmp_path)
         assert "\n" not in str(caught.value)
-    with pytest.raises(InvalidProject, match="is there already"):
+    with pytest.raises(InvalidProject, match="already exists"):
         write_project(tmp_path, "b", "i", "o")
     with pytest.raises(InvalidProject, match="begins with a letter"):
         write_project(tmp_path / "7up", "b", "i", "o")
@@ -176,4 +178,4 @@ def test_a_folder_without_a_project_is_one_line_and_exit_1(tmp_path: Path) -> No
     result = CliRunner().invoke(main, ["pipeline", "run", str(tmp_path)])
     assert (result.exit_code, result.output) == (1, f"ottla: no spark-pipeline.yml in {tmp_path} or above it\n")
     result = CliRunner().invoke(main, ["pipeline", "init", str(tmp_path)])
-    assert (result.exit_code, "is there already" in result.output or "a project's name" in result.output) == (1, True)
+    assert (result.exit_code, "already exists" in result.output or "a project name" in result.output) == (1, True)

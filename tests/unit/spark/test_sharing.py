@@ -73,7 +73,7 @@ def test_a_group_that_does_not_hear_in_time_what_is_accepted_ends_no_query(caplo
     batch = batch_of(member, record(0))
     with caplog.at_level(logging.WARNING, "ottla.spark"):
         batch.settle(AcknowledgeType.ACCEPT)
-    assert "ACCEPT: no answer within 60000 ms; the records may come again" in caplog.text
+    assert "ACCEPT: no answer within 60000 ms; the records may be delivered again" in caplog.text
 
 
 def test_a_member_that_is_closed_cannot_accept() -> None:

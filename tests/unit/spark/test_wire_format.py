@@ -175,8 +175,8 @@ def test_avro_unions_and_uuids(registry: Registry) -> None:
     ("text", "said"),
     [
         ("{", "not an Avro schema"),
-        ('"nothing"', "nothing is not a type"),
-        (avro({"name": "next", "type": ["null", "Order"]}), "Order contains itself"),
+        ('"nothing"', "nothing is not defined"),
+        (avro({"name": "next", "type": ["null", "Order"]}), "Order is recursive"),
         (avro({"name": "none", "type": "null"}), "null"),
         (avro(), "without fields"),
     ],
@@ -244,7 +244,7 @@ def test_json_with_references_and_all_of(registry: Registry) -> None:
     base = json.dumps({"type": "object", "properties": {"a": {"type": "integer"}}})
     asked = reading("JSON", text, None, referred=(("base.json", base),))
     assert read([head(1) + b'{"a":1,"b":{"a":2}}'], asked) == [{"a": 1, "b": {"a": 2}}]
-    with pytest.raises(UnsupportedSchema, match="contains itself"):
+    with pytest.raises(UnsupportedSchema, match="is recursive"):
         SchemaPlan(kind="JSON", text='{"properties": {"me": {"$ref": "#"}}}').format()
 
 
@@ -340,7 +340,7 @@ def test_protobuf_of_a_compiled_set_needs_no_compiler(monkeypatch: pytest.Monkey
     ("text", "said"),
     [
         ("nonsense", r"not a \.proto file: schema\.proto:1:1"),
-        ('syntax = "proto3"; message A { A a = 1; }', "A contains itself"),
+        ('syntax = "proto3"; message A { A a = 1; }', "A is recursive"),
         ('syntax = "proto3"; message A { }', "no field"),
         ('syntax = "proto3";', "has no message"),
     ],
@@ -358,8 +358,8 @@ def test_bad_bytes_are_null_or_an_error_of_one_line(registry: Registry) -> None:
     bad = {
         b"": "0 bytes, shorter than magic byte and schema id",
         b"\x01" + bytes(16): "first byte 1, not 0",
-        good[:-1]: f"schema id {number}: not Avro of its schema",
-        head(number) + b"\x02\x01": f"schema id {number}: not Avro of its schema",
+        good[:-1]: f"schema id {number}: malformed Avro payload",
+        head(number) + b"\x02\x01": f"schema id {number}: malformed Avro payload",
         head(9999) + b"\x02\x02a": "schema id 9999: .*404 Schema 9999 not found",
         head(other) + b"{}": f"schema id {other}: written as JSON, not AVRO",
     }

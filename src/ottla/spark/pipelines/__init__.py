@@ -1,11 +1,11 @@
-"""Spark Declarative Pipelines with topics: projects that are written, run, watched and tested.
+"""Spark Declarative Pipelines with topics: create, run, monitor and test projects.
 
-    template.py      what `ottla pipeline init` writes        project.py     a project's spec and Spark settings
-    server.py        the Spark that a run uses                run.py         one run, from definitions to report
-    report.py        what became of the flows of a run        definitions.py the files of a project, loaded for tests
-    expectations.py  rules that rows are to keep
+    template.py      files of `ottla pipeline init`           project.py      spec and Spark settings of a project
+    server.py        Spark Connect server of a run            run.py          one run, from definitions to report
+    report.py        report of the flows of a run             definitions.py  loading of definition files
+    expectations.py  data quality rules
 
-What a project itself imports is here.
+This module exports the names that projects import.
 """
 
 from ottla.spark.pipelines.definitions import definitions

@@ -1,7 +1,7 @@
-"""The definition files of a project: loaded for a run, or by themselves for a test.
+"""Definition files of a project, loaded for a run or for a test.
 
-A parquet table keeps one log of what was written, and two flows into it write the same entries: half of the rows are lost, and
-Spark reports success. So a table with two flows is refused here, before anything runs.
+A parquet table has one log of written files, and two flows into it write the same log entries: half of the rows are lost while
+Spark reports success. So a table with two flows is rejected before anything runs.
 """
 
 import importlib.util
@@ -25,11 +25,11 @@ from ottla.spark.pipelines.project import InvalidProject, Project, open_project
 
 
 class Definitions(GraphElementRegistry):
-    """Definitions in the files of a project; passed on to the registry of a run, if there is one.
+    """Registry of the definitions in the files of a project; forwards them to the registry of a run, if there is one.
 
-    outputs, flows  by name, as PySpark has them
-    modules         the Python files, by name without `.py`
-    frames          what flows returned, by flow; empty without a registry of a run, which is what calls them
+    outputs, flows  PySpark objects by name
+    modules         Python files, by name without `.py`
+    frames          data frames that flows returned, by flow; empty without the registry of a run, which calls the flows
     """
 
     def __init__(self, onward: GraphElementRegistry | None = None) -> None:
@@ -40,18 +40,18 @@ class Definitions(GraphElementRegistry):
         self._onward = onward
 
     def register_output(self, output: Output) -> None:
-        """A table, view or sink."""
+        """Register a table, view or sink."""
         self.outputs[output.name] = output
         if self._onward is not None:
             self._onward.register_output(output)
 
     def register_flow(self, flow: Flow) -> None:
-        """A query and where it goes. Raises InvalidProject for the second one into a table."""
+        """Register a query and its target. Raises InvalidProject for a second flow into a table."""
         for other in self.flows.values():
             if other.target == flow.target and not isinstance(self.outputs.get(flow.target), Sink):
                 raise InvalidProject(
                     f"table {flow.target} has two flows, {other.name} and {flow.name}: Spark would lose rows of one of "
-                    "them. Make it one flow that returns the union of both"
+                    "them. Combine them into one flow that returns their union"
                 )
         self.flows[flow.name] = flow
         if self._onward is None:
@@ -64,29 +64,29 @@ class Definitions(GraphElementRegistry):
         self._onward.register_flow(replace(flow, func=query))
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
-        """A stream of changes."""
+        """Register a flow of changes (CDC)."""
         self.flows[flow.name or flow.target] = flow
         if self._onward is not None:
             self._onward.register_auto_cdc_flow(flow)
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
-        """A file of SQL: who runs the pipeline reads it."""
+        """Forward an SQL file; only the registry of a run reads it."""
         if self._onward is not None:
             self._onward.register_sql(sql_text, file_path)
 
     def tables(self) -> list[str]:
-        """Tables that keep rows, by name."""
+        """Return the names of tables and materialized views."""
         return [name for name, output in self.outputs.items() if isinstance(output, Table)]
 
     def views(self) -> set[str]:
-        """The materialized ones among the tables."""
+        """Return the names of the materialized views."""
         return {name for name, output in self.outputs.items() if isinstance(output, MaterializedView)}
 
 
 def definitions(directory: Path | str, spark: SparkSession) -> dict[str, ModuleType]:
-    """The Python definition files of the project in `directory`, by name without `.py`, for a test of the functions in them.
+    """Load the Python definition files of the project in `directory`, by name without `.py`, to test their functions.
 
-    Nothing runs. The spec's configuration is set in `spark`. Raises InvalidProject, and whatever a file raises.
+    No flow is run. The spec's configuration is set in `spark`. Raises InvalidProject, and any error of a file.
     """
     project = open_project(Path(directory))
     for name, value in project.configuration.items():
@@ -111,10 +111,10 @@ def files(project: Project) -> Iterator[Path]:
 
 
 def register(project: Project, registry: Definitions, spark: SparkSession, graph: str) -> None:
-    """Load the files into a run's graph. Raises what a file raises."""
+    """Load the files into the graph of a run. Raises any error of a file."""
     from pyspark.pipelines.cli import register_definitions
 
-    # It prints what it loads; a run shows its own progress.
+    # It prints file names; a run shows its own progress instead.
     with _working_directory(project.root), redirect_stdout(StringIO()):
         register_definitions(project.spec_file, registry, project.spec, spark, graph)
 
@@ -131,7 +131,7 @@ def _load(file: Path, spark: SparkSession) -> ModuleType:
 
 @contextmanager
 def _working_directory(folder: Path) -> Iterator[None]:
-    """The working directory that Spark gives definition files, which may import what lies beside the spec."""
+    """Set the working directory and the import path of definition files, as Spark does: the folder of the spec."""
     before = Path.cwd()
     os.chdir(folder)
     sys.path.insert(0, str(folder))

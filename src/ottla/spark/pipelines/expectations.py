@@ -1,9 +1,9 @@
-"""Rules that rows are to keep. PySpark 4.3's pipelines have none of their own; these are plain columns and filters.
+"""Data quality rules for rows. PySpark 4.3 pipelines have no expectations; these are plain columns and filters.
 
-A row is kept with the names of the rules that it broke, so that one table takes what passed and another, the quarantine, takes
-the rest: nothing is lost without a trace, and a rule that was wrong can be mended and its rows fetched from there.
+Each row gets a column with the names of the rules that it violates, so that one table takes the valid rows and another, the
+quarantine, the rest: no row is dropped, and rows can be recovered after a wrong rule is fixed.
 
-Not with `drop` or `withColumn`: Spark Connect resolves those at once, when a pipeline's tables are not there yet.
+`drop` and `withColumn` are not used: Spark Connect resolves them eagerly, when the tables of a pipeline do not exist yet.
 """
 
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ BROKEN: Final = "broken_rules"
 
 
 def expect(rows: DataFrame, rules: Mapping[str, str]) -> DataFrame:
-    """The rows with one more column, `broken_rules` (array of strings): the rules whose SQL condition does not hold.
+    """Add the column `broken_rules` (array of strings): the rules whose SQL condition is not true.
 
-    A condition that is NULL does not hold.
+    NULL is not true.
     """
     broken = [F.when(~F.coalesce(F.expr(condition), F.lit(False)), F.lit(name)) for name, condition in rules.items()]
     return rows.select("*", F.array_compact(F.array(*broken)).alias(BROKEN))
 
 
 def passed(rows: DataFrame) -> DataFrame:
-    """Of what `expect` returned, the rows that keep all rules, without the column."""
+    """Select the rows of `expect` that violate no rule, without the column."""
     return rows.where(F.size(BROKEN) == 0).selectExpr(f"* EXCEPT ({BROKEN})")
 
 
 def failed(rows: DataFrame) -> DataFrame:
-    """Of what `expect` returned, the rows that break a rule, with the names of what they break."""
+    """Select the rows of `expect` that violate a rule, with the column."""
     return rows.where(F.size(BROKEN) > 0)

@@ -1,8 +1,8 @@
-"""A project: a folder with a spec, and the settings that Spark needs for it to run a second time.
+"""Pipeline project: a folder with a spec, and the Spark settings that a second run needs.
 
-The settings are there because without them, with PySpark 4.3: the default catalog forgets its tables, and the next run fails on
-their files (LOCATION_ALREADY_EXISTS); settings of a catalog that stand in the spec make every flow fail; null headers make the
-sink thirty times slower (SESSION_CONFS).
+Reasons for the settings, with PySpark 4.3: the default catalog does not persist its tables, so the next run fails on their
+files (LOCATION_ALREADY_EXISTS); catalog settings in the spec make every flow fail, so they are passed to Spark at its start;
+null headers make the sink thirty times slower (SESSION_CONFS).
 """
 
 import re
@@ -21,16 +21,16 @@ DATA = "data"
 
 
 class InvalidProject(Exception):
-    """A project that cannot be run or made; the message says why in one line."""
+    """A project cannot be run or created; the message is one line."""
 
 
 class Project(NamedTuple):
-    """A project that was found.
+    """Project with its spec.
 
-    root           the folder of the spec
+    root           folder of the spec
     spec_file      spark-pipeline.yml
-    spec           what it says
-    configuration  of queries: the spec's, and what was said when it was opened
+    spec           contents of that file
+    configuration  Spark settings of queries: those of the spec, overridden by the arguments of `open_project`
     """
 
     root: Path
@@ -46,7 +46,7 @@ class Project(NamedTuple):
 
 
 def open_project(directory: Path, configuration: Mapping[str, str] | None = None) -> Project:
-    """The project in `directory`, or above it, as Spark looks for it; `configuration` wins over the spec's.
+    """Open the project in `directory` or the nearest parent with a spec; `configuration` overrides that of the spec.
 
     Raises InvalidProject.
     """
@@ -59,9 +59,9 @@ def open_project(directory: Path, configuration: Mapping[str, str] | None = None
             raise InvalidProject(f"no spark-pipeline.yml in {directory} or above it") from None
         raise InvalidProject(f"{directory}: {error}") from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidProject(f"the spec in {directory} cannot be read: {error}") from None
+        raise InvalidProject(f"cannot read the spec in {directory}: {error}") from None
     except yaml.YAMLError as error:
-        raise InvalidProject(f"the spec in {directory} is no YAML: {' '.join(str(error).split())}") from None
+        raise InvalidProject(f"the spec in {directory} is not valid YAML: {' '.join(str(error).split())}") from None
 
 
 TEMPLATE_CONFS: Final = {
@@ -72,18 +72,18 @@ TEMPLATE_CONFS: Final = {
     "spark.ui.enabled": "false",
     **SESSION_CONFS,
 }
-"""Settings of a new project, with paths relative to its folder: a catalog in it that remembers, and SESSION_CONFS."""
+"""Settings of a new project: a persistent catalog in its folder (relative paths), and SESSION_CONFS."""
 
 _PATHS: Final = {
     "spark.sql.warehouse.dir": (r"()((?!/|\w+:).+)", "file://"),
     "spark.hadoop.javax.jdo.option.ConnectionURL": (r"(jdbc:derby:.*?\bdatabaseName=)((?!/)[^;]+)", ""),
     "spark.driver.extraJavaOptions": (r"(.*?-Dderby\.stream\.error\.file=)((?!/)\S+)", ""),
 }
-"""Settings with a path: where a relative one stands in them, and what goes before it when it is made absolute."""
+"""Settings with a path: pattern of a relative path, and prefix of the absolute one."""
 
 
 def resolved_confs(confs: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Settings whose relative paths count from the project's folder: Spark would take the working directory."""
+    """Resolve relative paths in settings against the project's folder: Spark would use the working directory."""
     resolved = dict(confs)
     for name, (pattern, scheme) in _PATHS.items():
         matched = re.match(pattern, resolved.get(name, ""))
@@ -94,12 +94,12 @@ def resolved_confs(confs: Mapping[str, str], root: Path) -> dict[str, str]:
 
 
 def static_confs(root: Path) -> dict[str, str]:
-    """Return the settings to start Spark with for a project in `root`: a persistent catalog beside it, and SESSION_CONFS."""
+    """Return the settings to start Spark with for a project in `root`: a persistent catalog in it, and SESSION_CONFS."""
     return resolved_confs(TEMPLATE_CONFS, root)
 
 
 def written_confs(root: Path) -> dict[str, str]:
-    """Settings of the project's conf/spark-defaults.conf, relative paths counted from the project's folder."""
+    """Return the settings in the project's conf/spark-defaults.conf, relative paths resolved against the project's folder."""
     file = root / "conf" / "spark-defaults.conf"
     if not file.is_file():
         return {}

@@ -1,7 +1,7 @@
-"""Report of a run's flows: Spark's events, figures of queries and counts of tables, put together. Does not import Spark.
+"""Report of the flows of a run, from Spark's events, metrics of queries and row counts of tables. Does not import Spark.
 
-Spark reports a run in sentences ("Flow spark_catalog.shop.silver is RUNNING."). A flow that fails is first reported as
-COMPLETED and is then tried again, up to three times: the last state counts.
+Spark reports events as sentences ("Flow spark_catalog.shop.silver is RUNNING."). A failing flow is first reported as COMPLETED
+and then retried, up to three times: the last state counts.
 """
 
 import re
@@ -17,15 +17,15 @@ _OVER: Final = ("COMPLETED", FAILED)
 
 
 class FlowReport(NamedTuple):
-    """One flow in one run.
+    """Result of one flow in one run.
 
-    state     Spark's word: QUEUED, RUNNING, COMPLETED, FAILED, SKIPPED (something above it failed), ...; CHECKED in a dry run
+    state     state in Spark: QUEUED, RUNNING, COMPLETED, FAILED, SKIPPED (an upstream flow failed), ...; CHECKED in a dry run
     rows_in   rows read; None for a materialized view, which is recomputed
     rows_out  rows written; None if they were not counted
-    lag       offsets that were there and are not read; None if no source reports it
-    batches   micro-batches
-    seconds   from its first start to its last end
-    why       of a failed one, in one line
+    lag       offsets not read yet; None if no source reports it
+    batches   number of micro-batches
+    seconds   time from its first start to its last end
+    why       error of a failed flow, in one line
     """
 
     name: str
@@ -39,21 +39,21 @@ class FlowReport(NamedTuple):
 
 
 class RunReport(NamedTuple):
-    """One run; `seconds` from the first definition to the last event."""
+    """Result of one run; `seconds` from the first definition to the last event."""
 
     flows: tuple[FlowReport, ...]
     seconds: float
 
     @property
     def failure(self) -> str | None:
-        """The first flow that failed and its error, in one line; None if all succeeded."""
+        """Name and error of the first failed flow, in one line; None if all succeeded."""
         for flow in self.flows:
             if flow.state == FAILED:
-                return f"flow {flow.name} failed: {flow.why or 'Spark does not say why'}"
+                return f"flow {flow.name} failed: {flow.why or 'Spark reported no reason'}"
         return None
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as a JSON object."""
         state = FAILED if self.failure else "COMPLETED"
         return {
             "state": state,
@@ -63,10 +63,10 @@ class RunReport(NamedTuple):
 
 
 class FlowTracker:
-    """Follows a run's events."""
+    """State of the flows of a run, updated by its events."""
 
     def __init__(self, prefixes: Sequence[str] = ()) -> None:
-        """`prefixes` are left out of names: "spark_catalog.shop."."""
+        """Create a tracker; `prefixes` are removed from flow names: "spark_catalog.shop."."""
         self._prefixes = prefixes
         self._states: dict[str, str] = {}
         self._began: dict[str, float] = {}
@@ -74,7 +74,7 @@ class FlowTracker:
         self._why: dict[str, str] = {}
 
     def on_event(self, message: str, seconds: float) -> tuple[str, str] | None:
-        """Take an event of the time `seconds`; the flow and its new state, or None if it is about something else."""
+        """Process an event of the time `seconds`; return the flow and its new state, or None for other events."""
         head, _, rest = message.partition("\n")
         unresolved = _UNRESOLVED.match(head)
         matched = unresolved or _EVENT.match(head)
@@ -91,23 +91,23 @@ class FlowTracker:
         return name, state
 
     def short(self, name: str) -> str:
-        """A flow's name without the catalog and database that all have."""
+        """Return the name of a flow without catalog and database."""
         for prefix in self._prefixes:
             name = name.removeprefix(prefix)
         return name
 
     @property
     def states(self) -> Mapping[str, str]:
-        """Of all flows so far."""
+        """Current state by flow."""
         return self._states
 
     def flows(
         self, figures: Mapping[str, tuple[int, int, int | None, int | None]], written: Mapping[str, int]
     ) -> tuple[FlowReport, ...]:
-        """The flows' reports.
+        """Return the reports of all flows.
 
-        figures  of flows that are queries: batches, rows in, rows out if known, lag
-        written  by how many rows tables have grown; all rows of materialized views
+        figures  by flow with a query: batches, rows in, rows out if known, lag
+        written  rows added by table; all rows of materialized views
         """
         reports = []
         for name, state in self._states.items():
@@ -122,18 +122,18 @@ class FlowTracker:
 
 
 def run_state(message: str) -> str | None:
-    """The state of the whole run, if that is what an event tells."""
+    """Parse the state of the whole run from an event; None for other events."""
     matched = _RUN.match(message)
     return matched["state"] if matched else None
 
 
 def growth(before: Mapping[str, int], after: Mapping[str, int], recomputed: Iterable[str]) -> dict[str, int]:
-    """Return by how many rows tables have grown; those in `recomputed` count from 0."""
+    """Return the rows added by table; tables in `recomputed` count from 0."""
     return {name: rows - (0 if name in set(recomputed) else before.get(name, 0)) for name, rows in after.items()}
 
 
 def reason(error: str) -> str:
-    """Shorten an error of Spark's to one line: of a Python traceback its exception, else the first line without codes."""
+    """Shorten an error of Spark to one line: the exception of a Python traceback, otherwise the first line without codes."""
     lines = error.strip().splitlines()
     for number, line in enumerate(lines):
         if "Traceback (most recent call last)" in line:

@@ -1,4 +1,4 @@
-"""One run of a project on a Connect server: definitions registered, events followed, rows counted."""
+"""One run of a project on a Connect server: register definitions, follow events, count rows."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,19 +16,19 @@ from ottla.spark.pipelines.report import FlowReport, FlowTracker, RunReport, gro
 from ottla.spark.pipelines.server import connected
 from ottla.spark.pipelines.topics import check_topics
 
-# Figures come a little later than the event that a flow is over.
+# Metrics arrive with a delay after the event that a flow has ended.
 _LAST_FIGURES_S = 3.0
 
 Watch = Callable[[str, str], None]
 
 
 class Refresh(NamedTuple):
-    """Tables that a run refreshes, with the choices of `spark-pipelines run`.
+    """Tables that a run refreshes, as in the options of `spark-pipelines run`.
 
     dry       check the definitions and that topics exist, run nothing
-    full_all  every table from nothing
-    full      these tables from nothing
-    only      only these tables
+    full_all  reset and recompute all tables
+    full      reset and recompute these tables
+    only      refresh only these tables
     """
 
     dry: bool = False
@@ -38,12 +38,12 @@ class Refresh(NamedTuple):
 
 
 def run_once(project: Project, address: str, refresh: Refresh, figures: QueryFigures, watch: Watch) -> RunReport:
-    """Run a project on the Connect server at `address` until all that is there has been processed.
+    """Run a project on the Connect server at `address` until all available data is processed.
 
-    figures  a listener without history, which this run fills
-    watch    told each flow and its new state
+    figures  empty listener, which this run fills
+    watch    called with each flow and its new state
 
-    Raises InvalidProject when there is nothing to run: definitions that fail, a server that does not answer.
+    Raises InvalidProject if a definition fails or the server does not answer.
     """
     begun = time.monotonic()
     try:
@@ -57,7 +57,7 @@ def _run(
     spark: SparkSession, project: Project, refresh: Refresh, figures: QueryFigures, watch: Watch, begun: float
 ) -> RunReport:
     spec = project.spec
-    connect: Any = spark  # the Connect session has a client, which PySpark's common type does not name
+    connect: Any = spark  # the attribute `client` of a Connect session is missing in PySpark's common type
     for name, value in project.configuration.items():
         spark.conf.set(name, value)
     if spec.database:
@@ -71,7 +71,7 @@ def _run(
     except (PySparkException, InvalidProject):
         raise
     except Exception as error:
-        # Anything can happen in people's files; theirs is the line that counts.
+        # A definition file may raise anything; report the line in that file.
         raise InvalidProject(f"a definition failed: {type(error).__name__}: {error}{_where(error, project)}") from error
     before = {} if refresh.dry else _count(spark, project, defined.tables())
     spark.streams.addListener(figures)
@@ -85,7 +85,7 @@ def _run(
         spark.streams.removeListener(figures)
     known = {tracker.short(figure.name): _counters(figure) for figure in figures.figures()}
     no_counters = (0, 0, None, None)
-    # A query without news has no batch, and says nothing.
+    # A query without new data has no batch, and reports no progress.
     counters = {name: known.get(name, no_counters) for name in queries} | known
     if refresh.dry:
         check_topics(defined, connect.client)
@@ -116,7 +116,7 @@ def _follow(spark: SparkSession, graph: str, project: Project, refresh: Refresh,
             if changed is not None:
                 watch(*changed)
     except PySparkException:
-        # A run that failed ends with an exception that names no flow; the events before it did.
+        # A failed run ends with an exception that names no flow; the events before it name the flow.
         if not any(state == "FAILED" for state in tracker.states.values()):
             raise
     return tracker
@@ -127,7 +127,7 @@ def _counters(figure: QueryFigure) -> tuple[int, int, int | None, int | None]:
 
 
 def _count(spark: SparkSession, project: Project, tables: Sequence[str]) -> dict[str, int]:
-    """Return the row counts of the tables that exist, by the names that definitions give them."""
+    """Return the row counts of the existing tables, by their names in the definitions."""
     shown = spark.sql(f"SHOW TABLES IN {_qualified(project, '') or 'default'}").collect()
     present = {row["tableName"] for row in shown}
     existing = [
@@ -140,7 +140,7 @@ def _count(spark: SparkSession, project: Project, tables: Sequence[str]) -> dict
 
 
 def _qualified(project: Project, table: str) -> str:
-    """A name in the pipeline's catalog and database; that of the database itself for ""."""
+    """Return the qualified name of a table in the pipeline's catalog and database; of the database itself for ""."""
     parts = table.split(".") if table else []
     default = [part for part in (project.spec.catalog, project.spec.database) if part]
     missing = default if len(parts) < 2 else default[: 3 - len(parts)]
@@ -148,7 +148,7 @@ def _qualified(project: Project, table: str) -> str:
 
 
 def _where(error: BaseException, project: Project) -> str:
-    """The last line of the project's own files that an error went through."""
+    """Return the last line of the project's own files in the traceback of an error, as a suffix of a message."""
     location = ""
     trace = error.__traceback__
     while trace is not None:

@@ -1,7 +1,7 @@
-"""The Spark that a run uses: a Connect server in a Java of this process, or an external one.
+"""Spark Connect server of a run: one started by this process, or an external one.
 
-Pipelines speak Spark Connect only. Ours lives and dies with this process (Java ends when its standard input does, even after
-`kill -9`), listens on the loopback with a token, and may have any master: local, or a cluster.
+Pipelines require Spark Connect. A server of this process ends with it (Java exits when its standard input is closed, even after
+`kill -9`), listens on the loopback interface with a token, and may have any master: local, or a cluster.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ def log_file(root: Path) -> Path:
 
 @contextlib.contextmanager
 def connect_server(root: Path, master: str | None, confs: Mapping[str, str]) -> Iterator[str]:
-    """Start a Connect server for the project in `root`; yields its address, and stops it.
+    """Start a Connect server for the project in `root`, yield its address, and stop it.
 
-    master  None for what conf/spark-defaults.conf says, or all local cores
-    confs   Spark settings that win over those of the project
+    master  None for the one in conf/spark-defaults.conf, by default all local cores
+    confs   Spark settings that override those of the project
 
     Raises JavaMissing, and InvalidProject if Spark does not start.
     """
@@ -66,7 +66,7 @@ def connect_server(root: Path, master: str | None, confs: Mapping[str, str]) -> 
             try:
                 spark = builder.getOrCreate()
             except PySparkException as error:
-                raise InvalidProject(f"Spark does not start: {error}; its log: {log}") from None
+                raise InvalidProject(f"Spark did not start: {error}; see its log {log}") from None
         try:
             with _environment({_CONNECT: "1"}):
                 yield f"sc://localhost:{_port(spark)}"
@@ -76,7 +76,7 @@ def connect_server(root: Path, master: str | None, confs: Mapping[str, str]) -> 
 
 
 def _port(spark: SparkSession) -> int:
-    """Return the port of the Connect plugin, which chose a free one."""
+    """Return the port that the Connect plugin bound."""
     java: Any = spark._jvm
     service = getattr(java, "org.apache.spark.sql.connect.service.SparkConnectService$")
     return int(getattr(service, "MODULE$").localPort())
@@ -84,10 +84,10 @@ def _port(spark: SparkSession) -> int:
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[SparkSession]:
-    """A session of its own on a Connect server, ended with the block."""
+    """Yield a new session on a Connect server, and stop it."""
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-    # Functions and columns are Connect's while this is set, in definition files too.
+    # While this is set, PySpark's functions and columns use Connect, in definition files too.
     with _environment({_CONNECT: "1"}):
         spark: Any = ConnectSession.builder.remote(address).create()
         try:
@@ -113,7 +113,7 @@ def _environment(changed: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stderr_into(log: Path) -> Iterator[None]:
-    """Standard error of this process and of those it starts meanwhile goes to a file: Java says a lot."""
+    """Redirect standard error of this process and its new children to a file: Java logs there."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("a") as file:

@@ -1,8 +1,8 @@
-"""Template of `ottla pipeline init`: a project that runs as it is, also with `spark-pipelines run`.
+"""Template of `ottla pipeline init`: a project that runs without changes, also with `spark-pipelines run`.
 
-Orders come as JSON from a topic. Bronze keeps them as they came, silver those that keep the rules, a quarantine the others;
-gold adds up by customer, and large ones go to a topic, exactly once. Paths are relative to the project's folder, so that it can
-be moved and committed; sample data to send stands beside the definitions.
+Orders are read as JSON from a topic. Bronze has the unchanged records, silver the valid orders, a quarantine the others; gold
+has totals by customer, and large orders are written to a topic exactly once. Paths are relative to the project's folder, so
+that it can be moved and committed; it includes sample data.
 """
 
 import re
@@ -15,13 +15,13 @@ from ottla.spark.pipelines.project import DATA, TEMPLATE_CONFS, InvalidProject
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,100}")
 
 _SPEC: Final = """\
-# Read by `ottla pipeline run`. Paths are relative to this file; `spark-pipelines run` takes an absolute address only:
-# there `storage` must be file:///... .
+# Read by `ottla pipeline run`. Paths are relative to this file; `spark-pipelines run` needs an absolute `storage`,
+# file:///... .
 name: {name}
 storage: data/checkpoints
 database: {database}
 configuration:
-  # Settings of queries only. What Spark must be started with is in conf/spark-defaults.conf: here it would make flows fail.
+  # Settings of queries only. Static Spark settings belong in conf/spark-defaults.conf: here they would make flows fail.
   {app}.bootstrap.servers: "{servers}"
   {app}.source: "{source}"
   {app}.target: "{target}"
@@ -32,12 +32,12 @@ libraries:
 """
 
 _CONF: Final = """\
-# What Spark is started with: a catalog that remembers tables from run to run, and settings of Ottla's source and sink.
+# Settings that Spark is started with: a persistent catalog, and settings of Ottla's source and sink.
 {confs}
 """
 
 _BRONZE: Final = '''\
-"""Bronze: the records of the topic, as they came."""
+"""Bronze: the records of the topic, unchanged."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +45,7 @@ from pyspark.sql import DataFrame, SparkSession
 spark = SparkSession.active()
 
 
-@dp.table(comment="Records as they came.", format="parquet")
+@dp.table(comment="Unchanged records.", format="parquet")
 def bronze() -> DataFrame:
     return (
         spark.readStream.format("ottla")
@@ -53,16 +53,16 @@ def bronze() -> DataFrame:
         .option("subscribe", spark.conf.get("{app}.source"))
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 100000)
-        .option("groupOffsets", "{name}")  # `ottla consumer-groups --describe --group {name}` shows how far it is
+        .option("groupOffsets", "{name}")  # `ottla consumer-groups --describe --group {name}` shows its lag
         .load()
     )
 '''
 
 _SILVER: Final = '''\
-"""Silver: orders that keep the rules; the others go to the quarantine, with the names of the rules they broke.
+"""Silver: orders that pass the rules; the others go to the quarantine, with the names of the rules they violate.
 
-One flow per table: Spark loses rows when two flows write to one. And `select`, not `drop` or `withColumn`: those want to see a
-table that is not there yet.
+One flow per table: Spark loses rows if two flows write to one. Use `select` instead of `drop` or `withColumn`: these are
+resolved at once, when the table does not exist yet.
 """
 
 from pyspark import pipelines as dp
@@ -81,26 +81,26 @@ RULES = {{
 
 
 def orders(records: DataFrame) -> DataFrame:
-    """One row per record; what is no such JSON has NULL columns."""
+    """One row per record; invalid JSON has NULL columns."""
     order = F.from_json(F.col("value").cast("string"), "number bigint, customer string, amount double")
     return records.select(order.alias("order"), F.col("value").cast("string").alias("record"), "timestamp").select(
         "order.*", "timestamp", "record"
     )
 
 
-@dp.table(comment="Orders that keep the rules.", format="parquet")
+@dp.table(comment="Orders that pass the rules.", format="parquet")
 def silver() -> DataFrame:
     good = passed(expect(orders(spark.readStream.table("bronze")), RULES))
     return good.select("number", "customer", "amount", "timestamp")
 
 
-@dp.table(comment="Records that break a rule.", format="parquet")
+@dp.table(comment="Records that violate a rule.", format="parquet")
 def quarantine() -> DataFrame:
     return failed(expect(orders(spark.readStream.table("bronze")), RULES))
 '''
 
 _GOLD: Final = '''\
-"""Gold: what each customer has ordered, computed anew in each run."""
+"""Gold: totals by customer, recomputed in each run."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -119,7 +119,7 @@ def gold() -> DataFrame:
 '''
 
 _SINK: Final = '''\
-"""A flow into a topic: large orders, each exactly once, through crashes of whatever runs this."""
+"""Flow into a topic: large orders, exactly once."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -152,7 +152,7 @@ def to_topic() -> DataFrame:
 '''
 
 _TEST: Final = '''\
-"""The functions of the definition files on rows made here; no broker and no run needed: `pytest`."""
+"""Tests of the functions in the definition files, without a broker or a run: `pytest`."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -203,7 +203,7 @@ not JSON
 """
 
 SAMPLE: Final = "sample/orders.jsonl"
-"""Records to send to the source, one a line: two of them break the rules."""
+"""Sample records for the source topic, one per line: two of them violate the rules."""
 
 _IGNORE: Final = "data/\n__pycache__/\n.pytest_cache/\nspark-warehouse/\n"
 
@@ -221,17 +221,17 @@ FILES: Final[Mapping[str, str]] = {
 
 
 def write_project(root: Path, servers: str, source: str, target: str) -> list[str]:
-    """Write a project into the new folder `root`; returns its files, by path inside of it. Raises InvalidProject.
+    """Write a project into the new folder `root`; return the paths of its files relative to it. Raises InvalidProject.
 
-    servers         HOST:PORT of a broker, several with commas
-    source, target  topics: orders come from one, large ones go to the other
+    servers         HOST:PORT of a broker, several separated by commas
+    source, target  topics of the orders and of the large orders
     """
     if not _NAME.fullmatch(root.name):
         raise InvalidProject(
-            f"a project's name is letters, digits, - and _, and begins with a letter: not {root.name!r}"
+            f"a project name consists of letters, digits, - and _, and begins with a letter: not {root.name!r}"
         )
     if root.exists():
-        raise InvalidProject(f"{root} is there already")
+        raise InvalidProject(f"{root} already exists")
     confs = "\n".join(f"{name} {value}" for name, value in TEMPLATE_CONFS.items())
     words = {"name": root.name, "database": root.name.replace("-", "_").lower(), "confs": confs}
     words |= {"servers": servers, "source": source, "target": target, "app": root.name.replace("-", "_")}

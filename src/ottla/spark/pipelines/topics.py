@@ -1,7 +1,7 @@
-"""Topics that a project reads and writes: what a dry run looks up in the cluster.
+"""Check of the topics that a project reads and writes, for a dry run.
 
-Spark's own dry run resolves tables and columns and asks no source for its data, so a misspelt topic would show in the first run
-only. Topics of sources stand in the plans of flows, those of sinks in their definitions; files of SQL are not looked into.
+Spark's own dry run resolves tables and columns without contacting sources, so a misspelt topic would be noticed in the first
+real run only. Topics of sources are in the plans of flows, topics of sinks in their definitions; SQL files are not checked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,14 +22,14 @@ FORMAT = "ottla"
 
 
 class TopicRead(NamedTuple):
-    """A read of format("ottla") in a plan."""
+    """Read of format("ottla") in a plan."""
 
     options: Mapping[str, str]
     is_streaming: bool
 
 
 def topic_reads(message: Any) -> Iterator[TopicRead]:
-    """Reads of topics in a Spark Connect plan, a protobuf message, in the order of the plan."""
+    """Yield the reads of topics in a Spark Connect plan (a protobuf message), in the order of the plan."""
     for field, value in message.ListFields():
         if field.name == "read" and value.WhichOneof("read_type") == "data_source":
             if value.data_source.format == FORMAT:
@@ -42,7 +42,7 @@ def topic_reads(message: Any) -> Iterator[TopicRead]:
 def check_topics(defined: Definitions, client: Any) -> None:
     """Look up the topics of a project's flows and sinks. Raises InvalidProject for one that does not exist.
 
-    client  the session's Spark Connect client, which plans are encoded with
+    client  Spark Connect client of the session, which encodes the plans
     """
     for flow, frame in defined.frames.items():
         for read in topic_reads(frame._plan.plan(client)):
@@ -57,7 +57,7 @@ def check_topics(defined: Definitions, client: Any) -> None:
 
 
 def _check_sink(sink: Sink) -> None:
-    """A sink's topic exists, or brokers create it. Raises InvalidProject."""
+    """Check that the topic of a sink exists or can be created by the brokers. Raises InvalidProject."""
     try:
         options = sink_options({name: str(value) for name, value in sink.options.items()}, stream=True)
         if options.topic is None:
@@ -68,7 +68,7 @@ def _check_sink(sink: Sink) -> None:
         except UnknownTopic as error:
             if not cluster.creates_topics():
                 raise InvalidProject(
-                    f"sink {sink.name} cannot write: {error}, and brokers create none (auto.create.topics.enable=false)"
+                    f"sink {sink.name} cannot write: {error}, and brokers do not create it (auto.create.topics.enable=false)"
                 ) from None
     except (InvalidOption, KafkaError) as error:
         raise InvalidProject(f"sink {sink.name} cannot write: {error}") from None

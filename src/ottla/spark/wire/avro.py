@@ -1,7 +1,7 @@
-"""Avro: records are resolved from the writer's schema to the reader's (Avro specification, "Schema Resolution") by fastavro.
+"""Avro: fastavro resolves the writer's schema to the reader's (Avro specification, "Schema Resolution").
 
-Strategy: dates and timestamps are taken out of the schemas before fastavro sees them. Otherwise it would make an object of
-each, which pyarrow would take apart again; as numbers they pass through both, and a cast says what they are. Decimals stay.
+Strategy: dates and timestamps are removed from the schemas passed to fastavro. It would create an object for each, which
+pyarrow would convert back; numbers pass through both, and a cast restores the type. Decimals are kept.
 
 Spark types are those of Spark's own from_avro, all nullable: a union with null is its other branch; int and long are long,
 float and double are double; any other union is a struct of member0, member1, ... of which one is not null.
@@ -34,7 +34,7 @@ _PRIMITIVES: Final[dict[str, Any]] = {
 }
 _UTC: Final = pa.timestamp("us", tz="UTC")
 _LOCAL: Final = pa.timestamp("us")
-# As fastavro has them, as pyarrow reads such numbers, as Spark has them.
+# By Avro type: the type in which pyarrow reads the number, Spark's type, and the type that is encoded.
 _TIMES: Final[dict[tuple[str, str], Shape]] = {
     ("int", "date"): Shape(pa.date32(), pa.date32(), stored=pa.int32()),
     ("long", "timestamp-millis"): Shape(pa.timestamp("ms", tz="UTC"), _UTC, stored=pa.int64()),
@@ -49,7 +49,7 @@ _MERGED: Final = ({"int", "long"}, {"float", "double"})
 
 
 class Avro:
-    """A reader's or writer's schema: `shape` is what its values are in a column. Raises UnsupportedSchema."""
+    """Avro schema of a reader or writer; `shape` has its column types. Raises UnsupportedSchema."""
 
     def __init__(self, text: str, referred: Mapping[str, str]) -> None:
         self._schema = whole(text, referred)
@@ -58,7 +58,7 @@ class Avro:
         self._plain, self._parsed = _parsed(self._schema)
 
     def decoder(self, text: str, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
-        """Return a function that decodes the payload at an index of a frame, written with this schema; it raises BadRecord."""
+        """Return a function that decodes the payload at an index of a frame written with this schema; it raises BadRecord."""
         other, writer = _parsed(whole(text, referred))
         reader = None if other == self._plain else self._parsed
         tagged, read = self._tagged, fastavro.schemaless_reader
@@ -69,12 +69,12 @@ class Avro:
             try:
                 return read(payload, writer, reader, return_named_type=tagged)
             except _BAD_BYTES as wrong:
-                raise BadRecord(f"not Avro of its schema: {wrong or type(wrong).__name__}") from None
+                raise BadRecord(f"malformed Avro payload: {wrong or type(wrong).__name__}") from None
 
         return decode
 
     def encode(self, value: Any) -> bytes:
-        """A payload; raises BadRecord for a value that is not the schema's."""
+        """Return the payload of a value. Raises BadRecord if it does not fit the schema."""
         payload = io.BytesIO()
         try:
             fastavro.schemaless_writer(payload, self._parsed, value)
@@ -84,7 +84,7 @@ class Avro:
 
 
 def _parsed(schema: Any) -> tuple[Any, Any]:
-    """A schema as fastavro is to have it: without times, and as it has parsed it."""
+    """Return a schema without dates and timestamps, plain and as parsed by fastavro."""
     bare = _bare(schema)
     try:
         return bare, fastavro.parse_schema(bare)
@@ -128,7 +128,7 @@ def _bare_field(field: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_default(field: Mapping[str, Any], shape: Shape) -> Shape:
-    """The shape of a record's field. A default of bytes is text in a schema, each character a byte, and comes as text."""
+    """Return the shape of a record's field. A default of type bytes is text in the schema, one character per byte."""
     kind = _bare(field["type"])
     first = kind[0] if isinstance(kind, list) and kind else kind
     described = first if isinstance(first, dict) else {"type": first}
@@ -147,7 +147,7 @@ def _from_default(field: Mapping[str, Any], shape: Shape) -> Shape:
 
 
 def _branches(union: list[Any]) -> list[Any]:
-    """The branches of a union but null; one where Spark has one type for all of them."""
+    """Return the branches of a union without null; a single one if Spark has one type for all of them."""
     branches = [branch for branch in union if branch != "null"]
     names = {branch if isinstance(branch, str) else "" for branch in branches}
     for merged in _MERGED:
@@ -174,9 +174,9 @@ def _shape(schema: Any, named: dict[str, Any], around: tuple[str, ...]) -> Shape
         if schema in _PRIMITIVES:
             return plain(_PRIMITIVES[schema])
         if schema in around:
-            raise UnsupportedSchema(f"{schema} contains itself: no Spark type does")
+            raise UnsupportedSchema(f"{schema} is recursive, which Spark types do not support")
         if schema not in named:
-            raise UnsupportedSchema(f"{schema} is not a type that Spark has, or is not defined")
+            raise UnsupportedSchema(f"{schema} is not defined, or has no Spark type")
         return _shape(named[schema], named, around)
     kind, logical = schema["type"], schema.get("logicalType")
     if kind in ("record", "error"):
@@ -192,7 +192,7 @@ def _shape(schema: Any, named: dict[str, Any], around: tuple[str, ...]) -> Shape
         named[schema["name"]] = schema
     if kind in ("bytes", "fixed") and logical == "decimal":
         if schema["precision"] > 38:
-            raise UnsupportedSchema(f"a decimal of {schema['precision']} digits: Spark has 38")
+            raise UnsupportedSchema(f"a decimal of {schema['precision']} digits: Spark supports up to 38")
         return plain(pa.decimal128(schema["precision"], schema.get("scale", 0)))
     if kind == "enum":
         return plain(pa.string())
@@ -220,7 +220,7 @@ def _union(schema: list[Any], named: dict[str, Any], around: tuple[str, ...]) ->
     shapes = [_shape(branch, named, around) for branch in branches]
     tags = [_tag(branch, named) for branch in branches]
     if len(branches) == 1:
-        # Only where there are members elsewhere does fastavro say which branch a value is of.
+        # With return_named_type (a union elsewhere in the schema), fastavro adds the branch name to values of named types.
         up = shapes[0].up
         untagged: Convert = (lambda value: up(_value(value))) if up else _value
         is_named = tags[0] not in _KINDS.values() and tags[0] != ""
@@ -272,5 +272,5 @@ def _tag(branch: Any, named: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> Any:
-    """A value without the name of its branch."""
+    """Return a value without the name of its branch."""
     return value[1] if isinstance(value, tuple) else value

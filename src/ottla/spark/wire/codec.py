@@ -1,7 +1,7 @@
-"""Columns of frames, magic byte and id and payload, from and to columns of values.
+"""Conversion between columns of frames (magic byte, schema id, payload) and columns of values.
 
-What travels to the executors is a plan: texts of schemas and where others are found. Each worker process makes its codec of it
-once (`_decoder_of`, `_encoder_of`) and keeps it, and for each id that comes along a decoder.
+Executors receive a picklable plan: schema texts and the registry's address. Each worker process builds its codec from it once
+(`_decoder_of`, `_encoder_of`), and caches it with one decoder per schema id.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ DecodeFrame = Callable[[bytes, int], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaPlan:
-    """A reader's or writer's schema: its kind and text, what it refers to (name and text), and the message it means."""
+    """Schema of a reader or writer: kind, text, references (name and text), and the Protobuf message."""
 
     kind: str
     text: str
@@ -33,7 +33,7 @@ class SchemaPlan:
     validate: bool = False
 
     def format(self) -> Avro | JsonSchema | Protobuf:
-        """The schema understood; raises UnsupportedSchema."""
+        """Parse the schema. Raises UnsupportedSchema."""
         if self.kind == AVRO:
             return Avro(self.text, dict(self.referred))
         if self.kind == JSON:
@@ -43,15 +43,17 @@ class SchemaPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingPlan:
-    """Decoding of frames: `registry` has the writers' schemas; `permissive` turns a bad record into null."""
+    """Plan to decode frames: `registry` has the writers' schemas; `permissive` decodes a bad record as null."""
 
     plan: SchemaPlan
     registry: SchemaRegistry | None
     permissive: bool
 
     def column(self, frames: Any) -> Any:
-        """A column of values, of type `shape.column` of the plan's format; raises RegistryError, and BadRecord unless
-        permissive."""
+        """Decode a column of frames to the type `shape.column` of the plan's format.
+
+        Raises RegistryError, and BadRecord unless permissive.
+        """
         return _decoder_of(self).column(frames)
 
 
@@ -83,7 +85,7 @@ class _FrameDecoder:
             return self._bad(f"schema id {number}: {wrong}")
 
     def _fitting(self, value: Any) -> Any:
-        """A value of the reader's types, or null."""
+        """Return a value that fits the reader's types; otherwise None, or raises BadRecord."""
         try:
             column_of([value], self._format.shape)
         except (BadRecord, *_WRONG_TYPE) as wrong:
@@ -92,7 +94,7 @@ class _FrameDecoder:
 
     def _bad(self, reason: str) -> None:
         if not self._reading.permissive:
-            raise BadRecord(f"a value cannot be read, {' '.join(reason.split())}")
+            raise BadRecord(f"cannot decode a value, {' '.join(reason.split())}")
 
     def _decoder(self, number: int) -> DecodeFrame:
         kind, registry = self._reading.plan.kind, self._reading.registry
@@ -112,19 +114,19 @@ class _FrameDecoder:
 
 
 def texts(registry: SchemaRegistry, schema: Any) -> Mapping[str, str]:
-    """Texts of the schemas that a schema refers to, by name."""
+    """Return the texts of the schemas referenced by a schema, by name."""
     return {name: referred.text for name, referred in registry.referred(schema).items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingPlan:
-    """Encoding of values to frames, all with one schema and its id."""
+    """Plan to encode values as frames, all with one schema and its id."""
 
     plan: SchemaPlan
     id: int
 
     def column(self, values: Any) -> Any:
-        """A binary column; raises BadRecord for a value that is not the schema's."""
+        """Encode a column of values as frames. Raises BadRecord for a value that does not fit the schema."""
         return _encoder_of(self).column(values)
 
 
@@ -145,7 +147,7 @@ class _FrameEncoder:
 
 
 def _check_fields(actual: Any, expected: Any, path: str) -> None:
-    """Raise BadRecord for a struct that has not the schema's fields: a cast would leave out or invent."""
+    """Check that structs have exactly the fields of the schema: a cast would drop or add fields. Raises BadRecord."""
     if pa.types.is_struct(expected) and pa.types.is_struct(actual):
         names, own = [field.name for field in actual], [field.name for field in expected]
         for name in names:

@@ -1,9 +1,8 @@
 """JSON Schema: a payload is JSON text.
 
-Spark types: an object with properties is a struct; one with `additionalProperties` only is a map; integer, number, boolean,
-string, array as they are, integers as bigint. `oneOf` or `anyOf` with null, and ["null", T], are T. What has no such type
-(other alternatives, an object or array of anything) is a string with its JSON text. Properties the schema does not name are
-left out.
+Spark types: an object with properties is a struct; one with `additionalProperties` only is a map; integer is bigint; number,
+boolean, string and array keep their type. `oneOf` or `anyOf` with null, and ["null", T], are T. Anything else (other
+alternatives, untyped objects and arrays) is a string with its JSON text. Properties missing in the schema are dropped.
 """
 
 import json
@@ -34,7 +33,7 @@ _ANYTHING: Final = Shape(pa.string(), pa.string(), _text, json.loads)
 
 
 class JsonSchema:
-    """A reader's or writer's schema; `validate` holds each value against all it says. Raises UnsupportedSchema."""
+    """JSON Schema of a reader or writer; `validate` checks each value against all of it. Raises UnsupportedSchema."""
 
     def __init__(self, text: str, referred: Mapping[str, str], *, validate: bool = False) -> None:
         self._document = JsonDocument(text, referred)
@@ -56,7 +55,7 @@ class JsonSchema:
         return decode
 
     def encode(self, value: Any) -> bytes:
-        """A payload; raises BadRecord for a value that is not the schema's."""
+        """Return the payload of a value. Raises BadRecord if it does not fit the schema."""
         if self._check is not None:
             self._check(value)
         return json_payload(value)
@@ -67,7 +66,7 @@ def _refused(constant: str) -> Any:
 
 
 class _Shapes:
-    """Shapes of a schema and what it refers to."""
+    """Shapes of a schema and the schemas it references."""
 
     def __init__(self, resolver: Any) -> None:
         self._resolver = resolver
@@ -102,14 +101,14 @@ class _Shapes:
         try:
             resolved = self._resolver.lookup(reference)
         except Unresolvable as wrong:
-            raise UnsupportedSchema(f"the JSON Schema refers to {wrong.ref}, which is nowhere") from None
+            raise UnsupportedSchema(f"the JSON Schema refers to {wrong.ref}, which does not exist") from None
         name = f"{resolved.resolver._base_uri}{reference}"
         if name in around:
-            raise UnsupportedSchema(f"{reference} contains itself: no Spark type does")
+            raise UnsupportedSchema(f"{reference} is recursive, which Spark types do not support")
         return _Shapes(resolved.resolver).of(resolved.contents, (*around, name))
 
     def _merged(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """`allOf`: the properties of all."""
+        """Merge the properties of all schemas of `allOf`."""
         for part in schema.get("allOf", ()):
             if isinstance(part, dict) and "$ref" in part:
                 part = self._resolver.lookup(part["$ref"]).contents
@@ -141,7 +140,7 @@ def _kind(schema: Mapping[str, Any]) -> str | None:
 
 
 def _without_absent(down: Any, required: frozenset[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Null is written for a property that must be there; any other that is null is left out."""
+    """Drop null properties unless they are required."""
 
     def convert(value: dict[str, Any]) -> dict[str, Any]:
         if down is not None:

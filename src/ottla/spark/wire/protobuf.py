@@ -1,13 +1,12 @@
 """Protobuf: a payload is one message of a .proto file.
 
-A schema is the file's text, which protoc compiles (of the package grpcio-tools, in a process of its own), or its
-FileDescriptorProto in base64, as Confluent's Python serializer registers it. The reader's message decides about the columns;
-what the writer knows beyond it is left out. The writer's schema only says which message is there.
+A schema is the text of the file, which protoc compiles (package grpcio-tools, in a separate process), or its
+FileDescriptorProto in base64, as Confluent's Python serializer registers it. The reader's message determines the columns; other
+fields of the writer are dropped. The writer's schema is only used to identify the message.
 
 Spark types are those of Spark's own from_protobuf with three differences: uint32 is bigint and uint64 decimal(20, 0), so no
-value turns negative; a field without presence that is not there has its default (0, "", false), as Protobuf says; the
-wrappers (google.protobuf.Int64Value and so on) are what they wrap, or null. google.protobuf.Timestamp is a timestamp, to the
-microsecond.
+value overflows; an unset field without presence has its default (0, "", false), as Protobuf specifies; the wrappers
+(google.protobuf.Int64Value and so on) are the wrapped type, or null. google.protobuf.Timestamp is a timestamp in microseconds.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +51,7 @@ Take = Callable[[Any], Any]
 
 
 class Protobuf:
-    """A reader's or writer's message, by its name with or without package; unless named, the first of the file."""
+    """Protobuf message of a reader or writer, by name with or without package; by default the first of the file."""
 
     def __init__(self, text: str, referred: Mapping[str, str], message: str | None) -> None:
         file = file_of(text, referred)
@@ -72,7 +71,7 @@ class Protobuf:
     def decoder(self, text: str | None, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
         """Return a function that decodes frames that were written with this schema; it raises BadRecord.
 
-        text  None to decode every frame as our message, whatever its writer says
+        text  writer's schema; None to decode every frame as the reader's message
         """
         messages = None if text is None else messages_of(file_of(text, referred))
         own, parse, take = self._descriptor.full_name, self._class.FromString, self._take
@@ -84,12 +83,12 @@ class Protobuf:
             try:
                 return take(parse(frame[at:]))
             except DecodeError as wrong:
-                raise BadRecord(f"not Protobuf of message {own}: {wrong}") from None
+                raise BadRecord(f"malformed Protobuf message {own}: {wrong}") from None
 
         return decode
 
     def encode(self, value: Any) -> bytes:
-        """Indexes and payload of what `down` made, a message; raises BadRecord."""
+        """Return the message indexes and payload of a message that `down` created. Raises BadRecord."""
         try:
             return self._head + bytes(value.SerializeToString())
         except EncodeError as wrong:
@@ -97,13 +96,13 @@ class Protobuf:
 
 
 def _message(descriptor: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:
-    """The shape of a message and what makes a dict of one."""
+    """Return the shape of a message and a function that converts one to a dict."""
     name = descriptor.full_name
     if name in around:
-        raise UnsupportedSchema(f"message {name} contains itself: no Spark type does")
+        raise UnsupportedSchema(f"message {name} is recursive, which Spark types do not support")
     fields = [(field, *_field(field, (*around, name))) for field in descriptor.fields]
     if not fields:
-        raise UnsupportedSchema(f"message {name} has no field: no Spark type for it")
+        raise UnsupportedSchema(f"message {name} has no fields, which Spark types do not support")
     shape = record((field.name, inner) for field, inner, _ in fields)
     takes = [(field.name, take) for field, _, take in fields]
     kind = message_factory.GetMessageClass(descriptor)
@@ -126,7 +125,7 @@ def _message(descriptor: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:
 
 
 def _field(field: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:
-    """The shape of a field and what takes it from a message."""
+    """Return the shape of a field and a function that reads it from a message."""
     name = field.name
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:
@@ -151,7 +150,7 @@ def _field(field: Any, around: tuple[str, ...]) -> tuple[Shape, Take]:
 
 
 def _single(field: Any, around: tuple[str, ...]) -> tuple[Shape, Take | None]:
-    """The shape of one value of a field, and what it takes to make it plain."""
+    """Return the shape of a single value of a field, and a function that converts it to a plain value."""
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         numbers = {name: value.number for name, value in field.enum_type.values_by_name.items()}
@@ -181,7 +180,7 @@ def _enum(kind: str, numbers: Mapping[str, int]) -> Take:
     def number(name: str) -> int:
         known = numbers.get(name)
         if known is None and not name.lstrip("-").isdecimal():
-            raise BadRecord(f"enum {kind} has no {name}")
+            raise BadRecord(f"enum {kind} has no value {name}")
         return int(name) if known is None else known
 
     return number

@@ -1,8 +1,8 @@
-"""Conversion of a schema's values to a column, and back.
+"""Conversion between the values of a schema and a column.
 
-A format decodes a payload into plain Python values, the cheapest it has (a timestamp is a number); pyarrow makes a column of
-`wire` type of many of them at once; a cast makes `column` type of that, which Spark knows. Only what pyarrow cannot take as it
-comes, such as a union, has a function: `up` on the way into a column, `down` on the way out.
+A format decodes a payload into the cheapest plain Python values (a timestamp is a number); pyarrow converts many of them at
+once to a column of type `wire`; a cast converts that to type `column`, a type of Spark. Values that pyarrow cannot convert,
+such as unions, have conversion functions: `up` into a column, `down` out of it.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ Convert = Callable[[Any], Any]
 
 
 class Shape(NamedTuple):
-    """A schema as columns have it; `stored` is the type that `down` is fed from, where it is not `wire`."""
+    """Column types of a schema; `stored` is the input type of `down` if it is not `wire`."""
 
     wire: Any
     column: Any
@@ -27,17 +27,17 @@ class Shape(NamedTuple):
 
     @property
     def source(self) -> Any:
-        """The type whose values are encoded."""
+        """Type of the values to encode."""
         return self.wire if self.stored is None else self.stored
 
 
 def plain(kind: Any) -> Shape:
-    """Values that pyarrow takes and gives as the format does."""
+    """Return the shape of values that need no conversion."""
     return Shape(kind, kind)
 
 
 def record(fields: Iterable[tuple[str, Shape]]) -> Shape:
-    """Structs: dicts by field name."""
+    """Return the shape of structs: dicts by field name."""
     shapes = dict(fields)
     if not shapes:
         raise UnsupportedSchema("a record without fields has no Spark type")
@@ -62,7 +62,7 @@ def _each_field(converts: dict[str, Convert]) -> Convert | None:
 
 
 def array(item: Shape) -> Shape:
-    """Lists."""
+    """Return the shape of lists."""
 
     def of_items(convert: Convert | None) -> Convert | None:
         return convert and (lambda values: [None if value is None else convert(value) for value in values])
@@ -73,7 +73,7 @@ def array(item: Shape) -> Shape:
 
 
 def mapping(value: Shape, key: Any = None) -> Shape:
-    """Maps: dicts."""
+    """Return the shape of maps: dicts."""
     kind = key or pa.string()
 
     def of_values(convert: Convert | None) -> Convert | None:
@@ -91,7 +91,7 @@ def mapping(value: Shape, key: Any = None) -> Shape:
 
 
 def column_of(values: list[Any], shape: Shape) -> Any:
-    """A column of Spark's type from decoded values, None for null; raises what pyarrow raises for values of another type."""
+    """Return a column of Spark's type from decoded values, None for null. Raises pyarrow's errors for other types."""
     if shape.up is not None:
         up = shape.up
         values = [None if value is None else up(value) for value in values]
@@ -100,7 +100,7 @@ def column_of(values: list[Any], shape: Shape) -> Any:
 
 
 def values_of(column: Any, shape: Shape) -> list[Any]:
-    """The values of a column as a format encodes them, None for null; raises pa.ArrowInvalid for another type."""
+    """Return the values of a column for encoding, None for null. Raises pa.ArrowInvalid for another type."""
     if shape.source != column.type:
         column = column.cast(shape.column)
         for kind in (shape.wire, shape.source):
@@ -113,7 +113,7 @@ def values_of(column: Any, shape: Shape) -> list[Any]:
 
 
 def _pythonic(column: Any) -> list[Any]:
-    """Return what `to_pylist` does, with maps as dicts, several times faster: a cell costs one object, its value."""
+    """Return `to_pylist` with maps as dicts, several times faster: it creates one object per cell."""
     kind = column.type
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
