@@ -86,7 +86,7 @@ def test_a_fault_is_waited_for(kafka: Kafka, topic: Topic) -> None:
     fault = kafka.fail("Produce", 2, error="NOT_LEADER_OR_FOLLOWER")
     produce(topic)
     fault.wait()
-    with pytest.raises(TimeoutError, match=r"Produce: 1 of 2 requests came in 0\.01 s"):
+    with pytest.raises(TimeoutError, match=r"Produce: 1 of 2 requests arrived within 0\.01 s"):
         fault.wait(2, timeout=0.01)
 
 

@@ -65,7 +65,7 @@ def test_a_topic_has_the_partitions_and_configs_it_was_given(kafka: Kafka, wire:
     assert config(wire, TOPIC, "orders", "cleanup.policy") == "compact"
     assert config(wire, TOPIC, "orders", "retention.ms") == "1234"
     assert [kafka.produce("orders", "", "k", partition=index).partition for index in range(3)] == [0, 1, 2]
-    with pytest.raises(UnknownTopic, match="orders has 3 partitions, there is none of number 3"):
+    with pytest.raises(UnknownTopic, match="orders has 3 partitions, but no partition 3"):
         kafka.produce("orders", "", "k", partition=3)
 
 
@@ -106,7 +106,7 @@ def test_a_key_decides_as_in_kafkas_own_producer(kafka: Kafka) -> None:
 
 def test_an_unknown_topic_is_named(kafka: Kafka) -> None:
     kafka.create_topic("orders")
-    with pytest.raises(UnknownTopic, match="there is no topic order; there are: orders"):
+    with pytest.raises(UnknownTopic, match="topic order does not exist; existing topics: orders"):
         kafka.records("order")
 
 

@@ -14,7 +14,7 @@ from ottla.broker.handlers import SERVED
 from ottla.protocol import api, codec, errors
 from ottla.protocol.api import APIS
 from ottla.protocol.schema import Struct
-from ottla.testing.refusals import refusal
+from ottla.testing.refusals import error_response
 
 from .samples import codes_in, sample
 
@@ -39,7 +39,7 @@ FIRST_OF_SHARE_GROUPS: Final = api.SHARE_GROUP_HEARTBEAT
 
 
 def through_the_wire(key: int, version: int, code: int) -> Any:
-    answer = refusal(sample(key, version), version, code)
+    answer = error_response(sample(key, version), version, code)
     return codec.decode(APIS[key].response_class(), version, codec.encode(answer, version))[0]
 
 

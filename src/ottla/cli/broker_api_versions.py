@@ -22,16 +22,16 @@ def broker_api_versions(bootstrap_server: str | None, command_config: str | None
     else:
         for node in nodes:
             if node.id in results.errors:
-                click.echo(f"{_told(node)} -> ERROR: {results.errors[node.id]}")
+                click.echo(f"{_node_text(node)} -> ERROR: {results.errors[node.id]}")
                 continue
-            click.echo(f"{_told(node)} -> (")
+            click.echo(f"{_node_text(node)} -> (")
             click.echo(",\n".join(f"\t{line}" for line in _lines(results[node.id])))
             click.echo(")")
     if results.errors:
         raise CommandFailed(f"{len(results.errors)} of {len(nodes)} brokers did not answer")
 
 
-def _told(node: Node) -> str:
+def _node_text(node: Node) -> str:
     fenced = str(node.fenced).lower()
     return f"{node.host}:{node.port} (id: {node.id} rack: {node.rack or 'null'} isFenced: {fenced})"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import Cluster, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, cluster_options, connected, json_option
 from ottla.cli.properties import one_action
 from ottla.cli.table import echo_json
 from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, Configs, ResourceType
@@ -53,12 +53,12 @@ def client_metrics(bootstrap_server: str | None, command_config: str | None, **o
             _delete(cluster, options)
 
 
-def _names(cluster: Cluster[Configs]) -> list[str]:
+def _names(cluster: AdminConnection[Configs]) -> list[str]:
     resources = cluster.ask(cluster.admin.list_config_resources([ResourceType.CLIENT_METRICS]))
     return sorted(resource.name for resource in resources)
 
 
-def _describe(cluster: Cluster[Configs], options: dict[str, Any]) -> None:
+def _describe(cluster: AdminConnection[Configs], options: dict[str, Any]) -> None:
     known = _names(cluster)
     if options["name"] is not None and options["name"] not in known:
         if options["as_json"]:
@@ -81,7 +81,7 @@ def _describe(cluster: Cluster[Configs], options: dict[str, Any]) -> None:
             click.echo(f"  {name}={entry.value}")
 
 
-def _alter(cluster: Cluster[Configs], options: dict[str, Any]) -> None:
+def _alter(cluster: AdminConnection[Configs], options: dict[str, Any]) -> None:
     name = options["name"] if options["name"] is not None else uuid_text(secrets.token_bytes(16))
     changes = []
     for option, config in _CONFIGS.items():
@@ -95,7 +95,7 @@ def _alter(cluster: Cluster[Configs], options: dict[str, Any]) -> None:
     _done("Altered", name, options)
 
 
-def _delete(cluster: Cluster[Configs], options: dict[str, Any]) -> None:
+def _delete(cluster: AdminConnection[Configs], options: dict[str, Any]) -> None:
     resource = ConfigResource(ResourceType.CLIENT_METRICS, options["name"])
     entries = cluster.ask(cluster.admin.describe_configs([resource])).check()[resource]
     changes = [ConfigChange(name, operation=ConfigOperation.DELETE) for name in entries]

@@ -104,24 +104,24 @@ class CommandFailed(click.ClickException):
         click.echo(f"ottla: {self.format_message()}", err=True)
 
 
-class Cluster(Blocking, Generic[R_co]):
+class AdminConnection(Blocking, Generic[R_co]):
     """A cluster and the part of the admin client that a command needs of it: the others are not even loaded."""
 
     def __init__(self, part: type[R_co], configs: Mapping[str, Any]) -> None:
         super().__init__(configs, {})
-        self._part = part(self._core)
+        self._admin = part(self._core)
 
     @property
     def admin(self) -> R_co:
         """Requests of the admin client, as coroutines for `ask`."""
-        return self._part
+        return self._admin
 
     def ask(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
         """The answer. Raises KafkaError."""
         return self._run(coroutine)
 
 
-class Address(NamedTuple):
+class BootstrapAddress(NamedTuple):
     """Bootstrap servers of a command.
 
     servers  "host:port,host:port"
@@ -138,7 +138,7 @@ class Address(NamedTuple):
 @contextmanager
 def connected(
     part: type[R], bootstrap_server: str | None, command_config: str | None, *, changes: bool = False, **configs: Any
-) -> Iterator[Cluster[R]]:
+) -> Iterator[AdminConnection[R]]:
     """A cluster as a command asks it; failures become one line. `configs` win over the file.
 
     changes  the command changes or deletes something: say on standard error in which cluster, before anything is sent
@@ -146,7 +146,10 @@ def connected(
     file = read_properties(command_config) if command_config else {}
     if changes:
         click.echo(f"Changing the cluster at {address_of(bootstrap_server, file)}", err=True)
-    with told_in_one_line(), Cluster(part, client_configs(bootstrap_server, None, **{**file, **configs})) as cluster:
+    with (
+        command_errors(),
+        AdminConnection(part, client_configs(bootstrap_server, None, **{**file, **configs})) as cluster,
+    ):
         yield cluster
 
 
@@ -177,18 +180,18 @@ def _profile() -> Profile | None:
     return context.meta.get(_PROFILE) if context is not None else None
 
 
-def address_of(bootstrap_server: str | None, properties: Mapping[str, Any]) -> Address:
+def address_of(bootstrap_server: str | None, properties: Mapping[str, Any]) -> BootstrapAddress:
     """The cluster's address: the option, else the command's own properties, the profile, the environment, the default."""
     if bootstrap_server:
-        return Address(bootstrap_server, "--bootstrap-server")
+        return BootstrapAddress(bootstrap_server, "--bootstrap-server")
     if properties.get("bootstrap.servers"):
-        return Address(str(properties["bootstrap.servers"]), "the command's properties")
+        return BootstrapAddress(str(properties["bootstrap.servers"]), "the command's properties")
     profile = _profile()
     if profile is not None and profile.properties.get("bootstrap.servers"):
-        return Address(profile.properties["bootstrap.servers"], f"profile {profile.name}")
+        return BootstrapAddress(profile.properties["bootstrap.servers"], f"profile {profile.name}")
     if os.environ.get(BOOTSTRAP_VARIABLE):
-        return Address(os.environ[BOOTSTRAP_VARIABLE], BOOTSTRAP_VARIABLE)
-    return Address(DEFAULT_BOOTSTRAP, "the default")
+        return BootstrapAddress(os.environ[BOOTSTRAP_VARIABLE], BOOTSTRAP_VARIABLE)
+    return BootstrapAddress(DEFAULT_BOOTSTRAP, "the default")
 
 
 def client_configs(bootstrap_server: str | None, file: str | None, **more: Any) -> dict[str, Any]:
@@ -212,7 +215,7 @@ def read_properties(file: str) -> dict[str, str]:
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
+def command_errors() -> Iterator[None]:
     """Whatever a client raises becomes a CommandFailed."""
     try:
         yield

@@ -9,7 +9,7 @@ from ottla.client.admin.groups import ListedGroup
 from ottla.client.topics import TopicPartition
 
 
-class Sample(NamedTuple):
+class ClusterSample(NamedTuple):
     """State of a cluster at one moment.
 
     seconds    time of a monotonic clock
@@ -85,7 +85,7 @@ class Figures(NamedTuple):
 SORTS = ("bytes", "lag", "name", "records", "size")
 
 
-def figures(before: Sample | None, now: Sample, sort: str = "bytes") -> Figures:
+def figures(before: ClusterSample | None, now: ClusterSample, sort: str = "bytes") -> Figures:
     """Compute the figures of a sample; the rates need an earlier one and are unset (None) without it.
 
     sort  one of SORTS: the largest first, and by name where it does not apply
@@ -106,7 +106,7 @@ def _weight(row: TopicRow | GroupRow, sort: str) -> float:
 class _Growth:
     """From one sample to the next. A partition that was not there before has grown from nothing."""
 
-    def __init__(self, before: Sample | None, now: Sample, seconds: float | None) -> None:
+    def __init__(self, before: ClusterSample | None, now: ClusterSample, seconds: float | None) -> None:
         self._now = now
         self._seconds = seconds
         self._records: dict[TopicPartition, int] = {}
@@ -116,38 +116,40 @@ class _Growth:
         if before is None:
             return
         sizes_before = self._led(before)
-        for place in now.leaders:
-            new = place not in before.leaders
+        for partition in now.leaders:
+            new = partition not in before.leaders
             for grown, old, young in (
                 (self._records, before.ends, now.ends),
                 (self._bytes, sizes_before, self._sizes),
             ):
-                start = 0 if new else old.get(place)
-                if start is not None and place in young:
-                    grown[place] = max(young[place] - start, 0)
+                start = 0 if new else old.get(partition)
+                if start is not None and partition in young:
+                    grown[partition] = max(young[partition] - start, 0)
         for group, offsets in now.committed.items():
             earlier = before.committed.get(group, {})
-            self._read[group] = sum(max(offset - earlier.get(place, offset), 0) for place, offset in offsets.items())
+            self._read[group] = sum(
+                max(offset - earlier.get(partition, offset), 0) for partition, offset in offsets.items()
+            )
 
     @staticmethod
-    def _led(sample: Sample) -> dict[TopicPartition, int]:
+    def _led(sample: ClusterSample) -> dict[TopicPartition, int]:
         """Bytes of the leaders' replicas."""
         sizes_led = {}
-        for place, leader in sample.leaders.items():
-            size = sample.sizes.get(leader, {}).get(place)
+        for partition, leader in sample.leaders.items():
+            size = sample.sizes.get(leader, {}).get(partition)
             if size is not None:
-                sizes_led[place] = size
+                sizes_led[partition] = size
         return sizes_led
 
-    def _rate(self, grown: Mapping[TopicPartition, int], places: list[TopicPartition]) -> float | None:
-        known = [grown[place] for place in places if place in grown]
-        return None if self._seconds is None or (places and not known) else round(sum(known) / self._seconds, 1)
+    def _rate(self, grown: Mapping[TopicPartition, int], partitions: list[TopicPartition]) -> float | None:
+        known = [grown[partition] for partition in partitions if partition in grown]
+        return None if self._seconds is None or (partitions and not known) else round(sum(known) / self._seconds, 1)
 
     def brokers(self) -> list[BrokerRow]:
         """By number."""
         led: dict[int, list[TopicPartition]] = defaultdict(list)
-        for place, leader in self._now.leaders.items():
-            led[leader].append(place)
+        for partition, leader in self._now.leaders.items():
+            led[leader].append(partition)
         rows = []
         for node in sorted(self._now.cluster.nodes):
             replicas = self._now.sizes.get(node.id)
@@ -168,14 +170,14 @@ class _Growth:
     def topics(self) -> list[TopicRow]:
         """In no order."""
         of_topic: dict[str, list[TopicPartition]] = defaultdict(list)
-        for place in self._now.leaders:
-            of_topic[place.topic].append(place)
+        for partition in self._now.leaders:
+            of_topic[partition.topic].append(partition)
         rows = []
-        for topic, places in of_topic.items():
-            sizes = [self._sizes[place] for place in places if place in self._sizes]
-            end = sum(self._now.ends.get(place, 0) for place in places)
-            rates = self._rate(self._records, places), self._rate(self._bytes, places)
-            rows.append(TopicRow(topic, len(places), end, sum(sizes) if sizes else None, *rates))
+        for topic, partitions in of_topic.items():
+            sizes = [self._sizes[partition] for partition in partitions if partition in self._sizes]
+            end = sum(self._now.ends.get(partition, 0) for partition in partitions)
+            rates = self._rate(self._records, partitions), self._rate(self._bytes, partitions)
+            rows.append(TopicRow(topic, len(partitions), end, sum(sizes) if sizes else None, *rates))
         return rows
 
     def groups(self) -> list[GroupRow]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed, connected
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, connected
 from ottla.client.errors import KafkaError
 
 TIMEOUT_MS: Final = 2000
@@ -19,7 +19,7 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
     """Topics of the cluster; Kafka's own ones only after an underscore."""
     del param
 
-    def names(cluster: Cluster[Any]) -> list[str]:
+    def names(cluster: AdminConnection[Any]) -> list[str]:
         return sorted(cluster.ask(cluster.admin.list_topics(internal=incomplete.startswith("_"))))
 
     from ottla.client.admin.topics import Topics
@@ -31,7 +31,7 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
     """Groups of the cluster, of all types."""
     del param
 
-    def names(cluster: Cluster[Any]) -> list[str]:
+    def names(cluster: AdminConnection[Any]) -> list[str]:
         return sorted(cluster.ask(cluster.admin.list_groups()))
 
     from ottla.client.admin.groups import GroupRequests
@@ -40,7 +40,7 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def _names(
-    ctx: click.Context, incomplete: str, part: type[Any], names: Callable[[Cluster[Any]], list[str]]
+    ctx: click.Context, incomplete: str, part: type[Any], names: Callable[[AdminConnection[Any]], list[str]]
 ) -> list[str]:
     """Names of the cluster that begin as the last word does; in a list "a,b" it is the part behind the last comma."""
     before, comma, last = incomplete.rpartition(",")

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed
+from ottla.cli.cluster_access import AdminConnection, CommandFailed
 from ottla.cli.table import echo_json
 from ottla.client.admin.quotas import ClientQuotaEntity, QuotaFilter, Quotas
 from ottla.client.admin.scram import (
@@ -17,30 +17,25 @@ from ottla.client.admin.scram import (
 )
 
 _KINDS: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
-_TOLD: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+_LABELS: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _OF_CLIENTS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 _OF_ADDRESSES: Final = ("connection_creation_rate",)
-_MECHANISMS: Final = {each.name.replace("_", "-"): each for each in ScramMechanism}
+_MECHANISMS: Final = {mechanism.name.replace("_", "-"): mechanism for mechanism in ScramMechanism}
 _ITERATIONS: Final = 4096
 
 
-class Entity(Protocol):
-    """An entity with quotas: the name is None for all of the type, "" for the default one."""
+class ConfigEntity(NamedTuple):
+    """Entity with configs or quotas, by type (an --entity-type); the name is None for all of the type, "" for the default."""
 
-    @property
-    def type(self) -> str:
-        """users, clients or ips."""
-
-    @property
-    def name(self) -> str | None:
-        """Name of the user or client, or IP address."""
+    type: str
+    name: str | None
 
 
-class Part(Quotas, Scram):
+class QuotaAdmin(Quotas, Scram):
     """The part of the admin client that quotas and credentials need."""
 
 
-def describe_quotas(cluster: Cluster[Part], entities: Sequence[Entity], *, as_json: bool) -> None:
+def describe_quotas(cluster: AdminConnection[QuotaAdmin], entities: Sequence[ConfigEntity], *, as_json: bool) -> None:
     """Print the quotas of those meant, and the credentials of users."""
     filters = [QuotaFilter(_KINDS[entity.type], entity.name or None, any=entity.name is None) for entity in entities]
     quotas = cluster.ask(cluster.admin.describe_client_quotas(filters, strict=True))
@@ -61,7 +56,7 @@ def describe_quotas(cluster: Cluster[Part], entities: Sequence[Entity], *, as_js
         click.echo(f"SCRAM credential configs for user-principal '{user}' are {listed}")
 
 
-def _credentials(cluster: Cluster[Part], entities: Sequence[Entity]) -> dict[str, dict[str, int]]:
+def _credentials(cluster: AdminConnection[QuotaAdmin], entities: Sequence[ConfigEntity]) -> dict[str, dict[str, int]]:
     """By user and mechanism; only when users alone were asked for, and not their default."""
     (first, *others) = entities
     if others or first.type != "users" or first.name == "":
@@ -82,7 +77,7 @@ def _name(entity: ClientQuotaEntity) -> str:
     parts = dict(entity)
     return ", ".join(
         f"the default {label}" if parts[kind] is None else f"{label} '{parts[kind]}'"
-        for kind, label in _TOLD.items()
+        for kind, label in _LABELS.items()
         if kind in parts
     )
 
@@ -100,7 +95,10 @@ def java_double(value: float) -> str:
 
 
 def alter_quotas(
-    cluster: Cluster[Part], entities: Sequence[Entity], added: Mapping[str, str], deleted: Sequence[str]
+    cluster: AdminConnection[QuotaAdmin],
+    entities: Sequence[ConfigEntity],
+    added: Mapping[str, str],
+    deleted: Sequence[str],
 ) -> None:
     """Set and delete quotas or credentials, never both at once. Raises CommandFailed, UsageError."""
     named = [*added, *deleted]
@@ -128,7 +126,9 @@ def alter_quotas(
     cluster.ask(cluster.admin.alter_client_quotas({entity: values})).check()
 
 
-def _alter_credentials(cluster: Cluster[Part], user: str, added: Mapping[str, str], deleted: Sequence[str]) -> None:
+def _alter_credentials(
+    cluster: AdminConnection[QuotaAdmin], user: str, added: Mapping[str, str], deleted: Sequence[str]
+) -> None:
     if not user:
         raise CommandFailed("the default user has no password")
     alterations: list[Any] = [UserScramCredentialDeletion(user, _MECHANISMS[name]) for name in deleted]

@@ -3,14 +3,20 @@ of users, client ids and addresses; SCRAM credentials."""
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option, read_properties
+from ottla.cli.cluster_access import (
+    AdminConnection,
+    CommandFailed,
+    cluster_options,
+    connected,
+    json_option,
+    read_properties,
+)
 from ottla.cli.completion import complete_groups, complete_topics
-from ottla.cli.config_quotas import Part as QuotaPart
-from ottla.cli.config_quotas import alter_quotas, describe_quotas
+from ottla.cli.config_quotas import ConfigEntity, QuotaAdmin, alter_quotas, describe_quotas
 from ottla.cli.properties import one_action
 from ottla.cli.table import echo_json
 from ottla.client.admin.cluster import ClusterRequests
@@ -48,18 +54,11 @@ _OWN_SOURCE = {
 }
 
 
-class Entity(NamedTuple):
-    """An entity with configs; the name is None for all of the type, "" for the default one."""
-
-    type: str
-    name: str | None
-
-
-class _Part(QuotaPart, Configs, ClusterRequests, Topics, GroupRequests):
+class _ConfigsAdmin(QuotaAdmin, Configs, ClusterRequests, Topics, GroupRequests):
     """The part of the admin client that this command needs."""
 
 
-class _InOrder(click.Command):
+class _ConfigsCommand(click.Command):
     """--entity-default stands in the place of an --entity-name, and which of them goes with which type is a matter of order."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -70,7 +69,7 @@ class _InOrder(click.Command):
         return super().parse_args(ctx, spelt)
 
 
-@click.command("configs", cls=_InOrder)
+@click.command("configs", cls=_ConfigsCommand)
 @cluster_options
 @click.option("--describe", is_flag=True, help="Show configs.")
 @click.option("--alter", is_flag=True, help="Change configs.")
@@ -99,7 +98,7 @@ def configs(bootstrap_server: str | None, command_config: str | None, **options:
     action = one_action(options, ("describe", "alter"))
     entities = _entities(options)
     _check(action, entities, options)
-    with connected(_Part, bootstrap_server, command_config, changes=action == "alter") as cluster:
+    with connected(_ConfigsAdmin, bootstrap_server, command_config, changes=action == "alter") as cluster:
         quotas = entities[0].type in _WITH_QUOTAS
         if action == "describe" and quotas:
             describe_quotas(cluster, entities, as_json=options["as_json"])
@@ -111,10 +110,10 @@ def configs(bootstrap_server: str | None, command_config: str | None, **options:
                 alter_quotas(cluster, entities, added, deleted)
             else:
                 _alter(cluster, entities[0], added, deleted)
-            _say_done(entities, as_json=options["as_json"])
+            _echo_altered(entities, as_json=options["as_json"])
 
 
-def _entities(options: Mapping[str, Any]) -> list[Entity]:
+def _entities(options: Mapping[str, Any]) -> list[ConfigEntity]:
     """Return the entities of the options: those of --entity-type, then --topic, --user and so on. Raises UsageError."""
     entities = []
     if options["types"]:
@@ -122,15 +121,15 @@ def _entities(options: Mapping[str, Any]) -> list[Entity]:
         if len(names) > len(options["types"]):
             raise click.UsageError("more names than entity types")
         for index, kind in enumerate(options["types"]):
-            entities.append(Entity(kind, names[index] if index < len(names) else None))
+            entities.append(ConfigEntity(kind, names[index] if index < len(names) else None))
     elif options["names"]:
         raise click.UsageError("--entity-name and --entity-default want --entity-type")
     for kind, short in zip(_TYPES, _SHORT, strict=True):
         name = options[short.replace("-", "_")]
         if name is not None:
-            entities.append(Entity(kind, name))
+            entities.append(ConfigEntity(kind, name))
         if options.get(f"{short}_defaults"):
-            entities.append(Entity(kind, _DEFAULT))
+            entities.append(ConfigEntity(kind, _DEFAULT))
     if not entities:
         raise click.UsageError("say what has the configs: --entity-type, or one of --topic, --broker, --user, ...")
     if len({entity.type for entity in entities}) != len(entities):
@@ -140,7 +139,7 @@ def _entities(options: Mapping[str, Any]) -> list[Entity]:
     return entities
 
 
-def _check(action: str, entities: list[Entity], options: Mapping[str, Any]) -> None:
+def _check(action: str, entities: list[ConfigEntity], options: Mapping[str, Any]) -> None:
     """Raises UsageError when the options do not go together."""
     for entity in entities:
         if entity.name == _DEFAULT and entity.type not in _WITH_DEFAULTS:
@@ -161,7 +160,9 @@ def _check(action: str, entities: list[Entity], options: Mapping[str, Any]) -> N
 # -- describe --
 
 
-def _describe(cluster: Cluster[_Part], entity: Entity, *, everything: bool, as_json: bool) -> None:
+def _describe(
+    cluster: AdminConnection[_ConfigsAdmin], entity: ConfigEntity, *, everything: bool, as_json: bool
+) -> None:
     resources = _resources(cluster, entity)
     results = cluster.ask(cluster.admin.describe_configs(resources, include_synonyms=True)).check()
     documents = []
@@ -181,12 +182,12 @@ def _describe(cluster: Cluster[_Part], entity: Entity, *, everything: bool, as_j
             singular = entity.type.removesuffix("s")
             click.echo(f"{'All' if everything else 'Dynamic'} configs for {singular} {resource.name} are:")
         for entry in rows:
-            click.echo(f"  {_told(entry)}")
+            click.echo(f"  {_entry_text(entry)}")
     if as_json:
         echo_json(documents)
 
 
-def _resources(cluster: Cluster[_Part], entity: Entity) -> list[ConfigResource]:
+def _resources(cluster: AdminConnection[_ConfigsAdmin], entity: ConfigEntity) -> list[ConfigResource]:
     """Those meant, all of the type unless one is named. Raises CommandFailed for one that is not there."""
     kind = _RESOURCES[entity.type]
     if entity.type in ("brokers", "broker-loggers"):
@@ -205,7 +206,7 @@ def _resources(cluster: Cluster[_Part], entity: Entity) -> list[ConfigResource]:
     return [ConfigResource(kind, entity.name)]
 
 
-def _told(entry: ConfigEntry) -> str:
+def _entry_text(entry: ConfigEntry) -> str:
     """As Kafka's tool writes it; what has no value, or a secret one, is null."""
 
     def text(value: str | None) -> str:
@@ -250,14 +251,16 @@ def _changes(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     return added, deleted
 
 
-def _alter(cluster: Cluster[_Part], entity: Entity, added: Mapping[str, str], deleted: list[str]) -> None:
+def _alter(
+    cluster: AdminConnection[_ConfigsAdmin], entity: ConfigEntity, added: Mapping[str, str], deleted: list[str]
+) -> None:
     resource = ConfigResource(_RESOURCES[entity.type], entity.name or "")
     changes = [ConfigChange(name, value) for name, value in added.items()]
     changes += [ConfigChange(name, operation=ConfigOperation.DELETE) for name in deleted]
     cluster.ask(cluster.admin.incremental_alter_configs({resource: changes})).check()
 
 
-def _say_done(entities: list[Entity], *, as_json: bool) -> None:
+def _echo_altered(entities: list[ConfigEntity], *, as_json: bool) -> None:
     first = entities[0]
     if as_json:
         echo_json({"altered": [entity._asdict() for entity in entities]})

@@ -13,9 +13,9 @@ from ottla.cli.cluster_access import (
     CommandFailed,
     bootstrap_options,
     client_configs,
+    command_errors,
     option_configs,
     profile_properties,
-    told_in_one_line,
 )
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
@@ -73,20 +73,20 @@ def console_consumer(bootstrap_server: str | None, **options: Any) -> None:
         ("--consumer-property", "--command-property", "consumer_property"),
     ):
         deprecated(old, new, bool(options[key]))
-    with told_in_one_line():
+    with command_errors():
         writer = formatter_of(options)
         consumer = Consumer(client_configs(bootstrap_server, None, **_configs(options)))
-        reading = _Reading(consumer, writer, options)
+        reader = _ConsoleReader(consumer, writer, options)
         try:
             _begin(consumer, options)
             with contextlib.suppress(KeyboardInterrupt):
-                reading.run(sys.stdout.buffer)
+                reader.run(sys.stdout.buffer)
         finally:
             consumer.close()
             sys.stdout.flush()
             if options["enable_systest_events"]:
                 click.echo("shutdown_complete")
-            click.echo(f"Processed a total of {reading.count} messages", err=True)
+            click.echo(f"Processed a total of {reader.count} messages", err=True)
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ def _begin(consumer: Consumer, options: dict[str, Any]) -> None:
         consumer.seek(partition, int(offset))
 
 
-class _Reading:
+class _ConsoleReader:
     """From the topics to the output, until there is enough or nothing more.
 
     count  records so far
@@ -149,20 +149,20 @@ class _Reading:
         self.count = 0
         self._consumer = consumer
         self._writer = writer
-        self._most: int | None = options["max_messages"]
-        self._patience_ms: int | None = options["timeout_ms"]
+        self._max_messages: int | None = options["max_messages"]
+        self._timeout_ms: int | None = options["timeout_ms"]
         self._skip: bool = options["skip_message_on_error"]
 
     def run(self, out: BinaryIO) -> None:
         """Until --max-messages or --timeout-ms say so. Raises CommandFailed."""
         last = time.monotonic()
-        while self._most is None or self.count < self._most:
+        while self._max_messages is None or self.count < self._max_messages:
             wait = _POLL_S
-            if self._patience_ms is not None:
-                wait = min(wait, last + self._patience_ms / 1000 - time.monotonic())
+            if self._timeout_ms is not None:
+                wait = min(wait, last + self._timeout_ms / 1000 - time.monotonic())
                 if wait <= 0:
                     return
-            most = 500 if self._most is None else min(500, self._most - self.count)
+            most = 500 if self._max_messages is None else min(500, self._max_messages - self.count)
             records = self._consumer.consume(most, wait)
             for record in records:
                 self.count += 1

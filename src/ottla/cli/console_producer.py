@@ -9,8 +9,8 @@ from ottla.cli.cluster_access import (
     CommandFailed,
     bootstrap_options,
     client_configs,
+    command_errors,
     option_configs,
-    told_in_one_line,
 )
 from ottla.cli.completion import complete_topics
 from ottla.cli.line_reader import LineReader
@@ -77,7 +77,7 @@ def console_producer(bootstrap_server: str | None, topic: str, **options: Any) -
         ("--max-partition-memory-bytes", "--batch-size", "max_partition_memory_bytes"),
     ):
         deprecated(old, new, bool(options[key]), LONG_WARNING)
-    with told_in_one_line():
+    with command_errors():
         reader = _reader(options)
         configs = client_configs(bootstrap_server, None, **_configs(options))
         with Producer(configs) as producer:

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
 from ottla.cli.properties import deprecated, properties
@@ -67,7 +67,7 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
     ):
         key = "old_property" if old == "property" else old.replace("-", "_")
         deprecated(f"--{old}", f"--{new}", bool(options[key]))
-    with told_in_one_line():
+    with command_errors():
         writer = formatter_of(options)
         own = properties(
             options["command_config"] or options["consumer_config"],
@@ -76,20 +76,20 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
         )
         configs = {**own, "group.id": group, "share.acknowledgement.mode": "explicit"}
         consumer = ShareConsumer(client_configs(bootstrap_server, None, **configs))
-        reading = _Reading(consumer, writer, options)
+        reader = _ShareConsoleReader(consumer, writer, options)
         try:
             consumer.subscribe([topic])
             with contextlib.suppress(KeyboardInterrupt):
-                reading.run(sys.stdout.buffer)
+                reader.run(sys.stdout.buffer)
         finally:
             consumer.close()
             sys.stdout.flush()
             if options["enable_systest_events"]:
                 click.echo("shutdown_complete")
-            click.echo(f"Processed a total of {reading.count} messages", err=True)
+            click.echo(f"Processed a total of {reader.count} messages", err=True)
 
 
-class _Reading:
+class _ShareConsoleReader:
     """From the group to the output, until there is enough or nothing more.
 
     count  records so far
@@ -99,8 +99,8 @@ class _Reading:
         self.count = 0
         self._consumer = consumer
         self._writer = writer
-        self._most: int | None = options["max_messages"]
-        self._patience_ms: int | None = options["timeout_ms"]
+        self._max_messages: int | None = options["max_messages"]
+        self._timeout_ms: int | None = options["timeout_ms"]
         self._reject_on_error: bool = options["reject_message_on_error"]
         self._kind = AcknowledgeType.ACCEPT
         if options["release"]:
@@ -113,15 +113,15 @@ class _Reading:
         last = time.monotonic()
         while True:
             wait = _POLL_S
-            if self._patience_ms is not None:
-                wait = min(wait, last + self._patience_ms / 1000 - time.monotonic())
+            if self._timeout_ms is not None:
+                wait = min(wait, last + self._timeout_ms / 1000 - time.monotonic())
                 if wait <= 0:
                     return
             records = self._consumer.poll(wait)
             for record in records:
                 self._consumer.acknowledge(record, self._write(record, out))
                 self.count += 1
-                if self.count == self._most:
+                if self.count == self._max_messages:
                     return
             if records:
                 last = time.monotonic()

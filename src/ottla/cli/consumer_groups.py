@@ -6,10 +6,10 @@ from typing import Any
 import click
 
 from ottla.addresses import address_text
-from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.offset_plan import check_reset, parse_topics, plan_for, reset_options, show_plan
-from ottla.cli.properties import given_of, one_action
+from ottla.cli.properties import one_action, selected_options
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.consumer_groups import ConsumerGroupDescription, ConsumerGroups, GroupMember
 from ottla.client.admin.groups import GroupRequests, ListedGroup
@@ -27,7 +27,7 @@ _NO_DRY_RUN = (
 )
 
 
-class _Part(ConsumerGroups, GroupRequests, Topics):
+class _ConsumerGroupsAdmin(ConsumerGroups, GroupRequests, Topics):
     """The part of the admin client that this command needs."""
 
 
@@ -88,7 +88,7 @@ def consumer_groups(bootstrap_server: str | None, command_config: str | None, **
         return
     configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
     changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and options["execute"])
-    with connected(_Part, bootstrap_server, command_config, changes=changes, **configs) as cluster:
+    with connected(_ConsumerGroupsAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
             _list(cluster, options)
         elif action == "describe":
@@ -106,7 +106,7 @@ def _action(options: dict[str, Any]) -> str:
     action = one_action(options, _ACTIONS)
     if action in ("describe", "delete", "reset-offsets") and bool(options["groups"]) == options["all_groups"]:
         raise click.UsageError(f"--{action} wants either --group or --all-groups")
-    if action == "describe" and len(given_of(options, ("offsets", "members", "state"))) > 1:
+    if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:
         raise click.UsageError("--describe takes one of --offsets, --members, --state")
     if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
         raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
@@ -154,7 +154,7 @@ def _words(text: str | None, known: Sequence[str], option: str) -> list[str]:
     return [spelt[word] for word in words]
 
 
-def _list(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _list(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
     states = _words(options["state"], _STATES, "--state")
     types = [word.lower() for word in _words(options["type_"], _TYPES, "--type")]
     listed = cluster.ask(cluster.admin.list_groups(states=states, types=types))
@@ -179,7 +179,7 @@ def _list(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
 # -- describe --
 
 
-def _groups(cluster: Cluster[_Part], options: dict[str, Any]) -> list[str]:
+def _groups(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> list[str]:
     """The groups meant."""
     if not options["all_groups"]:
         return list(dict.fromkeys(options["groups"]))
@@ -187,7 +187,7 @@ def _groups(cluster: Cluster[_Part], options: dict[str, Any]) -> list[str]:
     return sorted(name for name, group in listed.items() if _is_consumer_group(group))
 
 
-def _describe(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _describe(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
     described = cluster.ask(cluster.admin.describe_consumer_groups(names)).check()
     documents = []
@@ -211,14 +211,14 @@ def _describe(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
 
 
 def _offsets(
-    cluster: Cluster[_Part], group: ConsumerGroupDescription, *, verbose: bool
+    cluster: AdminConnection[_ConsumerGroupsAdmin], group: ConsumerGroupDescription, *, verbose: bool
 ) -> tuple[Sequence[Column], list[Sequence[Any]]]:
     """Every partition that was committed or that a member has, with its end."""
     name = group.group_id
     committed = cluster.ask(cluster.admin.list_consumer_group_offsets([name])).check()[name]
-    readers = {place: member for member in group.members for place in member.assignment}
-    places = sorted(committed.keys() | readers.keys())
-    ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(places, LATEST))).successes
+    readers = {partition: member for member in group.members for partition in member.assignment}
+    partitions = sorted(committed.keys() | readers.keys())
+    ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(partitions, LATEST))).successes
     columns = [
         _GROUP,
         _TOPIC,
@@ -231,11 +231,15 @@ def _offsets(
         Column("CLIENT-ID"),
     ]
     rows: list[Sequence[Any]] = []
-    for place in places:
-        row = [name, *place, *_progress(committed.get(place), ends[place].offset if place in ends else None)]
-        row += _reader(readers.get(place))
+    for partition in partitions:
+        row = [
+            name,
+            *partition,
+            *_progress(committed.get(partition), ends[partition].offset if partition in ends else None),
+        ]
+        row += _reader(readers.get(partition))
         if verbose:
-            commit = committed.get(place)
+            commit = committed.get(partition)
             row.insert(3, commit.leader_epoch if commit is not None and commit.leader_epoch >= 0 else None)
         rows.append(row)
     # A member that has nothing to read is a row too.
@@ -275,16 +279,16 @@ def _members(group: ConsumerGroupDescription, *, verbose: bool) -> tuple[Sequenc
         if static:
             row.insert(2, member.group_instance_id)
         if verbose:
-            row += [member.member_epoch, _told(member.assignment)]
-            row += [group.assignment_epoch, _told(member.target_assignment or ())]
+            row += [member.member_epoch, _assignment_text(member.assignment)]
+            row += [group.assignment_epoch, _assignment_text(member.target_assignment or ())]
         rows.append(row)
     return columns, rows
 
 
-def _told(places: Iterable[TopicPartition]) -> str | None:
+def _assignment_text(partitions: Iterable[TopicPartition]) -> str | None:
     topics: dict[str, list[int]] = {}
-    for place in places:
-        topics.setdefault(place.topic, []).append(place.partition)
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
     return ";".join(f"{name}:{','.join(map(str, sorted(parts)))}" for name, parts in sorted(topics.items())) or None
 
 
@@ -306,7 +310,7 @@ def _state(group: ConsumerGroupDescription, *, verbose: bool) -> tuple[Sequence[
 # -- change --
 
 
-def _delete(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _delete(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
     results = cluster.ask(cluster.admin.delete_groups(names))
     deleted = [name for name in names if name in results.successes]
@@ -321,22 +325,22 @@ def _delete(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
         raise CommandFailed(f"not deleted: {'; '.join(str(error) for error in results.errors.values())}")
 
 
-def _delete_offsets(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _delete_offsets(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
     (group,) = options["groups"]
     known = cluster.ask(cluster.admin.list_topics())
     rows: list[tuple[str, int | None, str]] = []
-    places: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     for name, indexes in parse_topics(options["topics"]).items():
         if name in known:
             numbers = sorted(known[name].leaders) if indexes is None else indexes
-            places += [TopicPartition(name, index) for index in numbers]
+            partitions += [TopicPartition(name, index) for index in numbers]
         else:
             rows.append((name, None, f"Error: topic {name} does not exist"))
-    if places:
-        results = cluster.ask(cluster.admin.delete_consumer_group_offsets(group, places))
-        for place in sorted(results):
-            error = results.errors.get(place)
-            rows.append((*place, "Successful" if error is None else f"Error: {error}"))
+    if partitions:
+        results = cluster.ask(cluster.admin.delete_consumer_group_offsets(group, partitions))
+        for partition in sorted(results):
+            error = results.errors.get(partition)
+            rows.append((*partition, "Successful" if error is None else f"Error: {error}"))
     failed = [row for row in rows if row[2] != "Successful"]
     columns = (_TOPIC, _PARTITION, Column("STATUS"))
     if options["as_json"]:
@@ -353,12 +357,12 @@ def _delete_offsets(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
         raise CommandFailed(f"offsets of {len(failed)} of {len(rows)} partitions were not deleted")
 
 
-def _reset(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _reset(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
     _check_inactive(cluster, names)
     offsets_of = cluster.ask(cluster.admin.list_consumer_group_offsets(names)).check()
     currents: Mapping[str, Mapping[TopicPartition, int | None]] = {
-        name: {place: commit.offset for place, commit in offsets_of[name].items()} for name in names
+        name: {partition: commit.offset for partition, commit in offsets_of[name].items()} for name in names
     }
     plan = plan_for(cluster, currents, options)
     failed: list[KafkaError] = []
@@ -366,13 +370,13 @@ def _reset(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
         for name, offsets in plan.items():
             results = cluster.ask(cluster.admin.alter_consumer_group_offsets(name, offsets))
             failed += results.errors.values()
-            plan[name] = {place: offset for place, offset in offsets.items() if place in results.successes}
+            plan[name] = {partition: offset for partition, offset in offsets.items() if partition in results.successes}
     show_plan(plan, options)
     if failed:
         raise CommandFailed(str(failed[0]))
 
 
-def _check_inactive(cluster: Cluster[_Part], names: Iterable[str]) -> None:
+def _check_inactive(cluster: AdminConnection[_ConsumerGroupsAdmin], names: Iterable[str]) -> None:
     """Kafka's tool says this before it changes anything; a group that is not there yet will be made."""
     described = cluster.ask(cluster.admin.describe_consumer_groups(names))
     for name, group in described.successes.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, profile_properties, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors, profile_properties
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.properties import WARNING, deprecated, properties
 from ottla.cli.table import echo_json, echo_metrics
@@ -62,8 +62,8 @@ def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
     """Measure how fast records come from a topic. Apache Kafka's tool of this name, with its flags and its output."""
     if (options["topic"] is None) == (options["include"] is None):
         raise click.UsageError("exactly one of --topic and --include says what to read")
-    count = wanted_records(options)
-    with told_in_one_line():
+    count = record_count(options)
+    with command_errors():
         own: dict[str, Any] = {
             "client.id": "perf-consumer-client",
             "group.id": options["group"]
@@ -73,16 +73,16 @@ def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
             "max.partition.fetch.bytes": options["fetch_size"],
             "auto.offset.reset": "latest" if options["from_latest"] else "earliest",
             "check.crcs": "false",
-            **given_properties(options),
+            **consumer_properties(options),
         }
         with Consumer(client_configs(bootstrap_server, None, **own)) as consumer:
-            reading = Reading(options, count)
-            reading.run(consumer)
+            test = _ConsumerPerfTest(options, count)
+            test.run(consumer)
             metrics = consumer.metrics()
-    reading.summary(metrics if options["print_metrics"] else {})
+    test.summary(metrics if options["print_metrics"] else {})
 
 
-def wanted_records(options: dict[str, Any]) -> int:
+def record_count(options: dict[str, Any]) -> int:
     """--num-records, and a word about options under their old names. Raises UsageError."""
     deprecated("--messages", "--num-records", options["messages"] is not None, WARNING)
     deprecated("--consumer.config", "--command-config", bool(options["consumer_config"]), WARNING)
@@ -92,13 +92,13 @@ def wanted_records(options: dict[str, Any]) -> int:
     return count
 
 
-def given_properties(options: dict[str, Any]) -> dict[str, str]:
+def consumer_properties(options: dict[str, Any]) -> dict[str, str]:
     """Return the consumer configs of the options. Raises UsageError, CommandFailed."""
     file = options["command_config"] or options["consumer_config"]
     return properties(file, options["command_property"], "--command-property")
 
 
-def exiting(timeout_ms: int) -> str:
+def timeout_warning(timeout_ms: int) -> str:
     """Return the warning that Kafka's tools print when they stop early."""
     return (
         f"WARNING: Exiting before consuming the expected number of records: timeout ({timeout_ms} ms) exceeded. "
@@ -124,7 +124,7 @@ _GROUPS = {
 """Groups of the metrics that are not fetch metrics."""
 
 
-class Reading:
+class _ConsumerPerfTest:
     """Records and bytes that were read, and the time it took."""
 
     def __init__(self, options: dict[str, Any], count: int) -> None:
@@ -154,7 +154,7 @@ class Reading:
         while self._records < self._count:
             records = consumer.consume(min(500, self._count - self._records), options["timeout"] / 1000)
             if not records:
-                click.echo(exiting(options["timeout"]), err=True)
+                click.echo(timeout_warning(options["timeout"]), err=True)
                 break
             self._records += len(records)
             self._bytes += sum(len(record.value or b"") + len(record.key or b"") for record in records)

@@ -3,7 +3,7 @@
 import click
 
 from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
-from ottla.cli.json_files import once, place_of, read_rows
+from ottla.cli.json_files import check_unique, read_rows, topic_partition_of
 from ottla.cli.table import echo_json
 from ottla.client.admin.topics import Topics
 
@@ -22,12 +22,12 @@ def delete_records(
 ) -> None:
     """Delete the records before the given offsets."""
     rows = read_rows(offset_json_file)
-    once([place_of(row, offset_json_file) for row in rows], offset_json_file)
+    check_unique([topic_partition_of(row, offset_json_file) for row in rows], offset_json_file)
     offsets = {}
     for row in rows:
         if not isinstance(row.get("offset"), int):
-            raise CommandFailed(f"{offset_json_file}: {place_of(row, offset_json_file)} wants an offset")
-        offsets[place_of(row, offset_json_file)] = row["offset"]
+            raise CommandFailed(f"{offset_json_file}: {topic_partition_of(row, offset_json_file)} wants an offset")
+        offsets[topic_partition_of(row, offset_json_file)] = row["offset"]
     with connected(Topics, bootstrap_server, command_config, changes=True) as cluster:
         if not as_json:
             click.echo("Executing records delete operation")
@@ -36,18 +36,18 @@ def delete_records(
         echo_json(
             [
                 {
-                    **place._asdict(),
-                    "low_watermark": results.successes.get(place),
-                    "error": str(results.errors[place]) if place in results.errors else None,
+                    **partition._asdict(),
+                    "low_watermark": results.successes.get(partition),
+                    "error": str(results.errors[partition]) if partition in results.errors else None,
                 }
-                for place in sorted(results)
+                for partition in sorted(results)
             ]
         )
     else:
         click.echo("Records delete operation completed:")
-        for place in sorted(results):
-            error = results.errors.get(place)
-            outcome = f"low_watermark: {results.successes[place]}" if error is None else f"error: {error}"
-            click.echo(f"partition: {place}\t{outcome}")
+        for partition in sorted(results):
+            error = results.errors.get(partition)
+            outcome = f"low_watermark: {results.successes[partition]}" if error is None else f"error: {error}"
+            click.echo(f"partition: {partition}\t{outcome}")
     if results.errors:
         raise CommandFailed(f"records of {len(results.errors)} of {len(results)} partitions were not deleted")

@@ -80,7 +80,7 @@ def dump_log(files: str, **options: Any) -> None:
 def _dump(path: Path, dumper: LogDumper, options: dict[str, Any]) -> Dump:
     """One file, by its suffix."""
     dump = Dump(path, quiet=options["as_json"])
-    dump.say(f"Dumping {path}")
+    dump.line(f"Dumping {path}")
     kind = path.suffix
     verify, sanity = options["verify_index_only"], options["index_sanity_check"]
     if kind in (".log", ".checkpoint") and path.name[:20].isdecimal():
@@ -94,5 +94,5 @@ def _dump(path: Path, dumper: LogDumper, options: dict[str, Any]) -> Dump:
     elif kind == ".snapshot":
         dump_producers(path, dump)
     else:
-        dump.say(f"Ignoring unknown file {path}")
+        dump.line(f"Ignoring unknown file {path}")
     return dump

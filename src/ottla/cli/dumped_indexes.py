@@ -21,7 +21,7 @@ def _base_offset(path: Path) -> int:
     return int(path.name[:20]) if path.name[:20].isdecimal() else 0
 
 
-class _Entry(NamedTuple):
+class _BatchPosition(NamedTuple):
     """A batch that an index may refer to, or a message of an older format (whose offsets are the last one in it)."""
 
     start: int
@@ -30,22 +30,23 @@ class _Entry(NamedTuple):
     max_timestamp: int
 
 
-def _batches(path: Path) -> list[_Entry]:
+def _batches(path: Path) -> list[_BatchPosition]:
     """Return the entries of the log beside an index, an empty list without a log."""
     log = path.with_suffix(".log")
     data = log.read_bytes() if log.exists() else b""
-    entries: list[_Entry] = []
+    entries: list[_BatchPosition] = []
     position, begun = 0, -1
     while begun < position:
         begun = position
         scanned = scan(data, position)
         entries += [
-            _Entry(batch.start, batch.base_offset, batch.last_offset, batch.max_timestamp) for batch in scanned.batches
+            _BatchPosition(batch.start, batch.base_offset, batch.last_offset, batch.max_timestamp)
+            for batch in scanned.batches
         ]
         position = scanned.end
         with suppress(CorruptRecords):
             for message in old_messages(data, position):
-                entries.append(_Entry(message.start, message.offset, message.offset, message.timestamp))
+                entries.append(_BatchPosition(message.start, message.offset, message.offset, message.timestamp))
                 position = message.end
     return entries
 
@@ -60,12 +61,12 @@ def _offsets(data: bytes, base: int) -> Iterator[tuple[int, int]]:
         yield base + relative, position
 
 
-def _sane(path: Path, dump: Dump, data: bytes, size: int, *, sound: bool) -> None:
+def _report_sanity(path: Path, dump: Dump, data: bytes, size: int, *, sound: bool) -> None:
     """Report the result of the sanity check that a broker makes when it starts."""
     if sound and len(data) % size == 0:
-        dump.say(f"{path} passed sanity check.")
+        dump.line(f"{path} passed sanity check.")
     else:
-        dump.complain(f"{path} failed sanity check.", [])
+        dump.problem(f"{path} failed sanity check.", [])
 
 
 def dump_offset_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> None:
@@ -73,10 +74,10 @@ def dump_offset_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> 
     data, base = path.read_bytes(), _base_offset(path)
     entries = list(_offsets(data, base))
     if sanity:
-        _sane(path, dump, data, _OFFSET.size, sound=not entries or entries[-1][0] >= base)
+        _report_sanity(path, dump, data, _OFFSET.size, sound=not entries or entries[-1][0] >= base)
         return
     if not entries:
-        dump.say(f"{path} is empty.")
+        dump.line(f"{path} is empty.")
         return
     at = {batch.start: batch for batch in _batches(path)}
     mismatches = []
@@ -88,7 +89,7 @@ def dump_offset_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> 
         if not verify:
             dump.entry(f"offset: {offset} position: {position}", {"offset": offset, "position": position})
     if mismatches:
-        dump.complain(f"Mismatches in :{path}", mismatches)
+        dump.problem(f"Mismatches in :{path}", mismatches)
 
 
 def dump_time_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> None:
@@ -100,10 +101,10 @@ def dump_time_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> No
             break
         entries.append((timestamp, base + relative))
     if sanity:
-        _sane(path, dump, data, _TIME.size, sound=not entries or entries[-1] >= entries[0])
+        _report_sanity(path, dump, data, _TIME.size, sound=not entries or entries[-1] >= entries[0])
         return
     if not entries:
-        dump.say(f"{path} is empty.")
+        dump.line(f"{path} is empty.")
         return
     batches = _batches(path)
     largest = [-1]
@@ -126,11 +127,11 @@ def dump_time_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> No
             dump.entry(f"timestamp: {timestamp} offset: {offset}", {"timestamp": timestamp, "offset": offset})
         before = timestamp
     if mismatches:
-        dump.complain(f"Found timestamp mismatch in :{path}", mismatches)
+        dump.problem(f"Found timestamp mismatch in :{path}", mismatches)
     if disorder:
-        dump.complain(f"Found out of order timestamp in :{path}", disorder)
+        dump.problem(f"Found out of order timestamp in :{path}", disorder)
     if missing:
-        dump.complain(f"The following indexed offsets are not found in :{path}", missing)
+        dump.problem(f"The following indexed offsets are not found in :{path}", missing)
 
 
 def dump_transaction_index(path: Path, dump: Dump) -> None:
@@ -146,4 +147,4 @@ def dump_transaction_index(path: Path, dump: Dump) -> None:
             ),
         )
     if len(data) % _ABORTED.size:
-        dump.complain(f"Found {len(data) % _ABORTED.size} invalid bytes at the end of {path.name}", [])
+        dump.problem(f"Found {len(data) % _ABORTED.size} invalid bytes at the end of {path.name}", [])

@@ -21,10 +21,10 @@ def dump_producers(path: Path, dump: Dump) -> None:
             raise PeerError(f"version {int.from_bytes(data[:2], 'big', signed=True)} is not known")
         snapshot, _ = decode(ProducerSnapshot, _VERSION, data, 2)
     except PeerError as error:
-        dump.complain(f"{path} cannot be read", [f"  {error}"])
+        dump.problem(f"{path} cannot be read", [f"  {error}"])
         return
     if crc32c(data[_AFTER_CRC:]) != snapshot.crc:
-        dump.complain(f"{path} fails its CRC", [])
+        dump.problem(f"{path} fails its CRC", [])
     for entry in snapshot.producer_entries:
         open_from = entry.current_txn_first_offset if entry.current_txn_first_offset >= 0 else None
         line = (

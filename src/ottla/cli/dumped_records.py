@@ -47,22 +47,22 @@ class Dump:
         self.wrong: list[str] = []
         self._quiet = quiet
 
-    def say(self, line: str) -> None:
+    def line(self, line: str) -> None:
         """A line for people."""
         if not self._quiet:
             click.echo(line)
 
     def entry(self, line: str, document: dict[str, Any]) -> dict[str, Any]:
         """A line, and the same as an object."""
-        self.say(line)
+        self.line(line)
         self.entries.append(document)
         return document
 
-    def complain(self, title: str, lines: list[str]) -> None:
+    def problem(self, title: str, lines: list[str]) -> None:
         """Something does not fit, and where."""
-        self.say(title)
+        self.line(title)
         for line in lines:
-            self.say(line)
+            self.line(line)
         self.wrong += [f"{title} {line.strip()}" for line in lines] or [title]
 
 
@@ -86,10 +86,10 @@ class LogDumper:
     def dump(self, path: Path, dump: Dump) -> None:
         """One log. Raises OSError."""
         if path.suffix == ".log":
-            dump.say(f"Log starting offset: {int(path.name[:20])}")
+            dump.line(f"Log starting offset: {int(path.name[:20])}")
         else:
             epoch = path.stem.partition("-")[2]
-            dump.say(f"Snapshot end offset: {int(path.name[:20])}, epoch: {int(epoch or 0)}")
+            dump.line(f"Snapshot end offset: {int(path.name[:20])}, epoch: {int(epoch or 0)}")
         data = path.read_bytes()
         if self._limit is not None:
             data = data[: self._limit]
@@ -97,11 +97,11 @@ class LogDumper:
         position, why = self._entries(data, dump)
         left = len(data) - position
         if left and self._limit is None:
-            dump.complain(f"Found {left} invalid bytes at the end of {path.name}{why}", [])
+            dump.problem(f"Found {left} invalid bytes at the end of {path.name}{why}", [])
         if self._gaps:
-            dump.say(f"Non-consecutive offsets in {path}")
+            dump.line(f"Non-consecutive offsets in {path}")
             for before, after in self._gaps:
-                dump.say(f"  {before} is followed by {after}")
+                dump.line(f"  {before} is followed by {after}")
 
     def _entries(self, data: bytes, dump: Dump) -> tuple[int, str]:
         """Batches, and messages of older formats; where they end, and why."""
@@ -144,12 +144,12 @@ class LogDumper:
         try:
             records = message.records()
         except CorruptRecords as error:
-            dump.complain(f"The message at offset {message.offset} cannot be read", [f"  {error}"])
+            dump.problem(f"The message at offset {message.offset} cannot be read", [f"  {error}"])
             self._last = message.offset
             return
         shown = document.setdefault("records", [])
         for inner in records:
-            self._follow(inner.offset)
+            self._check_gap(inner.offset)
             key_size, value_size = _sizes(inner.key, inner.value)
             words = []
             if not self._short:
@@ -167,16 +167,16 @@ class LogDumper:
             }
             if inner is not message and not inner.valid:
                 dump.wrong.append(f"the message at offset {inner.offset} of {dump.path} fails its CRC")
-            self._tell(inner.record(), words, entry, dump)
+            self._payload_line(inner.record(), words, entry, dump)
             shown.append(entry)
 
-    def _follow(self, offset: int) -> None:
+    def _check_gap(self, offset: int) -> None:
         """The next record has this offset."""
         if offset != self._last + 1:
             self._gaps.append((self._last, offset))
         self._last = offset
 
-    def _tell(self, record: Record, words: list[str], entry: dict[str, Any], dump: Dump) -> None:
+    def _payload_line(self, record: Record, words: list[str], entry: dict[str, Any], dump: Dump) -> None:
         """A line with key and value if they are wanted."""
         if self._data:
             for title, text in zip(("key", "payload"), self._texts(record), strict=True):
@@ -184,7 +184,7 @@ class LogDumper:
                     entry[title] = text
                     words.append(f"{title}: {text}")
         if words:
-            dump.say(f"| {' '.join(words)}")
+            dump.line(f"| {' '.join(words)}")
 
     def _batch(self, data: bytes, header: BatchHeader, dump: Dump) -> dict[str, Any]:
         sound = crc_ok(data, header)
@@ -234,12 +234,12 @@ class LogDumper:
         try:
             records = read_records(data, header, NOWHERE)
         except CorruptRecords as error:
-            dump.complain(f"The batch at offset {header.base_offset} cannot be read", [f"  {error}"])
+            dump.problem(f"The batch at offset {header.base_offset} cannot be read", [f"  {error}"])
             self._last = header.last_offset
             return
         shown = document.setdefault("records", [])
         for index, record in enumerate(records):
-            self._follow(record.offset)
+            self._check_gap(record.offset)
             sequence = (header.base_sequence + index) & 0x7FFFFFFF if header.base_sequence >= 0 else -1
             shown.append(self._record(header, record, sequence, dump))
 
@@ -265,12 +265,12 @@ class LogDumper:
         if header.is_control:
             entry["control"] = _control(record)
             if not self._short:
-                dump.say(f"| {words[0]} {entry['control']}")
+                dump.line(f"| {words[0]} {entry['control']}")
         else:
-            self._tell(record, words, entry, dump)
+            self._payload_line(record, words, entry, dump)
         return entry
 
-    def _texts(self, record: Record) -> record_json.Texts:
+    def _texts(self, record: Record) -> record_json.KeyAndPayload:
         if self._kind == "cluster-metadata":
             return None, record_json.metadata(record.value or b"")
         if self._kind == "remote-log-metadata":

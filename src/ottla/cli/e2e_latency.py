@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.latencies import Latencies
 from ottla.cli.table import echo_json
@@ -15,7 +15,7 @@ from ottla.client.topics import TopicPartition
 
 _SHARES = (0.5, 0.99, 0.999)
 _REPORT_EVERY = 1000
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 @click.command("e2e-latency")
@@ -51,7 +51,7 @@ _PATIENCE_S = 60.0
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 def e2e_latency(bootstrap_server: str | None, **options: Any) -> None:
     """Measure the time from produce to consume. Apache Kafka's tool of this name, with its flags and its output."""
-    with told_in_one_line():
+    with command_errors():
         configs = client_configs(bootstrap_server, options["command_config"])
         partitions = _partitions(configs, options)
         sending = {**configs, "linger.ms": 0, "acks": options["producer_acks"]}
@@ -96,10 +96,10 @@ def _measure(producer: Producer, consumer: Consumer, options: dict[str, Any]) ->
         value = (b"%d" % number).ljust(options["record_size"], b".")[: options["record_size"]]
         begun = time.perf_counter()
         producer.produce(options["topic"], value, key, headers=headers)
-        record = consumer.poll(_PATIENCE_S)
+        record = consumer.poll(_TIMEOUT_S)
         milliseconds = (time.perf_counter() - begun) * 1000
         if record is None:
-            raise CommandFailed(f"record {number} did not come within {_PATIENCE_S:.0f} s")
+            raise CommandFailed(f"record {number} did not come within {_TIMEOUT_S:.0f} s")
         if record.value != value or record.key != key:
             raise CommandFailed(f"record {number} came as {record.value!r}: does another client write to the topic?")
         latencies.add(milliseconds)

@@ -28,20 +28,20 @@ class Events:
     """Prints events; any thread may."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
-    def say(self, event: str, **fields: Any) -> None:
+    def emit(self, event: str, **fields: Any) -> None:
         """One event, now."""
         document = {"timestamp": time.time_ns() // 1_000_000, "name": event, **fields}
         line = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-        with self._guard:
+        with self._lock:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
 
     def records(self, records: Iterable[Record]) -> None:
         """Each record that was read."""
         for record in records:
-            self.say(
+            self.emit(
                 "record_data",
                 key=_text(record.key),
                 value=_text(record.value),

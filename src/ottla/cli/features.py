@@ -20,7 +20,7 @@ _RELEASES: Final = (
 )
 """The names of metadata.version's levels, from 7 on."""
 _FIRST: Final = 7
-_COMES_WITH: Final = (
+_LEVELS_BY_RELEASE: Final = (
     ("kraft.version", {21: 1}),
     ("transaction.version", {24: 2}),
     ("group.version", {22: 1}),
@@ -46,7 +46,7 @@ def level_of_release(text: str) -> int:
     raise click.UsageError(f"{text} is no release; there are {_RELEASES[0]} to {_RELEASES[-1]}")
 
 
-def _shown(feature: str, level: int) -> str:
+def _level_text(feature: str, level: int) -> str:
     return release_of(level) if feature == _METADATA else str(level)
 
 
@@ -83,8 +83,8 @@ def describe(ctx: click.Context, node_id: int | None, *, as_json: bool) -> None:
         return
     for name, low, high, level in rows:
         click.echo(
-            f"Feature: {name}\tSupportedMinVersion: {_shown(name, low)}\tSupportedMaxVersion: {_shown(name, high)}\t"
-            f"FinalizedVersionLevel: {_shown(name, level)}\tEpoch: {_epoch(described.finalized_epoch)}"
+            f"Feature: {name}\tSupportedMinVersion: {_level_text(name, low)}\tSupportedMaxVersion: {_level_text(name, high)}\t"
+            f"FinalizedVersionLevel: {_level_text(name, level)}\tEpoch: {_epoch(described.finalized_epoch)}"
         )
 
 
@@ -103,7 +103,7 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Validate only.")
 _unsafe_option = click.option("--unsafe", is_flag=True, help="Continue although metadata may be lost.")
 
 
-def given_levels(named: Iterable[str]) -> dict[str, int]:
+def parse_levels(named: Iterable[str]) -> dict[str, int]:
     """ "group.version=1" as a level. Raises UsageError."""
     levels = {}
     for text in named:
@@ -116,9 +116,9 @@ def given_levels(named: Iterable[str]) -> dict[str, int]:
     return levels
 
 
-def _wanted(named: Iterable[str], release: str | None, metadata: str | None) -> dict[str, int]:
+def _requested_levels(named: Iterable[str], release: str | None, metadata: str | None) -> dict[str, int]:
     deprecated("--metadata", "--release-version", metadata is not None)
-    levels = given_levels(named)
+    levels = parse_levels(named)
     if release is not None:
         if levels or metadata is not None:
             raise click.UsageError("--release-version goes without --feature and --metadata")
@@ -139,7 +139,7 @@ def _wanted(named: Iterable[str], release: str | None, metadata: str | None) -> 
 @click.pass_context
 def upgrade(ctx: click.Context, /, **options: Any) -> None:
     """Give features higher levels."""
-    levels = _wanted(options["named"], options["release_version"], options["metadata"])
+    levels = _requested_levels(options["named"], options["release_version"], options["metadata"])
     _update(ctx, levels, UpgradeType.UPGRADE, "upgrade", options)
 
 
@@ -153,7 +153,7 @@ def upgrade(ctx: click.Context, /, **options: Any) -> None:
 @click.pass_context
 def downgrade(ctx: click.Context, /, **options: Any) -> None:
     """Give features lower levels."""
-    levels = _wanted(options["named"], options["release_version"], options["metadata"])
+    levels = _requested_levels(options["named"], options["release_version"], options["metadata"])
     _update(ctx, levels, _downgrade(options), "downgrade", options)
 
 
@@ -197,7 +197,7 @@ def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb:
 def levels_with(level: int) -> list[tuple[str, int]]:
     """The level of every feature in a cluster whose metadata.version is this."""
     levels = [(_METADATA, level)]
-    for name, steps in _COMES_WITH:
+    for name, steps in _LEVELS_BY_RELEASE:
         levels.append((name, max((to for first, to in steps.items() if first <= level), default=0)))
     return levels
 
@@ -222,10 +222,10 @@ def version_mapping(release_version: str, *, as_json: bool) -> None:
 @json_option
 def feature_dependencies(named: tuple[str, ...], *, as_json: bool) -> None:
     """Show what features need of others."""
-    levels = given_levels(named)
+    levels = parse_levels(named)
     if not levels:
         raise click.UsageError("at least one --feature")
-    known = {_METADATA: _FIRST + len(_RELEASES) - 1} | {name: max(steps.values()) for name, steps in _COMES_WITH}
+    known = {_METADATA: _FIRST + len(_RELEASES) - 1} | {name: max(steps.values()) for name, steps in _LEVELS_BY_RELEASE}
     documents = []
     for name, level in levels.items():
         if name not in known:

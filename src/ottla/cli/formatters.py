@@ -18,7 +18,7 @@ from ottla.cli.properties import properties
 from ottla.records.record import Record
 
 _logger = logging.getLogger("ottla.console")
-Deserializer = Callable[[bytes], bytes]
+TextDeserializer = Callable[[bytes], bytes]
 DEFAULT_FORMATTER: Final = "DefaultMessageFormatter"
 
 
@@ -29,7 +29,7 @@ class Formatter(Protocol):
         """Write one record. Raises ValueError when its bytes are not what the deserializer expects."""
 
 
-def _number(layout: str) -> Deserializer:
+def _number(layout: str) -> TextDeserializer:
     size = struct.calcsize(layout)
 
     def deserialize(data: bytes) -> bytes:
@@ -52,7 +52,7 @@ def _void(data: bytes) -> bytes:
     raise ValueError(f"{len(data)} bytes where nothing was expected")
 
 
-_DESERIALIZERS: Final[dict[str, Deserializer]] = {
+_DESERIALIZERS: Final[dict[str, TextDeserializer]] = {
     "ByteArrayDeserializer": _string,
     "ByteBufferDeserializer": _string,
     "BytesDeserializer": _string,
@@ -67,7 +67,7 @@ _DESERIALIZERS: Final[dict[str, Deserializer]] = {
 }
 
 
-def deserializer(name: str) -> Deserializer:
+def deserializer(name: str) -> TextDeserializer:
     """By class name, with or without the package. Raises BadParameter."""
     chosen = _DESERIALIZERS.get(name.rpartition(".")[2])
     if chosen is None:
@@ -168,7 +168,7 @@ class JsonFormatter:
         out.write(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
 
 
-def _text(data: bytes | None, read: Deserializer) -> str | None:
+def _text(data: bytes | None, read: TextDeserializer) -> str | None:
     return None if data is None else read(data).decode("utf-8", "replace")
 
 

@@ -42,22 +42,22 @@ def get_offsets(bootstrap_server: str | None, command_config: str | None, **opti
     filters = _filters(options["topic_partitions"]) if options["topic_partitions"] else [_simple(options)]
     with connected(Topics, bootstrap_server, command_config) as cluster:
         known = cluster.ask(cluster.admin.list_topics(internal=not options["exclude_internal_topics"]))
-        places = [TopicPartition(info.name, number) for info in known.values() for number in sorted(info.leaders)]
-        places = [place for place in places if any(fits(place) for fits in filters)]
-        if not places:
+        partitions = [TopicPartition(info.name, number) for info in known.values() for number in sorted(info.leaders)]
+        partitions = [partition for partition in partitions if any(fits(partition) for fits in filters)]
+        if not partitions:
             raise CommandFailed("no partition fits what was asked for")
-        results = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(sorted(places), moment)))
+        results = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(sorted(partitions), moment)))
     # -1: no record has such a time.
-    rows = [(place, end.offset) for place, end in results.successes.items() if end.offset >= 0]
+    rows = [(partition, end.offset) for partition, end in results.successes.items() if end.offset >= 0]
     rows.sort()
     if options["as_json"]:
-        echo_json([{**place._asdict(), "offset": offset} for place, offset in rows])
+        echo_json([{**partition._asdict(), "offset": offset} for partition, offset in rows])
     else:
-        for place, offset in rows:
-            click.echo(f"{place.topic}:{place.partition}:{offset}")
+        for partition, offset in rows:
+            click.echo(f"{partition.topic}:{partition.partition}:{offset}")
     if results.errors:
-        place, error = min(results.errors.items())
-        raise CommandFailed(f"{len(results.errors)} partitions without an answer, {place}: {error}")
+        partition, error = min(results.errors.items())
+        raise CommandFailed(f"{len(results.errors)} partitions without an answer, {partition}: {error}")
 
 
 def _moment(text: str) -> int:
@@ -77,7 +77,7 @@ def _simple(options: dict[str, Any]) -> Filter:
             numbers = {int(number) for number in options["partitions"].split(",")}
         except ValueError:
             raise click.UsageError(f"--partitions {options['partitions']}: numbers, as in 0,1") from None
-    return lambda place: fits(place.topic) and (numbers is None or place.partition in numbers)
+    return lambda partition: fits(partition.topic) and (numbers is None or partition.partition in numbers)
 
 
 def _topic(pattern: str, option: str) -> Callable[[str], bool]:
@@ -103,4 +103,6 @@ def _filters(text: str) -> list[Filter]:
 def _filter(fits: Callable[[str], bool], number: str | None, low: str | None, high: str | None) -> Filter:
     first = int(number or low or 0)
     end = int(number) + 1 if number else int(high) if high else None
-    return lambda place: fits(place.topic) and first <= place.partition and (end is None or place.partition < end)
+    return lambda partition: (
+        fits(partition.topic) and first <= partition.partition and (end is None or partition.partition < end)
+    )

@@ -35,7 +35,7 @@ def groups(bootstrap_server: str | None, command_config: str | None, **options: 
     rows = [
         (group.group_id, group.type or None, group.protocol_type)
         for _, group in sorted(listed.items())
-        if _wanted(group, chosen, options)
+        if _matches(group, chosen, options)
     ]
     if options["as_json"]:
         echo_json(as_objects(_COLUMNS, rows))
@@ -43,7 +43,7 @@ def groups(bootstrap_server: str | None, command_config: str | None, **options: 
         echo_table(_COLUMNS, [(name, (kind or "-").capitalize(), protocol) for name, kind, protocol in rows])
 
 
-def _wanted(group: ListedGroup, chosen: list[str], options: dict[str, Any]) -> bool:
+def _matches(group: ListedGroup, chosen: list[str], options: dict[str, Any]) -> bool:
     if chosen == ["consumer"]:
         return group.type == "consumer" or (group.type in ("classic", "") and group.protocol_type in ("consumer", ""))
     if chosen:

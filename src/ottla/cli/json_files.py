@@ -24,7 +24,7 @@ def read_rows(path: str, key: str = "partitions") -> list[dict[str, Any]]:
     return rows
 
 
-def place_of(row: dict[str, Any], path: str) -> TopicPartition:
+def topic_partition_of(row: dict[str, Any], path: str) -> TopicPartition:
     """The partition that a row is about. Raises CommandFailed."""
     topic, partition = row.get("topic"), row.get("partition")
     if not isinstance(topic, str) or not isinstance(partition, int):
@@ -32,8 +32,8 @@ def place_of(row: dict[str, Any], path: str) -> TopicPartition:
     return TopicPartition(topic, partition)
 
 
-def once(places: list[TopicPartition], path: str) -> None:
+def check_unique(partitions: list[TopicPartition], path: str) -> None:
     """Raises CommandFailed for a partition that is there twice."""
-    twice = sorted({str(place) for place in places if places.count(place) > 1})
+    twice = sorted({str(partition) for partition in partitions if partitions.count(partition) > 1})
     if twice:
         raise CommandFailed(f"{path} names {', '.join(twice)} twice")

@@ -6,8 +6,8 @@ import click
 
 from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
 from ottla.cli.completion import complete_topics
-from ottla.cli.json_files import once, place_of, read_rows
-from ottla.cli.properties import deprecated, given_of
+from ottla.cli.json_files import check_unique, read_rows, topic_partition_of
+from ottla.cli.properties import deprecated, selected_options
 from ottla.cli.table import echo_json
 from ottla.client.admin.replicas import ElectionType, ReplicaRequests
 from ottla.client.topics import TopicPartition
@@ -33,29 +33,29 @@ _SCOPES = ("topic", "all-topic-partitions", "path-to-json-file")
 def leader_election(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Elect leaders of partitions."""
     deprecated("--admin.config", "--command-config", options["old_config"] is not None)
-    if len(given_of(options, _SCOPES)) != 1:
+    if len(selected_options(options, _SCOPES)) != 1:
         raise click.UsageError(f"exactly one of {', '.join(f'--{option}' for option in _SCOPES)}")
     if (options["topic"] is None) != (options["partition"] is None):
         raise click.UsageError("--topic and --partition go together")
-    places: list[TopicPartition] | None = None
+    partitions: list[TopicPartition] | None = None
     if options["topic"] is not None:
-        places = [TopicPartition(options["topic"], options["partition"])]
+        partitions = [TopicPartition(options["topic"], options["partition"])]
     elif options["path_to_json_file"] is not None:
         path = options["path_to_json_file"]
-        places = [place_of(row, path) for row in read_rows(path)]
-        once(places, path)
+        partitions = [topic_partition_of(row, path) for row in read_rows(path)]
+        check_unique(partitions, path)
     kind = ElectionType[options["election_type"].upper()]
     with connected(ReplicaRequests, bootstrap_server, command_config or options["old_config"], changes=True) as cluster:
-        results = cluster.ask(cluster.admin.elect_leaders(kind, places))
+        results = cluster.ask(cluster.admin.elect_leaders(kind, partitions))
     elected = sorted(results.successes)
-    needless = sorted(place for place, error in results.errors.items() if error.code == ELECTION_NOT_NEEDED)
-    failed = {place: error for place, error in sorted(results.errors.items()) if place not in needless}
+    needless = sorted(partition for partition, error in results.errors.items() if error.code == ELECTION_NOT_NEEDED)
+    failed = {partition: error for partition, error in sorted(results.errors.items()) if partition not in needless}
     if options["as_json"]:
         echo_json(
             {
-                "elected": [place._asdict() for place in elected],
-                "not_needed": [place._asdict() for place in needless],
-                "failed": [{**place._asdict(), "error": str(error)} for place, error in failed.items()],
+                "elected": [partition._asdict() for partition in elected],
+                "not_needed": [partition._asdict() for partition in needless],
+                "failed": [{**partition._asdict(), "error": str(error)} for partition, error in failed.items()],
             }
         )
     else:
@@ -63,11 +63,11 @@ def leader_election(bootstrap_server: str | None, command_config: str | None, **
             click.echo(f"Successfully completed leader election ({kind.name}) for partitions {_listed(elected)}")
         if needless:
             click.echo(f"Valid replica already elected for partitions {_listed(needless)}")
-        for place, error in failed.items():
-            click.echo(f"Error completing leader election ({kind.name}) for partition: {place}: {error}")
+        for partition, error in failed.items():
+            click.echo(f"Error completing leader election ({kind.name}) for partition: {partition}: {error}")
     if failed:
         raise CommandFailed(f"{len(failed)} replica(s) could not be elected")
 
 
-def _listed(places: list[TopicPartition]) -> str:
-    return ", ".join(map(str, places))
+def _listed(partitions: list[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions))

@@ -11,7 +11,7 @@ from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.log_dirs import LogDir, LogDirs
 
 
-class _Part(LogDirs, ClusterRequests):
+class _LogDirsAdmin(LogDirs, ClusterRequests):
     """The part of the admin client that this command needs."""
 
 
@@ -30,7 +30,7 @@ def log_dirs(bootstrap_server: str | None, command_config: str | None, **options
         brokers = [int(number) for number in options["broker_list"].split(",") if number]
     except ValueError:
         raise click.UsageError(f"--broker-list {options['broker_list']}: numbers, as in 0,1") from None
-    with connected(_Part, bootstrap_server, command_config) as cluster:
+    with connected(_LogDirsAdmin, bootstrap_server, command_config) as cluster:
         known = [node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
         unknown = sorted(set(brokers) - set(known))
         if unknown:
@@ -41,29 +41,31 @@ def log_dirs(bootstrap_server: str | None, command_config: str | None, **options
         results = cluster.ask(cluster.admin.describe_log_dirs(nodes)).check()
     if not options["as_json"]:
         click.echo(f"Received log directory information from brokers {','.join(map(str, nodes))}")
-    brokers_told = [
+    broker_documents = [
         {
             "broker": node,
-            "logDirs": [_told(path, directory, topics) for path, directory in sorted(results[node].items())],
+            "logDirs": [
+                _directory_document(path, directory, topics) for path, directory in sorted(results[node].items())
+            ],
         }
         for node in nodes
     ]
-    document = {"brokers": brokers_told, "version": 1}
+    document = {"brokers": broker_documents, "version": 1}
     separators = None if options["as_json"] else (",", ":")
     click.echo(json.dumps(document, indent=2 if options["as_json"] else None, separators=separators))
 
 
-def _told(path: str, directory: LogDir, topics: set[str]) -> dict[str, Any]:
+def _directory_document(path: str, directory: LogDir, topics: set[str]) -> dict[str, Any]:
     return {
         "partitions": [
             {
-                "partition": str(place),
+                "partition": str(partition),
                 "size": replica.size,
                 "offsetLag": replica.offset_lag,
                 "isFuture": replica.is_future,
             }
-            for place, replica in sorted(directory.replicas.items())
-            if not topics or place.topic in topics
+            for partition, replica in sorted(directory.replicas.items())
+            if not topics or partition.topic in topics
         ],
         "error": str(directory.error) if directory.error is not None else None,
         "logDir": path,

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed
-from ottla.cli.properties import given_of
+from ottla.cli.cluster_access import AdminConnection, CommandFailed
+from ottla.cli.properties import selected_options
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.cli.times import timestamp_ms
 from ottla.client.admin.topics import Topics
 from ottla.client.config import duration_ms
 from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 
-Plan = dict[str, dict[TopicPartition, int]]
+ResetPlan = dict[str, dict[TopicPartition, int]]
 """group -> partition -> offset"""
 
 
@@ -36,7 +36,7 @@ _TARGETS = (
 )
 _SCOPES = ("topic", "all-topics", "from-file")
 _COLUMNS = (Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10), Column("NEW-OFFSET"))
-Current = Mapping[TopicPartition, int | None]
+CurrentOffsets = Mapping[TopicPartition, int | None]
 """Offsets of a group by partition; None where it has read nothing."""
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,7 +66,7 @@ def reset_options(function: F) -> F:
     return function
 
 
-class Target(NamedTuple):
+class ResetTarget(NamedTuple):
     """Target of a reset: exactly one of these is set.
 
     moment  EARLIEST, LATEST, or ms since the epoch
@@ -86,39 +86,39 @@ class Target(NamedTuple):
 def check_reset(options: Mapping[str, Any]) -> None:
     """Raises UsageError when the options do not go together."""
     targets = [name for name in _TARGETS if name.replace("-", "_") in options]
-    if len(given_of(options, targets)) != 1:
+    if len(selected_options(options, targets)) != 1:
         raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{option}' for option in targets)}")
-    if len(given_of(options, _SCOPES)) != 1:
+    if len(selected_options(options, _SCOPES)) != 1:
         raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{option}' for option in _SCOPES)}")
 
 
-def target_of(options: Mapping[str, Any]) -> Target:
+def target_of(options: Mapping[str, Any]) -> ResetTarget:
     """Return the target that the options name. Raises BadParameter for an invalid time or duration."""
     if options["to_datetime"] is not None:
-        return Target(moment=timestamp_ms(options["to_datetime"]))
+        return ResetTarget(moment=timestamp_ms(options["to_datetime"]))
     if options.get("by_duration") is not None:
         try:
-            return Target(moment=time.time_ns() // 1_000_000 - duration_ms(options["by_duration"]))
+            return ResetTarget(moment=time.time_ns() // 1_000_000 - duration_ms(options["by_duration"]))
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
     if options["to_offset"] is not None:
-        return Target(offset=options["to_offset"])
+        return ResetTarget(offset=options["to_offset"])
     if options.get("shift_by") is not None:
-        return Target(shift=options["shift_by"])
+        return ResetTarget(shift=options["shift_by"])
     if options["from_file"] is not None:
-        return Target(file=options["from_file"])
+        return ResetTarget(file=options["from_file"])
     if options["to_current"]:
-        return Target(current=True)
-    return Target(moment=EARLIEST if options["to_earliest"] else LATEST)
+        return ResetTarget(current=True)
+    return ResetTarget(moment=EARLIEST if options["to_earliest"] else LATEST)
 
 
 def plan_for(
-    cluster: Cluster[Topics],
-    currents: Mapping[str, Current],
+    cluster: AdminConnection[Topics],
+    currents: Mapping[str, CurrentOffsets],
     options: Mapping[str, Any],
     *,
     whole_topics: bool = False,
-) -> Plan:
+) -> ResetPlan:
     """Return the offsets to which each group is to be reset.
 
     currents      the groups and their offsets
@@ -142,14 +142,18 @@ def plan_for(
 
 
 def _offsets(
-    cluster: Cluster[Topics], group: str, partitions: list[TopicPartition], current: Current, target: Target
+    cluster: AdminConnection[Topics],
+    group: str,
+    partitions: list[TopicPartition],
+    current: CurrentOffsets,
+    target: ResetTarget,
 ) -> dict[TopicPartition, int]:
     if target.moment is not None:
         return offsets_at(cluster, partitions, target.moment)
     if target.offset is not None:
         return within_log(cluster, dict.fromkeys(partitions, target.offset))
     if target.shift is None:
-        return _staying(cluster, partitions, current)
+        return _current_or_end(cluster, partitions, current)
     shifted = {}
     for partition in partitions:
         offset = current.get(partition)
@@ -159,7 +163,9 @@ def _offsets(
     return within_log(cluster, shifted)
 
 
-def _staying(cluster: Cluster[Topics], partitions: list[TopicPartition], current: Current) -> dict[TopicPartition, int]:
+def _current_or_end(
+    cluster: AdminConnection[Topics], partitions: list[TopicPartition], current: CurrentOffsets
+) -> dict[TopicPartition, int]:
     """Return the group's offsets, and the end offset of each partition that it has not read."""
     unread = [partition for partition in partitions if current.get(partition) is None]
     ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(unread, LATEST))).check() if unread else {}
@@ -170,7 +176,7 @@ def _staying(cluster: Cluster[Topics], partitions: list[TopicPartition], current
     return offsets_kept
 
 
-def show_plan(plan: Plan, options: Mapping[str, Any]) -> None:
+def show_plan(plan: ResetPlan, options: Mapping[str, Any]) -> None:
     """Print it: a table, JSON, or CSV (--export)."""
     rows: Sequence[Sequence[Any]] = [
         (group, *partition, offset) for group, parts in plan.items() for partition, offset in sorted(parts.items())
@@ -201,10 +207,10 @@ def parse_topics(topics: Iterable[str]) -> dict[str, list[int] | None]:
     return partitions_by_topic
 
 
-def partitions_of(cluster: Cluster[Topics], topics: Mapping[str, list[int] | None]) -> list[TopicPartition]:
+def partitions_of(cluster: AdminConnection[Topics], topics: Mapping[str, list[int] | None]) -> list[TopicPartition]:
     """The partitions meant. Raises CommandFailed for a topic or a partition that does not exist."""
     known = cluster.ask(cluster.admin.list_topics())
-    places = []
+    partitions = []
     for name, indexes in topics.items():
         info = known.get(name)
         if info is None:
@@ -212,12 +218,12 @@ def partitions_of(cluster: Cluster[Topics], topics: Mapping[str, list[int] | Non
         for index in sorted(info.leaders) if indexes is None else indexes:
             if index not in info.leaders:
                 raise CommandFailed(f"topic {name} has no partition {index}")
-            places.append(TopicPartition(name, index))
-    return places
+            partitions.append(TopicPartition(name, index))
+    return partitions
 
 
 def offsets_at(
-    cluster: Cluster[Topics], partitions: Iterable[TopicPartition], moment: int
+    cluster: AdminConnection[Topics], partitions: Iterable[TopicPartition], moment: int
 ) -> dict[TopicPartition, int]:
     """The offsets of a moment. After the last record that is the end, with a warning as Kafka's tools have it."""
     moments = dict.fromkeys(partitions, moment)
@@ -232,7 +238,7 @@ def offsets_at(
     return {part: ends[part].offset if part in ends else offsets[part].offset for part in moments}
 
 
-def within_log(cluster: Cluster[Topics], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def within_log(cluster: AdminConnection[Topics], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The same, but not before the beginning or behind the end, with a warning."""
     first = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(offsets, EARLIEST))).check()
     last = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(offsets, LATEST))).check()
@@ -241,22 +247,22 @@ def within_log(cluster: Cluster[Topics], offsets: Mapping[TopicPartition, int]) 
         low, high = first[partition].offset, last[partition].offset
         offsets_kept[partition] = min(max(offset, low), high)
         if offset > high:
-            _clipped("higher than latest", partition, offset, high)
+            _warn_clipped("higher than latest", partition, offset, high)
         elif offset < low:
-            _clipped("lower than earliest", partition, offset, low)
+            _warn_clipped("lower than earliest", partition, offset, low)
     return offsets_kept
 
 
-def _clipped(how: str, partition: TopicPartition, offset: int, to: int) -> None:
+def _warn_clipped(how: str, partition: TopicPartition, offset: int, to: int) -> None:
     click.echo(
         f"Warn: New offset ({offset}) is {how} offset for topic partition {partition}. Value will be set to {to}",
         err=True,
     )
 
 
-def read_plan(path: str, groups: list[str]) -> Plan:
+def read_plan(path: str, groups: list[str]) -> ResetPlan:
     """A plan from CSV. Raises CommandFailed."""
-    plan: Plan = {}
+    plan: ResetPlan = {}
     try:
         lines = list(csv.reader(Path(path).read_text(encoding="utf-8").splitlines()))
     except (OSError, UnicodeDecodeError) as error:
@@ -275,7 +281,7 @@ def read_plan(path: str, groups: list[str]) -> Plan:
     return plan
 
 
-def csv_lines(plan: Plan) -> list[str]:
+def csv_lines(plan: ResetPlan) -> list[str]:
     """A plan as CSV, without the group when there is only one."""
     lines = []
     for group, offsets in plan.items():

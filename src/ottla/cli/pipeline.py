@@ -14,7 +14,7 @@ from ottla.addresses import address_text
 from ottla.cli.cluster_access import address_of, bootstrap_options
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.completion import complete_topics
-from ottla.cli.stopping import Stop, told_to_stop
+from ottla.cli.stopping import Stop, stop_on_signals
 from ottla.cli.table import Column, echo_table
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ def run(directory: Path, **options: Any) -> None:
     show = _Show(as_json=options["as_json"])
     try:
         project = open_project(directory, settings)
-        with told_to_stop() as stop, ExitStack() as stack:
+        with stop_on_signals() as stop, ExitStack() as stack:
             figures = QueryFigures(show.progress)
             if options["metrics"]:
                 stack.callback(_serve(options["metrics"], figures))
-            with stop.at_once():
+            with stop.interruptible():
                 show.status("starting Spark")
                 address = options["remote"] or stack.enter_context(
                     connect_server(project.root, options["master"], confs)
@@ -116,7 +116,7 @@ def run(directory: Path, **options: Any) -> None:
     except (InvalidProject, JavaMissing) as error:
         show.status("")
         _fail(str(error))
-    if stop.asked and not options["continuous"]:
+    if stop.requested and not options["continuous"]:
         sys.exit(130)
 
 
@@ -148,7 +148,7 @@ def _runs(
         refresh = refresh._replace(full_all=False, full=())
         show.status("waiting")
         stop.sleep(options["interval"])
-        if stop.asked:
+        if stop.requested:
             return
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.latencies import Latencies
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
@@ -53,7 +53,7 @@ def producer_perf_test(**options: Any) -> None:
     payloads = _payloads(options)
     if options["warmup_records"] >= options["num_records"]:
         raise click.UsageError("--warmup-records must be below --num-records")
-    with told_in_one_line():
+    with command_errors():
         texts = [*options["producer_props"], *options["command_property"]]
         own: dict[str, Any] = {
             **properties(options["command_config"] or options["producer_config"], texts, "--command-property")
@@ -64,7 +64,7 @@ def producer_perf_test(**options: Any) -> None:
             own.setdefault("transactional.id", f"performance-producer-{random.randrange(1 << 64):x}")
         own = {"client.id": "perf-producer-client", **own}
         with Producer(client_configs(options["bootstrap_server"], None, **own)) as producer:
-            test = _Test(producer, options, transactional="transactional.id" in own)
+            test = _ProducerPerfTest(producer, options, transactional="transactional.id" in own)
             test.run(payloads)
             metrics = producer.metrics()
     test.summary(metrics if options["print_metrics"] else {})
@@ -80,8 +80,8 @@ def _payloads(options: dict[str, Any]) -> list[bytes]:
     if options["record_size"] is not None:
         if options["record_size"] < 0:
             raise click.UsageError("--record-size must not be negative")
-        dice = random.Random(0)
-        return [bytes(dice.randrange(65, 91) for _ in range(options["record_size"]))]
+        random_source = random.Random(0)
+        return [bytes(random_source.randrange(65, 91) for _ in range(options["record_size"]))]
     try:
         content = Path(options["payload_file"]).read_bytes()
     except OSError as error:
@@ -93,7 +93,7 @@ def _payloads(options: dict[str, Any]) -> list[bytes]:
     return payloads
 
 
-class _Window:
+class _LatencyWindow:
     """Records and latencies of a stretch of time."""
 
     def __init__(self) -> None:
@@ -116,17 +116,17 @@ class _Window:
         return f"{text}."
 
 
-class _Test:
+class _ProducerPerfTest:
     """One run."""
 
     def __init__(self, producer: Producer, options: dict[str, Any], *, transactional: bool) -> None:
         self._producer = producer
         self._options = options
         self._transactional = transactional
-        self._whole = _Window()
-        self._steady: _Window | None = None
-        self._recent = _Window()
-        self._steady_told = True
+        self._whole = _LatencyWindow()
+        self._steady: _LatencyWindow | None = None
+        self._recent = _LatencyWindow()
+        self._steady_announced = True
         self._client_id: str = producer.config["client.id"]
         self._failure: KafkaError | None = None
         self._as_json: bool = options["as_json"]
@@ -142,20 +142,20 @@ class _Test:
                 f"Warmup first {options['warmup_records']} records. "
                 "Steady state results will print after the complete test summary."
             )
-        dice = random.Random(0)
+        random_source = random.Random(0)
         producer.partitions_for(options["topic"])
-        self._whole = _Window()
+        self._whole = _LatencyWindow()
         began = 0.0
         for number in range(options["num_records"]):
             if self._transactional and not began:
                 producer.begin_transaction()
                 began = time.perf_counter()
-            value = dice.choice(payloads) if payloads else b"%d" % number
+            value = random_source.choice(payloads) if payloads else b"%d" % number
             self._send(number, value)
             if self._transactional and time.perf_counter() - began >= duration:
                 producer.commit_transaction()
                 began = 0.0
-            self._hold_back(number + 1)
+            self._throttle(number + 1)
         if self._transactional and began:
             producer.commit_transaction()
         producer.flush()
@@ -177,21 +177,21 @@ class _Test:
 
     def _count(self, number: int, size: int, milliseconds: float) -> None:
         if number >= self._options["warmup_records"] > 0 and self._steady is None:
-            self._steady, self._recent = _Window(), _Window()
-            self._steady_told = False
+            self._steady, self._recent = _LatencyWindow(), _LatencyWindow()
+            self._steady_announced = False
         for window in (self._whole, self._recent, self._steady):
             if window is not None:
                 window.latencies.add(milliseconds)
                 window.bytes += size
         if time.perf_counter() - self._recent.begun >= self._options["reporting_interval"] / 1000:
             if not self._as_json:
-                if not self._steady_told:
-                    self._steady_told = True
+                if not self._steady_announced:
+                    self._steady_announced = True
                     click.echo("In steady state.")
                 click.echo(self._recent.line(whole=False))
-            self._recent = _Window()
+            self._recent = _LatencyWindow()
 
-    def _hold_back(self, sent: int) -> None:
+    def _throttle(self, sent: int) -> None:
         """Not more than --throughput records a second."""
         throughput: float = self._options["throughput"]
         if throughput > 0:

@@ -24,7 +24,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     return configs
 
 
-def given_of(options: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+def selected_options(options: Mapping[str, Any], names: Iterable[str]) -> list[str]:
     """Those of the options that were given, in their spelling on the command line."""
     keys = {"list": "list_", "topic": "topics", "group": "groups"}
     named = []
@@ -38,7 +38,7 @@ def given_of(options: Mapping[str, Any], names: Iterable[str]) -> list[str]:
 
 def one_action(options: Mapping[str, Any], actions: Sequence[str]) -> str:
     """Return the action that is given. Raises UsageError unless it is exactly one."""
-    named = given_of(options, actions)
+    named = selected_options(options, actions)
     if len(named) != 1:
         listed = ", ".join(f"--{action}" for action in actions)
         raise click.UsageError(f"exactly one of {listed} says what to do")

@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
-from ottla.cli.json_files import once, place_of, read_rows
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.json_files import check_unique, read_rows, topic_partition_of
 from ottla.cli.properties import one_action
-from ottla.cli.reassignment import Move, assignment_json, proposal
-from ottla.cli.replication_throttles import Part as Throttles
-from ottla.cli.replication_throttles import clear_throttles, set_throttles
+from ottla.cli.reassignment import ReplicaPlacement, assignment_json, proposal
+from ottla.cli.replication_throttles import ThrottleAdmin, clear_throttles, set_throttles
 from ottla.cli.table import echo_json
 from ottla.client.admin.log_dirs import LogDirs, TopicPartitionReplica
 from ottla.client.admin.replicas import ReplicaRequests
@@ -26,7 +25,7 @@ from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_
 _ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 
 
-class _Part(Throttles, ReplicaRequests, LogDirs, Topics):
+class _ReassignmentAdmin(ThrottleAdmin, ReplicaRequests, LogDirs, Topics):
     """The part of the admin client that this command needs."""
 
 
@@ -63,7 +62,7 @@ def reassign_partitions(bootstrap_server: str | None, command_config: str | None
     configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
     # --verify takes back the throttles of a plan that is done.
     changes = action in ("execute", "cancel") or (action == "verify" and not options["preserve_throttles"])
-    with connected(_Part, bootstrap_server, command_config, changes=changes, **configs) as cluster:
+    with connected(_ReassignmentAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
             _list(cluster, options)
         elif action == "generate":
@@ -76,76 +75,82 @@ def reassign_partitions(bootstrap_server: str | None, command_config: str | None
             _cancel(cluster, moves, options)
 
 
-def read_plan(path: str) -> list[Move]:
+def read_plan(path: str) -> list[ReplicaPlacement]:
     """Raises CommandFailed for what is no plan."""
     rows = read_rows(path)
     moves = []
     for row in rows:
-        place, replicas = place_of(row, path), row.get("replicas")
+        partition, replicas = topic_partition_of(row, path), row.get("replicas")
         if not isinstance(replicas, list) or not replicas or not all(isinstance(node, int) for node in replicas):
-            raise CommandFailed(f"{path}: {place} wants replicas, as in [1, 2]")
+            raise CommandFailed(f"{path}: {partition} wants replicas, as in [1, 2]")
         if len(set(replicas)) != len(replicas):
-            raise CommandFailed(f"{path}: {place} has a replica twice")
+            raise CommandFailed(f"{path}: {partition} has a replica twice")
         log_dirs = row.get("log_dirs") or ["any"] * len(replicas)
         if len(log_dirs) != len(replicas):
-            raise CommandFailed(f"{path}: {place} has {len(replicas)} replicas and {len(log_dirs)} log_dirs")
-        moves.append(Move(place, tuple(replicas), tuple(log_dirs)))
+            raise CommandFailed(f"{path}: {partition} has {len(replicas)} replicas and {len(log_dirs)} log_dirs")
+        moves.append(ReplicaPlacement(partition, tuple(replicas), tuple(log_dirs)))
     if not moves:
         raise CommandFailed(f"{path} has no partitions")
-    once([move.place for move in moves], path)
+    check_unique([move.partition for move in moves], path)
     return sorted(moves)
 
 
-def _list(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _list(cluster: AdminConnection[_ReassignmentAdmin], options: dict[str, Any]) -> None:
     reassignments = cluster.ask(cluster.admin.list_partition_reassignments())
     if options["as_json"]:
-        echo_json([{**place._asdict(), **reassignments[place]._asdict()} for place in sorted(reassignments)])
+        echo_json(
+            [{**partition._asdict(), **reassignments[partition]._asdict()} for partition in sorted(reassignments)]
+        )
         return
     if not reassignments:
         click.echo("No partition reassignments found.")
         return
     click.echo("Current partition reassignments:")
-    for place in sorted(reassignments):
-        reassignment = reassignments[place]
+    for partition in sorted(reassignments):
+        reassignment = reassignments[partition]
         coming = f" Adding replicas: {_nodes(reassignment.adding)}." if reassignment.adding else ""
         going = f" Removing replicas: {_nodes(reassignment.removing)}." if reassignment.removing else ""
-        click.echo(f"{place}: replicas: {_nodes(reassignment.replicas)}.{coming}{going}")
+        click.echo(f"{partition}: replicas: {_nodes(reassignment.replicas)}.{coming}{going}")
 
 
 def _nodes(nodes: Sequence[int]) -> str:
     return ",".join(map(str, nodes))
 
 
-def _described(cluster: Cluster[_Part], names: Sequence[str]) -> dict[str, TopicDescription]:
+def _described(cluster: AdminConnection[_ReassignmentAdmin], names: Sequence[str]) -> dict[str, TopicDescription]:
     results = cluster.ask(cluster.admin.describe_topics(sorted(set(names)))).check()
     return {str(name): topic for name, topic in results.items()}
 
 
-def _current(cluster: Cluster[_Part], places: Sequence[TopicPartition]) -> list[Move]:
+def _current(
+    cluster: AdminConnection[_ReassignmentAdmin], partitions: Sequence[TopicPartition]
+) -> list[ReplicaPlacement]:
     """Return the current replicas and their directories. Raises CommandFailed for a partition that does not exist."""
-    topics = _described(cluster, [place.topic for place in places])
+    topics = _described(cluster, [partition.topic for partition in partitions])
     parts = {TopicPartition(name, part.partition): part for name, topic in topics.items() for part in topic.partitions}
-    missing = [place for place in places if place not in parts]
+    missing = [partition for partition in partitions if partition not in parts]
     if missing:
         raise CommandFailed(f"{missing[0]} does not exist")
-    nodes = sorted({node for place in places for node in parts[place].replicas})
-    described = cluster.ask(cluster.admin.describe_log_dirs(nodes, partitions=places)).successes
+    nodes = sorted({node for partition in partitions for node in parts[partition].replicas})
+    described = cluster.ask(cluster.admin.describe_log_dirs(nodes, partitions=partitions)).successes
     directories = {
-        (place, node): path
+        (partition, node): path
         for node, paths in described.items()
         for path, directory in paths.items()
-        for place, replica in directory.replicas.items()
+        for partition, replica in directory.replicas.items()
         if not replica.is_future
     }
     return [
-        Move(
-            place, parts[place].replicas, tuple(directories.get((place, node), "any") for node in parts[place].replicas)
+        ReplicaPlacement(
+            partition,
+            parts[partition].replicas,
+            tuple(directories.get((partition, node), "any") for node in parts[partition].replicas),
         )
-        for place in sorted(places)
+        for partition in sorted(partitions)
     ]
 
 
-def _generate(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _generate(cluster: AdminConnection[_ReassignmentAdmin], options: dict[str, Any]) -> None:
     try:
         brokers = [int(number) for number in options["broker_list"].split(",")]
     except ValueError:
@@ -155,8 +160,8 @@ def _generate(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
     _check_brokers(cluster, brokers)
     racks = {node.id: node.rack for node in cluster.ask(cluster.admin.describe_cluster()).nodes if node.id in brokers}
     topics = _described(cluster, names)
-    places = [TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions]
-    current = _current(cluster, places)
+    partitions = [TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions]
+    current = _current(cluster, partitions)
     proposed = proposal(current, racks, rack_aware=not options["disable_rack_aware"])
     if options["as_json"]:
         echo_json({"current": assignment_json(current), "proposed": assignment_json(proposed)})
@@ -165,65 +170,76 @@ def _generate(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
     click.echo(f"Proposed partition reassignment configuration\n{assignment_json(proposed, text=True)}")
 
 
-def _check_brokers(cluster: Cluster[_Part], nodes: Sequence[int]) -> None:
+def _check_brokers(cluster: AdminConnection[_ReassignmentAdmin], nodes: Sequence[int]) -> None:
     known = {node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes}
     unknown = sorted(set(nodes) - known)
     if unknown:
         raise CommandFailed(f"there is no broker {_nodes(unknown)}, only {_nodes(sorted(known))}")
 
 
-def _execute(cluster: Cluster[_Part], moves: list[Move], options: dict[str, Any]) -> None:
+def _execute(
+    cluster: AdminConnection[_ReassignmentAdmin], moves: list[ReplicaPlacement], options: dict[str, Any]
+) -> None:
     if not options["additional"] and cluster.ask(cluster.admin.list_partition_reassignments()):
         raise CommandFailed("another plan is under way: wait for it, cancel it, or add --additional")
     _check_brokers(cluster, [node for move in moves for node in move.replicas])
-    current = _current(cluster, [move.place for move in moves])
+    current = _current(cluster, [move.partition for move in moves])
     if not options["as_json"]:
         click.echo(f"Current partition replica assignment\n\n{assignment_json(current, text=True)}\n")
         click.echo("Save this to use as the --reassignment-json-file option during rollback")
     for line in set_throttles(cluster, current, moves, options["throttle"], options["replica_alter_log_dirs_throttle"]):
         if not options["as_json"]:
             click.echo(line)
-    replicas_by_place = {move.place: move.replicas for move in moves}
+    replicas_by_partition = {move.partition: move.replicas for move in moves}
     change = not options["disallow_replication_factor_change"]
     cluster.ask(
-        cluster.admin.alter_partition_reassignments(replicas_by_place, allow_replication_factor_change=change)
+        cluster.admin.alter_partition_reassignments(replicas_by_partition, allow_replication_factor_change=change)
     ).check()
     moved = _move_directories(cluster, moves)
     if options["as_json"]:
-        echo_json({"before": assignment_json(current), "started": [str(place) for place in sorted(replicas_by_place)]})
+        echo_json(
+            {
+                "before": assignment_json(current),
+                "started": [str(partition) for partition in sorted(replicas_by_partition)],
+            }
+        )
         return
-    plural = "s" if len(replicas_by_place) > 1 else ""
+    plural = "s" if len(replicas_by_partition) > 1 else ""
     click.echo(
-        f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(replicas_by_place)))}"
+        f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(replicas_by_partition)))}"
     )
     for replica, path in moved.items():
-        place = TopicPartition(replica.topic, replica.partition)
+        partition = TopicPartition(replica.topic, replica.partition)
         click.echo(
-            f"Successfully started moving log directory to {path} for replica {place} with broker {replica.broker_id}"
+            f"Successfully started moving log directory to {path} for replica {partition} with broker {replica.broker_id}"
         )
 
 
-def _directories(moves: Sequence[Move]) -> dict[TopicPartitionReplica, str]:
+def _directories(moves: Sequence[ReplicaPlacement]) -> dict[TopicPartitionReplica, str]:
     """Those that a plan names."""
     return {
-        TopicPartitionReplica(*move.place, node): path
+        TopicPartitionReplica(*move.partition, node): path
         for move in moves
         for node, path in zip(move.replicas, move.log_dirs, strict=True)
         if path != "any"
     }
 
 
-def _move_directories(cluster: Cluster[_Part], moves: Sequence[Move]) -> dict[TopicPartitionReplica, str]:
+def _move_directories(
+    cluster: AdminConnection[_ReassignmentAdmin], moves: Sequence[ReplicaPlacement]
+) -> dict[TopicPartitionReplica, str]:
     targets = _directories(moves)
     if targets:
         cluster.ask(cluster.admin.alter_replica_log_dirs(targets)).check()
     return targets
 
 
-def _verify(cluster: Cluster[_Part], moves: list[Move], options: dict[str, Any]) -> None:
+def _verify(
+    cluster: AdminConnection[_ReassignmentAdmin], moves: list[ReplicaPlacement], options: dict[str, Any]
+) -> None:
     """Print the state of a plan; remove its throttles when it is done. Raises CommandFailed for a plan that did not succeed."""
-    under_way = cluster.ask(cluster.admin.list_partition_reassignments([move.place for move in moves]))
-    results = cluster.ask(cluster.admin.describe_topics({move.place.topic for move in moves}))
+    under_way = cluster.ask(cluster.admin.list_partition_reassignments([move.partition for move in moves]))
+    results = cluster.ask(cluster.admin.describe_topics({move.partition.topic for move in moves}))
     parts = {
         TopicPartition(topic.name, part.partition): part.replicas
         for topic in results.successes.values()
@@ -234,24 +250,24 @@ def _verify(cluster: Cluster[_Part], moves: list[Move], options: dict[str, Any])
             raise error
     states, lines = {}, ["Status of partition reassignment:"]
     for move in moves:
-        replicas = parts.get(move.place, ())
-        if move.place in under_way:
-            states[str(move.place)] = "in progress"
-            lines.append(f"Reassignment of partition {move.place} is still in progress.")
+        replicas = parts.get(move.partition, ())
+        if move.partition in under_way:
+            states[str(move.partition)] = "in progress"
+            lines.append(f"Reassignment of partition {move.partition} is still in progress.")
         elif replicas == move.replicas:
-            states[str(move.place)] = "completed"
-            lines.append(f"Reassignment of partition {move.place} is completed.")
+            states[str(move.partition)] = "completed"
+            lines.append(f"Reassignment of partition {move.partition} is completed.")
         else:
-            states[str(move.place)] = "not as planned"
+            states[str(move.partition)] = "not as planned"
             lines.append(
-                f"There is no active reassignment of partition {move.place}, "
+                f"There is no active reassignment of partition {move.partition}, "
                 f"but replica set is {_nodes(replicas)} rather than {_nodes(move.replicas)}."
             )
     moving, directory_lines = _moving(cluster, moves)
     lines += directory_lines or [""]
     done = not under_way and not moving
     if done and not options["preserve_throttles"]:
-        lines += clear_throttles(cluster, [move for move in moves if move.place in parts])
+        lines += clear_throttles(cluster, [move for move in moves if move.partition in parts])
     if options["as_json"]:
         echo_json({"partitions": states, "moving_directories": moving, "done": done})
     else:
@@ -260,7 +276,9 @@ def _verify(cluster: Cluster[_Part], moves: list[Move], options: dict[str, Any])
         raise CommandFailed("some partitions are not where the plan wants them, and nothing is under way")
 
 
-def _moving(cluster: Cluster[_Part], moves: Sequence[Move]) -> tuple[list[str], list[str]]:
+def _moving(
+    cluster: AdminConnection[_ReassignmentAdmin], moves: Sequence[ReplicaPlacement]
+) -> tuple[list[str], list[str]]:
     """Replicas that are between two directories, and a line about each that the plan sends to one."""
     targets = _directories(moves)
     moving, lines = [], []
@@ -269,12 +287,12 @@ def _moving(cluster: Cluster[_Part], moves: Sequence[Move]) -> tuple[list[str], 
     nodes = sorted({replica.broker_id for replica in targets})
     described = cluster.ask(cluster.admin.describe_log_dirs(nodes)).successes
     for replica, path in targets.items():
-        place = TopicPartition(replica.topic, replica.partition)
-        name = f"{place}-{replica.broker_id}"
+        partition = TopicPartition(replica.topic, replica.partition)
+        name = f"{partition}-{replica.broker_id}"
         locations = {
-            (where, directory.replicas[place].is_future)
+            (where, directory.replicas[partition].is_future)
             for where, directory in described.get(replica.broker_id, {}).items()
-            if place in directory.replicas
+            if partition in directory.replicas
         }
         if (path, True) in locations:
             moving.append(name)
@@ -282,16 +300,18 @@ def _moving(cluster: Cluster[_Part], moves: Sequence[Move]) -> tuple[list[str], 
         elif (path, False) in locations:
             lines.append(f"Reassignment of replica {name} completed successfully.")
         elif not locations:
-            lines.append(f"Partition {place} is not found in any live log dir on broker {replica.broker_id}.")
+            lines.append(f"Partition {partition} is not found in any live log dir on broker {replica.broker_id}.")
         else:
             lines.append(f"Partition {name} is not being moved to log dir {path}.")
     return moving, lines
 
 
-def _cancel(cluster: Cluster[_Part], moves: list[Move], options: dict[str, Any]) -> None:
+def _cancel(
+    cluster: AdminConnection[_ReassignmentAdmin], moves: list[ReplicaPlacement], options: dict[str, Any]
+) -> None:
     """Stop what is under way of a plan: replicas, and moves between directories."""
-    places = [move.place for move in moves]
-    under_way = sorted(cluster.ask(cluster.admin.list_partition_reassignments(places)))
+    partitions = [move.partition for move in moves]
+    under_way = sorted(cluster.ask(cluster.admin.list_partition_reassignments(partitions)))
     results = cluster.ask(cluster.admin.alter_partition_reassignments(dict.fromkeys(under_way)))
     for error in results.errors.values():
         if error.code != NO_REASSIGNMENT_IN_PROGRESS:
@@ -310,21 +330,21 @@ def _cancel(cluster: Cluster[_Part], moves: list[Move], options: dict[str, Any])
     if not options["preserve_throttles"]:
         lines += clear_throttles(cluster, moves)
     if options["as_json"]:
-        echo_json({"cancelled": [str(place) for place in under_way], "cancelled_moves": moving})
+        echo_json({"cancelled": [str(partition) for partition in under_way], "cancelled_moves": moving})
     else:
         click.echo("\n".join(lines))
 
 
 def _current_directories(
-    cluster: Cluster[_Part], moves: Sequence[Move], moving: Sequence[str]
+    cluster: AdminConnection[_ReassignmentAdmin], moves: Sequence[ReplicaPlacement], moving: Sequence[str]
 ) -> dict[TopicPartitionReplica, str]:
     """Return the directories that replicas are being moved from: moving a replica to its own directory cancels the move."""
-    moving_moves = [move for move in moves if any(f"{move.place}-{node}" in moving for node in move.replicas)]
+    moving_moves = [move for move in moves if any(f"{move.partition}-{node}" in moving for node in move.replicas)]
     if not moving_moves:
         return {}
     return {
-        TopicPartitionReplica(*move.place, node): path
-        for move in _current(cluster, [move.place for move in moving_moves])
+        TopicPartitionReplica(*move.partition, node): path
+        for move in _current(cluster, [move.partition for move in moving_moves])
         for node, path in zip(move.replicas, move.log_dirs, strict=True)
-        if f"{move.place}-{node}" in moving
+        if f"{move.partition}-{node}" in moving
     }

@@ -8,20 +8,20 @@ from ottla.cli.cluster_access import CommandFailed
 from ottla.client.topics import TopicPartition
 
 
-class Move(NamedTuple):
+class ReplicaPlacement(NamedTuple):
     """The replicas that a partition has or is to have, the preferred leader first, and their directories ("any")."""
 
-    place: TopicPartition
+    partition: TopicPartition
     replicas: tuple[int, ...]
     log_dirs: tuple[str, ...]
 
 
-def assignment_json(moves: Iterable[Move], *, text: bool = False) -> Any:
+def assignment_json(moves: Iterable[ReplicaPlacement], *, text: bool = False) -> Any:
     """A plan as Kafka's tool writes it: an object, or one line of text."""
     rows = [
         {
-            "topic": move.place.topic,
-            "partition": move.place.partition,
+            "topic": move.partition.topic,
+            "partition": move.partition.partition,
             "replicas": list(move.replicas),
             "log_dirs": list(move.log_dirs),
         }
@@ -31,28 +31,30 @@ def assignment_json(moves: Iterable[Move], *, text: bool = False) -> Any:
     return json.dumps(document, separators=(",", ":")) if text else document
 
 
-def proposal(current: Sequence[Move], racks: Mapping[int, str | None], *, rack_aware: bool) -> list[Move]:
+def proposal(
+    current: Sequence[ReplicaPlacement], racks: Mapping[int, str | None], *, rack_aware: bool
+) -> list[ReplicaPlacement]:
     """The same partitions, with as many replicas each, over these brokers (node -> rack).
 
     Leaders go round the brokers; the second replica is so far from the first that those of one broker spread over all others
-    when it fails, and a step further for each round (as Kafka places the replicas of a new topic). With racks brokers stand
+    when it fails, and a step further for each round (as Kafka partitions the replicas of a new topic). With racks brokers stand
     in an order in which neighbours are in different racks. Raises CommandFailed.
     """
     with_rack = [node for node, rack in racks.items() if rack is not None]
     if rack_aware and with_rack and len(with_rack) < len(racks):
         raise CommandFailed("some brokers have a rack and others have none: --disable-rack-aware does without")
     nodes = _alternating(racks) if rack_aware and with_rack else sorted(racks)
-    topics: dict[str, list[Move]] = {}
+    topics: dict[str, list[ReplicaPlacement]] = {}
     for move in current:
-        topics.setdefault(move.place.topic, []).append(move)
+        topics.setdefault(move.partition.topic, []).append(move)
     proposed = []
     for moves in topics.values():
         factor = len(moves[0].replicas)
         if factor > len(nodes):
-            raise CommandFailed(f"{moves[0].place} has {factor} replicas, and there are {len(nodes)} brokers")
+            raise CommandFailed(f"{moves[0].partition} has {factor} replicas, and there are {len(nodes)} brokers")
         for number, move in enumerate(moves):
             replicas = _replicas(nodes, number, factor)
-            proposed.append(Move(move.place, replicas, ("any",) * factor))
+            proposed.append(ReplicaPlacement(move.partition, replicas, ("any",) * factor))
     return sorted(proposed)
 
 

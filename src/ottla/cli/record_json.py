@@ -20,7 +20,7 @@ from ottla.protocol.schema import Array, Message, Struct, Uuid
 from ottla.protocol.uuids import uuid_text
 from ottla.protocol.wire import PeerError, read_uvarint
 
-Texts = tuple[str | None, str | None]
+KeyAndPayload = tuple[str | None, str | None]
 """Key and payload as they are printed."""
 _DELETED: Final = "<DELETE>"
 _CONTROL: Final[dict[int, tuple[str, type[Message]]]] = {
@@ -31,9 +31,9 @@ _CONTROL: Final[dict[int, tuple[str, type[Message]]]] = {
     6: ("KRaftVoters", control_records.VotersRecord),
 }
 _METADATA: Final[dict[int, type[Message]]] = {
-    each.API: each
-    for each in vars(metadata_records).values()
-    if isinstance(each, type) and issubclass(each, Message) and each is not Message
+    record.API: record
+    for record in vars(metadata_records).values()
+    if isinstance(record, type) and issubclass(record, Message) and record is not Message
 }
 
 
@@ -56,7 +56,7 @@ def message_json(message: Struct, version: int) -> dict[str, Any]:
 
 
 def _camel(name: str) -> str:
-    return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
+    return re.sub(r"_(\w)", lambda matched: matched[1].upper(), name)
 
 
 def _value(value: Any, kind: Any, version: int) -> Any:
@@ -76,21 +76,21 @@ def _value(value: Any, kind: Any, version: int) -> Any:
 # -- internal topics --
 
 
-def offsets(key: bytes, value: bytes | None) -> Texts:
+def offsets(key: bytes, value: bytes | None) -> KeyAndPayload:
     """A record of __consumer_offsets."""
     from ottla.coordinators.groups.records import decode_record
 
     return _texts(decode_record, key, value)
 
 
-def transactions(key: bytes, value: bytes | None) -> Texts:
+def transactions(key: bytes, value: bytes | None) -> KeyAndPayload:
     """A record of __transaction_state."""
     from ottla.coordinators.transactions.state import decode_record
 
     return _texts(decode_record, key, value)
 
 
-def share_state(key: bytes, value: bytes | None) -> Texts:
+def share_state(key: bytes, value: bytes | None) -> KeyAndPayload:
     """A record of __share_group_state."""
     from ottla.coordinators.share.records import decode_record
 
@@ -115,7 +115,7 @@ def whole(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes |
     return kind, document
 
 
-def _texts(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> Texts:
+def _texts(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> KeyAndPayload:
     kind = int.from_bytes(key[:2], "big", signed=True)
     try:
         record = read(key, value)
@@ -128,11 +128,11 @@ def _texts(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes 
         return key_text, _DELETED
     data = message_json(record.value, record.version)
     if isinstance(record.value, GroupMetadataValue):
-        _open_members(record.value, data)
+        _decode_members(record.value, data)
     return key_text, compact({"version": str(record.version), "data": data})
 
 
-def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
+def _decode_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
     """Decode the subscription and the assignment of each consumer in a classic group."""
     if value.protocol_type != "consumer":
         return

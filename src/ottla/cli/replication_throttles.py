@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ottla.cli.cluster_access import Cluster
-from ottla.cli.reassignment import Move
+from ottla.cli.cluster_access import AdminConnection
+from ottla.cli.reassignment import ReplicaPlacement
 from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, Configs, ResourceType
 
@@ -14,12 +14,16 @@ _LEADERS: Final = "leader.replication.throttled.replicas"
 _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 
-class Part(Configs, ClusterRequests):
+class ThrottleAdmin(Configs, ClusterRequests):
     """The part of the admin client that throttles need."""
 
 
 def set_throttles(
-    cluster: Cluster[Part], current: Sequence[Move], moves: Sequence[Move], between_brokers: int, directories: int
+    cluster: AdminConnection[ThrottleAdmin],
+    current: Sequence[ReplicaPlacement],
+    moves: Sequence[ReplicaPlacement],
+    between_brokers: int,
+    directories: int,
 ) -> list[str]:
     """Set the limits that are not below 0, in bytes a second; what there is to say about it."""
     if between_brokers < 0 and directories < 0:
@@ -29,18 +33,18 @@ def set_throttles(
     ]
     changes: dict[ConfigResource, list[ConfigChange]] = {}
     if between_brokers >= 0:
-        now = {move.place: move.replicas for move in current}
-        nodes = {node for move in moves for node in (*move.replicas, *now[move.place])}
+        now = {move.partition: move.replicas for move in current}
+        nodes = {node for move in moves for node in (*move.replicas, *now[move.partition])}
         for node in sorted(nodes):
             changes[_broker(node)] = [ConfigChange(name, str(between_brokers)) for name in _BETWEEN_BROKERS]
-        for topic in sorted({move.place.topic for move in moves}):
-            its = [move for move in moves if move.place.topic == topic]
-            leaders = [f"{move.place.partition}:{node}" for move in its for node in now[move.place]]
+        for topic in sorted({move.partition.topic for move in moves}):
+            its = [move for move in moves if move.partition.topic == topic]
+            leaders = [f"{move.partition.partition}:{node}" for move in its for node in now[move.partition]]
             followers = [
-                f"{move.place.partition}:{node}"
+                f"{move.partition.partition}:{node}"
                 for move in its
                 for node in move.replicas
-                if node not in now[move.place]
+                if node not in now[move.partition]
             ]
             changes[ConfigResource(ResourceType.TOPIC, topic)] = [
                 ConfigChange(_LEADERS, ",".join(leaders)),
@@ -58,12 +62,12 @@ def set_throttles(
     return lines
 
 
-def clear_throttles(cluster: Cluster[Part], moves: Iterable[Move]) -> list[str]:
+def clear_throttles(cluster: AdminConnection[ThrottleAdmin], moves: Iterable[ReplicaPlacement]) -> list[str]:
     """Take all of them back; what there is to say about it."""
     nodes = [node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
-    topics = sorted({move.place.topic for move in moves})
-    changes = {_broker(node): _gone((*_BETWEEN_BROKERS, _BETWEEN_DIRECTORIES)) for node in nodes}
-    changes |= {ConfigResource(ResourceType.TOPIC, topic): _gone((_LEADERS, _FOLLOWERS)) for topic in topics}
+    topics = sorted({move.partition.topic for move in moves})
+    changes = {_broker(node): _deletions((*_BETWEEN_BROKERS, _BETWEEN_DIRECTORIES)) for node in nodes}
+    changes |= {ConfigResource(ResourceType.TOPIC, topic): _deletions((_LEADERS, _FOLLOWERS)) for topic in topics}
     cluster.ask(cluster.admin.incremental_alter_configs(changes)).check()
     lines = [f"Clearing broker-level throttles on broker{'s' if len(nodes) > 1 else ''} {','.join(map(str, nodes))}"]
     if topics:
@@ -75,5 +79,5 @@ def _broker(node: int) -> ConfigResource:
     return ConfigResource(ResourceType.BROKER, str(node))
 
 
-def _gone(names: Iterable[str]) -> list[ConfigChange]:
+def _deletions(names: Iterable[str]) -> list[ConfigChange]:
     return [ConfigChange(name, operation=ConfigOperation.DELETE) for name in names]

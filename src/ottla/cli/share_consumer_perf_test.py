@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
-from ottla.cli.consumer_perf_test import MEGABYTE, exiting, given_properties, java_time, wanted_records
+from ottla.cli.consumer_perf_test import MEGABYTE, consumer_properties, java_time, record_count, timeout_warning
 from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import ShareConsumer
 from ottla.client.errors import KafkaError
@@ -58,31 +58,31 @@ _COLUMNS = (
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
 def share_consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
     """Measure how fast records come through a share group. Apache Kafka's tool of this name, with its flags and its output."""
-    count = wanted_records(options)
-    with told_in_one_line():
+    count = record_count(options)
+    with command_errors():
         own: dict[str, Any] = {
             "group.id": options["group"],
             "receive.buffer.bytes": options["socket_buffer_size"],
             "fetch.max.bytes": options["fetch_size"],
             "check.crcs": "false",
-            **given_properties(options),
+            **consumer_properties(options),
         }
-        options["client_id_given"] = "client.id" in own
-        readers = Readers(client_configs(bootstrap_server, None, **own), options, count)
+        options["has_client_id"] = "client.id" in own
+        readers = _ShareConsumerThreads(client_configs(bootstrap_server, None, **own), options, count)
         readers.run()
     readers.summary()
 
 
-class Readers:
+class _ShareConsumerThreads:
     """Share consumers in threads of their own, until together they have read enough."""
 
     def __init__(self, configs: dict[str, Any], options: dict[str, Any], count: int) -> None:
         self._configs = configs
         self._options = options
         self._count = count
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._client_ids = [
-            configs["client.id"] if options["client_id_given"] else f"{_CLIENT_ID}-{number + 1}"
+            configs["client.id"] if options["has_client_id"] else f"{_CLIENT_ID}-{number + 1}"
             for number in range(options["threads"])
         ]
         self._bytes = [0] * options["threads"]
@@ -108,26 +108,26 @@ class Readers:
             with ShareConsumer({**self._configs, "client.id": self._client_ids[number]}) as consumer:
                 consumer.subscribe([self._options["topic"]])
                 last = time.monotonic()
-                reported = _Told(self._begun, 0, 0)
+                reported = _ProgressMark(self._begun, 0, 0)
                 while sum(self._records) < self._count and self._failure is None:
                     records = consumer.poll(0.2)
                     if records:
                         last = time.monotonic()
-                        with self._guard:
+                        with self._lock:
                             self._records[number] += len(records)
                             self._bytes[number] += sum(
                                 len(record.value or b"") + len(record.key or b"") for record in records
                             )
                             self._ended = time.time()
                     elif (time.monotonic() - last) * 1000 > self._options["timeout"]:
-                        click.echo(exiting(self._options["timeout"]), err=True)
+                        click.echo(timeout_warning(self._options["timeout"]), err=True)
                         return
                     if self._options["show_detailed_stats"]:
                         reported = self._progress(number, reported)
         except KafkaError as error:
             self._failure = error
 
-    def _progress(self, number: int, reported: "_Told") -> "_Told":
+    def _progress(self, number: int, reported: "_ProgressMark") -> "_ProgressMark":
         """A line of what a consumer has read since the last one, when it is time for it."""
         now = time.time()
         if (now - reported.moment) * 1000 < self._options["reporting_interval"]:
@@ -138,7 +138,7 @@ class Readers:
         moments = [java_time(moment, self._options["date_format"]) for moment in (reported.moment, now)]
         if not self._options["as_json"]:
             click.echo(f"{', '.join([*moments, *cells])} for share consumer {number + 1}")
-        return _Told(now, self._bytes[number], self._records[number])
+        return _ProgressMark(now, self._bytes[number], self._records[number])
 
     def summary(self) -> None:
         """Print the result."""
@@ -164,7 +164,7 @@ class Readers:
                 )
 
 
-class _Told(NamedTuple):
+class _ProgressMark(NamedTuple):
     """Up to where a consumer's progress was told: seconds since the epoch, and its totals then."""
 
     moment: float

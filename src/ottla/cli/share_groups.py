@@ -6,10 +6,10 @@ from typing import Any
 import click
 
 from ottla.addresses import address_text
-from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.offset_plan import check_reset, plan_for, reset_options, show_plan
-from ottla.cli.properties import given_of, one_action
+from ottla.cli.properties import one_action, selected_options
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.groups import GroupRequests
 from ottla.client.admin.share_groups import ShareGroupDescription, ShareGroups
@@ -20,7 +20,7 @@ _ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
 
 
-class _Part(ShareGroups, GroupRequests, Topics):
+class _ShareGroupsAdmin(ShareGroups, GroupRequests, Topics):
     """The part of the admin client that this command needs."""
 
 
@@ -70,7 +70,7 @@ def share_groups(bootstrap_server: str | None, command_config: str | None, **opt
     action = _action(options)
     configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
     changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and options["execute"])
-    with connected(_Part, bootstrap_server, command_config, changes=changes, **configs) as cluster:
+    with connected(_ShareGroupsAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
             _list(cluster, options)
         elif action == "describe":
@@ -89,7 +89,7 @@ def _action(options: dict[str, Any]) -> str:
     scoped = action in ("describe", "delete", "reset-offsets")
     if scoped and bool(options["groups"]) == options["all_groups"]:
         raise click.UsageError(f"--{action} wants either --group or --all-groups")
-    if action == "describe" and len(given_of(options, ("offsets", "members", "state"))) > 1:
+    if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:
         raise click.UsageError("--describe takes one of --offsets, --members, --state")
     if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
         raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
@@ -109,14 +109,14 @@ def _show(columns: Sequence[Column], rows: Sequence[Sequence[Any]], *, as_json: 
         echo_table(columns, rows)
 
 
-def _groups(cluster: Cluster[_Part], options: dict[str, Any]) -> list[str]:
+def _groups(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) -> list[str]:
     """The groups meant."""
     if not options["all_groups"]:
         return list(dict.fromkeys(options["groups"]))
     return sorted(cluster.ask(cluster.admin.list_groups(types=["share"])))
 
 
-def _list(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _list(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) -> None:
     state = options["state"]
     states = [state_name.strip().capitalize() for state_name in (state or "").split(",") if state_name.strip()]
     unknown = set(states) - {"Empty", "Stable", "Dead"}
@@ -133,7 +133,7 @@ def _list(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
             click.echo(name)
 
 
-def _describe(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _describe(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
     described = cluster.ask(cluster.admin.describe_share_groups(names)).check()
     documents = []
@@ -153,7 +153,7 @@ def _describe(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
 
 
 def _described(
-    cluster: Cluster[_Part], group: ShareGroupDescription, options: dict[str, Any]
+    cluster: AdminConnection[_ShareGroupsAdmin], group: ShareGroupDescription, options: dict[str, Any]
 ) -> tuple[Sequence[Column], list[Sequence[Any]]]:
     if options["members"]:
         return _members(group, verbose=options["verbose"])
@@ -204,7 +204,7 @@ def _state(group: ShareGroupDescription, *, verbose: bool) -> tuple[Sequence[Col
     return [*columns, Column("#MEMBERS")], [[*row, len(group.members)]]
 
 
-def _delete(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _delete(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
     share = cluster.ask(cluster.admin.list_groups(types=["share"]))
     results = cluster.ask(cluster.admin.delete_groups([name for name in names if name in share]))
@@ -219,7 +219,7 @@ def _delete(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
         raise CommandFailed(f"not deleted: {'; '.join(failed)}")
 
 
-def _delete_offsets(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _delete_offsets(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) -> None:
     (group,) = options["groups"]
     results = cluster.ask(cluster.admin.delete_share_group_offsets(group, options["topics"]))
     rows = [
@@ -232,7 +232,7 @@ def _delete_offsets(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
         raise CommandFailed(f"offsets of {len(results.errors)} of {len(rows)} topics were not deleted")
 
 
-def _reset(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
+def _reset(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
     offsets_of = cluster.ask(cluster.admin.list_share_group_offsets(names)).check()
     currents = {name: {place: position.start_offset for place, position in offsets_of[name].items()} for name in names}
@@ -252,7 +252,7 @@ def _reset(cluster: Cluster[_Part], options: dict[str, Any]) -> None:
     show_plan(plan, options)
 
 
-def _check_empty(cluster: Cluster[_Part], group: str) -> None:
+def _check_empty(cluster: AdminConnection[_ShareGroupsAdmin], group: str) -> None:
     """Kafka's tool says this before it changes anything; a group that is not there yet will be made."""
     described = cluster.ask(cluster.admin.describe_share_groups([group]))
     if group in described.successes and described[group].members:

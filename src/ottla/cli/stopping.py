@@ -17,42 +17,42 @@ STEP_S = 0.2
 class Stop:
     """Handler of the signals.
 
-    asked  SIGTERM or SIGINT came
+    requested  SIGTERM or SIGINT came
     """
 
     def __init__(self) -> None:
-        self.asked = False
-        self._impatient = False
+        self.requested = False
+        self._is_interruptible = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """The signal's handler."""
         del number, frame
-        if self._impatient or self.asked:
+        if self._is_interruptible or self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Around a call that may wait for long: a signal interrupts it, and is kept in `asked`."""
-        self._impatient = not self.asked
+    def interruptible(self) -> Iterator[None]:
+        """Around a call that may wait for long: a signal interrupts it, and is kept in `requested`."""
+        self._is_interruptible = not self.requested
         try:
             yield
         except KeyboardInterrupt:
-            if self.asked:
+            if self.requested:
                 raise
-            self.asked = True
+            self.requested = True
         finally:
-            self._impatient = False
+            self._is_interruptible = False
 
     def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`, or until a stop is requested."""
         end = time.monotonic() + seconds
-        while not self.asked and (left := end - time.monotonic()) > 0:
+        while not self.requested and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, STEP_S))
 
 
 @contextmanager
-def told_to_stop() -> Iterator[Stop]:
+def stop_on_signals() -> Iterator[Stop]:
     """Handle SIGTERM and SIGINT; outside the main thread, which alone gets signals, a stop is never requested."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

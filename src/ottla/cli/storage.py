@@ -17,9 +17,9 @@ from ottla.cli.command_group import CommandGroup
 from ottla.cli.features import (
     feature_dependencies,
     feature_option,
-    given_levels,
     level_of_release,
     levels_with,
+    parse_levels,
     release_of,
     version_mapping,
 )
@@ -49,7 +49,7 @@ storage.add_command(version_mapping)
 storage.add_command(feature_dependencies)
 
 
-def _where(function: F) -> F:
+def _directory_options(function: F) -> F:
     """[DIR]..., --config, -o: which directories are meant."""
     for option in reversed(
         (
@@ -84,7 +84,7 @@ def random_uuid() -> None:
 
 
 @storage.command("info")
-@_where
+@_directory_options
 @_json_option
 def info(directories: tuple[str, ...], *, file: str | None, options: tuple[str, ...], as_json: bool) -> None:
     """Say whose the data directories are, and what keeps a broker from starting on them.
@@ -98,7 +98,7 @@ def info(directories: tuple[str, ...], *, file: str | None, options: tuple[str, 
         documents: dict[str, Any] = {"directories": [str(path) for path in state.directories]}
         echo_json({**documents, "metadata": _metadata(state), "problems": list(state.problems)})
     else:
-        _echo_found(state)
+        _echo_info(state)
     if state.problems:
         sys.exit(1)
 
@@ -110,7 +110,7 @@ def _metadata(state: DirectoryReport) -> dict[str, Any] | None:
     return {"cluster.id": cluster_id, "directory.id": uuid_text(directory_id), "node.id": node_id, "version": 1}
 
 
-def _echo_found(state: DirectoryReport) -> None:
+def _echo_info(state: DirectoryReport) -> None:
     """In Kafka's words, with an empty line behind each part."""
     if state.directories:
         click.echo("Found log directory:" if len(state.directories) == 1 else "Found log directories:")
@@ -129,7 +129,7 @@ def _echo_found(state: DirectoryReport) -> None:
 
 
 @storage.command("format")
-@_where
+@_directory_options
 @click.option("--cluster-id", "-t", metavar="ID", required=True, help="The cluster's id: ottla storage random-uuid.")
 @click.option(
     "--release-version",
@@ -153,7 +153,7 @@ def format_(**options: Any) -> None:
 
     DIR is log.dirs; several directories are given one after another, or by --config or -o log.dirs=A,B.
     """
-    _refuse_what_is_for_many(options)
+    _reject_quorum_options(options)
     cluster_id = options["cluster_id"]
     if not _CLUSTER_ID.fullmatch(cluster_id):
         raise CommandFailed(f"cluster id {cluster_id!r}: letters, digits, _, - and . make an id")
@@ -179,7 +179,7 @@ def format_(**options: Any) -> None:
 _DONE: Final = ("formatted", "already_formatted", "unreadable")
 
 
-def _refuse_what_is_for_many(options: dict[str, Any]) -> None:
+def _reject_quorum_options(options: dict[str, Any]) -> None:
     if options["initial_controllers"] is not None:
         raise CommandFailed(
             "--initial-controllers is for several controllers; Ottla is one node and its own controller"
@@ -192,7 +192,7 @@ def _refuse_what_is_for_many(options: dict[str, Any]) -> None:
 
 def _features(release: str | None, named: tuple[str, ...]) -> dict[str, int]:
     """The levels that are stored; none unless some are named, as if the broker made the directory. Raises CommandFailed."""
-    chosen = given_levels(named)
+    chosen = parse_levels(named)
     if release is None and not chosen:
         return {}
     if release is not None and _METADATA in chosen:
@@ -225,7 +225,7 @@ def _config_or_fail(directories: Sequence[str], file: str | None, options: Seque
 
 
 @storage.command("import")
-@_where
+@_directory_options
 @click.option("--dry-run", is_flag=True, help="Show what would be imported without changing anything.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def import_(
@@ -258,7 +258,7 @@ def import_(
 
 
 @storage.command("backup")
-@_where
+@_directory_options
 @click.option("--to", "target", metavar="DIR", required=True, help="A directory that does not exist yet, or is empty.")
 @_json_option
 def backup(

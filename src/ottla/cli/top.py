@@ -8,10 +8,9 @@ from typing import Any, Protocol
 
 import click
 
-from ottla.cli.cluster_access import Cluster as Connected
-from ottla.cli.cluster_access import cluster_options, connected
-from ottla.cli.cluster_figures import SORTS, Figures, Sample, figures
-from ottla.cli.stopping import Stop, told_to_stop
+from ottla.cli.cluster_access import AdminConnection, cluster_options, connected
+from ottla.cli.cluster_figures import SORTS, ClusterSample, Figures, figures
+from ottla.cli.stopping import Stop, stop_on_signals
 from ottla.cli.table import Column, echo_table
 from ottla.cli.top_tables import tables
 from ottla.client.admin.cluster import ClusterRequests
@@ -23,7 +22,7 @@ from ottla.client.admin.topics import Topics
 from ottla.client.errors import KafkaError, UnsupportedVersion
 from ottla.client.topics import LATEST, TopicPartition
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 """A partition, broker or group that says nothing for so long is left out of a sample."""
 
 
@@ -38,23 +37,23 @@ _PATIENCE_S = 10.0
 @click.option("--sort", type=click.Choice(SORTS), default="bytes", show_default=True, help="Sort order.")
 @click.option("--internal", is_flag=True, help="Kafka's own topics too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def top(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def top(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Watch brokers, topics and groups: sizes, rates and lag.
 
     On a terminal q or Ctrl-C ends it; piped, or with --json, one report follows the other. Rates are the growth of end
     offsets, of log directories, and of committed offsets.
     """
-    if given["interval"] <= 0:
+    if options["interval"] <= 0:
         raise click.UsageError("--interval must be above 0")
     with (
-        told_to_stop() as stop,
+        stop_on_signals() as stop,
         connected(_TopAdmin, bootstrap_server, command_config) as cluster,
-        _face(given, stop) as face,
+        _display(options, stop) as display,
     ):
-        _watch(_Observer(cluster, internal=given["internal"]), face, given, stop)
+        _watch(_Sampler(cluster, internal=options["internal"]), display, options, stop)
 
 
-class Face(Protocol):
+class Display(Protocol):
     """Display of figures."""
 
     def first(self, shown: Figures) -> None:
@@ -63,47 +62,47 @@ class Face(Protocol):
     def show(self, shown: Figures) -> None:
         """With rates."""
 
-    def complain(self, why: str) -> None:
+    def show_error(self, why: str) -> None:
         """The cluster did not answer."""
 
     def wait(self, seconds: float) -> None:
         """Wait for the next sample, or until a stop is requested."""
 
 
-def _face(given: dict[str, Any], stop: Stop) -> Any:
+def _display(options: dict[str, Any], stop: Stop) -> Any:
     """The screen on a terminal, if there is rich to draw it."""
-    if given["as_json"] or not sys.stdout.isatty():
-        return nullcontext(_Lines(stop, as_json=given["as_json"]))
+    if options["as_json"] or not sys.stdout.isatty():
+        return nullcontext(_TextDisplay(stop, as_json=options["as_json"]))
     try:
         from ottla.cli.top_screen import Screen
     except ImportError:
         click.echo("The refreshing screen needs rich: pip install 'ottla[top]'. Tables follow.", err=True)
-        return nullcontext(_Lines(stop, as_json=False))
+        return nullcontext(_TextDisplay(stop, as_json=False))
     return Screen(stop)
 
 
-def _watch(observer: "_Observer", face: Face, given: dict[str, Any], stop: Stop) -> None:
+def _watch(sampler: "_Sampler", display: Display, options: dict[str, Any], stop: Stop) -> None:
     """Look, wait, look. A cluster that does not answer the first time is a failure, later it is waited for."""
-    with stop.at_once():
-        before = observer.sample()
-        face.first(figures(None, before, given["sort"]))
+    with stop.interruptible():
+        before = sampler.sample()
+        display.first(figures(None, before, options["sort"]))
     count = 0
-    while given["iterations"] is None or count < given["iterations"]:
-        face.wait(given["interval"])
-        if stop.asked:
+    while options["iterations"] is None or count < options["iterations"]:
+        display.wait(options["interval"])
+        if stop.requested:
             return
         count += 1
-        with stop.at_once():
+        with stop.interruptible():
             try:
-                now = observer.sample()
+                now = sampler.sample()
             except KafkaError as error:
-                face.complain(str(error))
+                display.show_error(str(error))
                 continue
-            face.show(figures(before, now, given["sort"]))
+            display.show(figures(before, now, options["sort"]))
             before = now
 
 
-class _Lines:
+class _TextDisplay:
     """Tables, or JSON, one after the other."""
 
     def __init__(self, stop: Stop, *, as_json: bool) -> None:
@@ -130,7 +129,7 @@ class _Lines:
             click.echo()
         sys.stdout.flush()
 
-    def complain(self, why: str) -> None:
+    def show_error(self, why: str) -> None:
         """In place of a report."""
         click.echo(f"ottla: {why}", err=True)
 
@@ -143,15 +142,15 @@ class _TopAdmin(Topics, LogDirs, ClusterRequests, ConsumerGroups, ShareGroups, G
     """The part of the admin client that this command needs."""
 
 
-class _Observer:
+class _Sampler:
     """Asks a cluster for everything that a sample holds."""
 
-    def __init__(self, cluster: Connected[_TopAdmin], *, internal: bool) -> None:
+    def __init__(self, cluster: AdminConnection[_TopAdmin], *, internal: bool) -> None:
         self._cluster = cluster
         self._internal = internal
         self._trouble: list[str] = []
 
-    def sample(self) -> Sample:
+    def sample(self) -> ClusterSample:
         """Now. Raises KafkaError when the cluster cannot be asked at all; what a part of it does not say is trouble."""
         ask, admin = self._cluster.ask, self._cluster.admin
         self._trouble = []
@@ -159,19 +158,27 @@ class _Observer:
         known = ask(admin.list_topics())
         every = {TopicPartition(info.name, n): leader for info in known.values() for n, leader in info.leaders.items()}
         leaders = {
-            place: leader for place, leader in every.items() if self._internal or not known[place.topic].internal
+            partition: leader
+            for partition, leader in every.items()
+            if self._internal or not known[partition.topic].internal
         }
         groups = ask(admin.list_groups())
         committed, lags = self._positions(groups)
-        places = {place for offsets in committed.values() for place in offsets if every.get(place, -1) >= 0}
-        places |= {place for place, leader in leaders.items() if leader >= 0}
-        found = ask(admin.list_offsets(dict.fromkeys(sorted(places), LATEST), timeout=_PATIENCE_S))
-        self._note(found.errors)
-        ends = {place: each.offset for place, each in found.successes.items()}
+        partitions = {
+            partition for offsets in committed.values() for partition in offsets if every.get(partition, -1) >= 0
+        }
+        partitions |= {partition for partition, leader in leaders.items() if leader >= 0}
+        ends_result = ask(admin.list_offsets(dict.fromkeys(sorted(partitions), LATEST), timeout=_TIMEOUT_S))
+        self._add_errors(ends_result.errors)
+        ends = {partition: end.offset for partition, end in ends_result.successes.items()}
         for group, offsets in committed.items():
-            lags[group] = sum(max(ends[place] - offset, 0) for place, offset in offsets.items() if place in ends)
+            lags[group] = sum(
+                max(ends[partition] - offset, 0) for partition, offset in offsets.items() if partition in ends
+            )
         sizes = self._sizes([node.id for node in described.nodes])
-        return Sample(time.monotonic(), described, leaders, ends, sizes, groups, committed, lags, tuple(self._trouble))
+        return ClusterSample(
+            time.monotonic(), described, leaders, ends, sizes, groups, committed, lags, tuple(self._trouble)
+        )
 
     def _positions(
         self, groups: dict[str, ListedGroup]
@@ -180,36 +187,50 @@ class _Observer:
         ask, admin = self._cluster.ask, self._cluster.admin
         shared = [name for name, group in groups.items() if group.type == "share"]
         others = [name for name in groups if name not in shared]
-        read = ask(admin.list_consumer_group_offsets(others, timeout=_PATIENCE_S))
-        self._note(read.errors)
+        read = ask(admin.list_consumer_group_offsets(others, timeout=_TIMEOUT_S))
+        self._add_errors(read.errors)
         committed = {
-            name: {place: each.offset for place, each in offsets.items() if each.offset >= 0}
+            name: {
+                partition: committed_offset.offset
+                for partition, committed_offset in offsets.items()
+                if committed_offset.offset >= 0
+            }
             for name, offsets in read.successes.items()
         }
         lags: dict[str, int | None] = {}
         if shared:
-            told = ask(admin.list_share_group_offsets(shared, timeout=_PATIENCE_S))
-            self._note(told.errors)
-            for name, offsets in told.successes.items():
-                known = [each.lag for each in offsets.values() if each.lag is not None]
+            share_result = ask(admin.list_share_group_offsets(shared, timeout=_TIMEOUT_S))
+            self._add_errors(share_result.errors)
+            for name, offsets in share_result.successes.items():
+                known = [
+                    committed_offset.lag for committed_offset in offsets.values() if committed_offset.lag is not None
+                ]
                 lags[name] = sum(known) if known else None
         return committed, lags
 
     def _sizes(self, nodes: list[int]) -> dict[int, dict[TopicPartition, int]]:
         """Bytes by node, without those who do not say (before Kafka 1.0)."""
         try:
-            found = self._cluster.ask(self._cluster.admin.describe_log_dirs(nodes, timeout=_PATIENCE_S))
+            log_dirs = self._cluster.ask(self._cluster.admin.describe_log_dirs(nodes, timeout=_TIMEOUT_S))
         except UnsupportedVersion:
             return {}
-        self._note({node: error for node, error in found.errors.items() if not isinstance(error, UnsupportedVersion)})
+        self._add_errors(
+            {node: error for node, error in log_dirs.errors.items() if not isinstance(error, UnsupportedVersion)}
+        )
         sizes: dict[int, dict[TopicPartition, int]] = {}
-        for node, directories in found.successes.items():
+        for node, directories in log_dirs.successes.items():
             held = sizes.setdefault(node, {})
             for directory in directories.values():
-                held.update({place: each.size for place, each in directory.replicas.items() if not each.is_future})
+                held.update(
+                    {
+                        partition: replica.size
+                        for partition, replica in directory.replicas.items()
+                        if not replica.is_future
+                    }
+                )
         return sizes
 
-    def _note(self, errors: dict[Any, KafkaError]) -> None:
+    def _add_errors(self, errors: dict[Any, KafkaError]) -> None:
         if errors:
             first, error = next(iter(errors.items()))
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""

@@ -62,10 +62,10 @@ class Screen:
         room = self._console.size.height - _FRAME_LINES - len(shown.brokers) - len(shown.trouble)
         for number, (titles, rows) in enumerate(tables(shown)):
             parts += [Text(), drawn(titles, rows if number == 0 else rows[: max(room // 2, 1)])]
-        parts += [Text(each, style="red") for each in shown.trouble]
+        parts += [Text(line, style="red") for line in shown.trouble]
         self._live.update(Group(*parts), refresh=True)
 
-    def complain(self, why: str) -> None:
+    def show_error(self, why: str) -> None:
         """In place of the figures."""
         self._live.update(Text(why, style="red"), refresh=True)
 
@@ -75,11 +75,11 @@ class Screen:
             self._stop.sleep(seconds)
             return
         end = time.monotonic() + seconds
-        while not self._stop.asked and (left := end - time.monotonic()) > 0:
+        while not self._stop.requested and (left := end - time.monotonic()) > 0:
             ready, _, _ = select.select([sys.stdin], [], [], min(left, STEP_S))
             if ready:
                 keys = os.read(sys.stdin.fileno(), 64)
-                self._stop.asked = not keys or b"q" in keys.lower()
+                self._stop.requested = not keys or b"q" in keys.lower()
 
 
 def drawn(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed
+from ottla.cli.cluster_access import AdminConnection, CommandFailed
 from ottla.cli.table import echo_json
 from ottla.cli.topic_matching import matching
 from ottla.client.admin.configs import ConfigEntry, ConfigResource, Configs, ResourceType
@@ -25,53 +25,53 @@ class DescribeAdmin(Topics, Configs, ReplicaRequests):
     """The part of the admin client that the description needs."""
 
 
-def describe(cluster: Cluster[DescribeAdmin], given: dict[str, Any]) -> None:
+def describe(cluster: AdminConnection[DescribeAdmin], options: dict[str, Any]) -> None:
     """Print what was asked for. Raises CommandFailed for a topic that does not exist."""
-    topics = _topics(cluster, given)
+    topics = _topics(cluster, options)
     configs = _configs(cluster, topics)
     moving = _reassignments(cluster, topics)
     documents = []
     for topic in topics:
         its = configs.get(topic.name, {})
         own = {name: entry.value for name, entry in its.items() if not entry.is_default}
-        chosen = [part for part in topic.partitions if _chosen(part, its, given)]
-        filtered = any(given[name] for name in _FILTERS)
-        if given["topics_with_overrides"] and not own:
+        chosen = [part for part in topic.partitions if _passes_filters(part, its, options)]
+        filtered = any(options[name] for name in _FILTERS)
+        if options["topics_with_overrides"] and not own:
             continue
-        if given["as_json"]:
+        if options["as_json"]:
             if chosen or not filtered:
                 documents.append(_document(topic, chosen, own, moving))
             continue
         if not filtered:
             _echo_topic(topic, own, moving)
-        if not given["topics_with_overrides"]:
+        if not options["topics_with_overrides"]:
             for part in chosen:
                 _echo_partition(topic.name, part, moving.get(TopicPartition(topic.name, part.partition)))
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json(documents)
 
 
-def _topics(cluster: Cluster[DescribeAdmin], given: dict[str, Any]) -> list[TopicDescription]:
+def _topics(cluster: AdminConnection[DescribeAdmin], options: dict[str, Any]) -> list[TopicDescription]:
     keys: list[str | bytes] = []
-    if given["topic_id"] is not None:
+    if options["topic_id"] is not None:
         try:
-            keys.append(uuid_bytes(given["topic_id"]))
+            keys.append(uuid_bytes(options["topic_id"]))
         except ValueError:
-            raise click.UsageError(f"--topic-id {given['topic_id']} is no id of 22 characters") from None
+            raise click.UsageError(f"--topic-id {options['topic_id']} is no id of 22 characters") from None
     else:
-        keys += [info.name for info in matching(cluster, given)]
-    limit = given["partition_size_limit_per_response"]
+        keys += [info.name for info in matching(cluster, options)]
+    limit = options["partition_size_limit_per_response"]
     results = cluster.ask(cluster.admin.describe_topics(keys, partitions_per_answer=limit))
     for key, error in results.errors.items():
-        if error.code in _MISSING and given["if_exists"]:
+        if error.code in _MISSING and options["if_exists"]:
             continue
         if error.code in _MISSING and isinstance(key, bytes):
-            raise CommandFailed(f"topic id {given['topic_id']} does not exist")
+            raise CommandFailed(f"topic id {options['topic_id']} does not exist")
         raise error
     return sorted(results.successes.values())
 
 
-def _configs(cluster: Cluster[DescribeAdmin], topics: Iterable[TopicDescription]) -> dict[str, ConfigsOfTopic]:
+def _configs(cluster: AdminConnection[DescribeAdmin], topics: Iterable[TopicDescription]) -> dict[str, ConfigsOfTopic]:
     """None for brokers before Kafka 0.11, which do not tell."""
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
     results = cluster.ask(cluster.admin.describe_configs(resources))
@@ -82,7 +82,7 @@ def _configs(cluster: Cluster[DescribeAdmin], topics: Iterable[TopicDescription]
 
 
 def _reassignments(
-    cluster: Cluster[DescribeAdmin], topics: Iterable[TopicDescription]
+    cluster: AdminConnection[DescribeAdmin], topics: Iterable[TopicDescription]
 ) -> dict[TopicPartition, Reassignment]:
     """Those under way; none for brokers before Kafka 2.4, and for those who may not see them, as in Kafka's tool."""
     partitions = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
@@ -104,13 +104,13 @@ _FILTERS = (
 )
 
 
-def _chosen(part: PartitionDescription, configs: ConfigsOfTopic, given: Mapping[str, Any]) -> bool:
+def _passes_filters(part: PartitionDescription, configs: ConfigsOfTopic, options: Mapping[str, Any]) -> bool:
     least = int(configs["min.insync.replicas"].value or 1) if "min.insync.replicas" in configs else 1
     return not (
-        (given["under_replicated_partitions"] and len(part.isr) >= len(part.replicas))
-        or (given["unavailable_partitions"] and part.leader >= 0)
-        or (given["under_min_isr_partitions"] and len(part.isr) >= least)
-        or (given["at_min_isr_partitions"] and len(part.isr) != least)
+        (options["under_replicated_partitions"] and len(part.isr) >= len(part.replicas))
+        or (options["unavailable_partitions"] and part.leader >= 0)
+        or (options["under_min_isr_partitions"] and len(part.isr) >= least)
+        or (options["at_min_isr_partitions"] and len(part.isr) != least)
     )
 
 

@@ -6,25 +6,25 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed
+from ottla.cli.cluster_access import AdminConnection, CommandFailed
 from ottla.client.admin.topics import Topics
 from ottla.client.topics import TopicInfo
 
 
-def matching(cluster: Cluster[Topics], given: Mapping[str, Any], *, required: bool = True) -> list[TopicInfo]:
+def matching(cluster: AdminConnection[Topics], options: Mapping[str, Any], *, required: bool = True) -> list[TopicInfo]:
     """Return the topics that --topic matches, all without it.
 
     Raises UsageError for an invalid pattern, and CommandFailed if no topic matches, unless not `required` or --if-exists.
     """
-    known = cluster.ask(cluster.admin.list_topics(internal=not given["exclude_internal"]))
-    if given["topic"] is None:
+    known = cluster.ask(cluster.admin.list_topics(internal=not options["exclude_internal"]))
+    if options["topic"] is None:
         return list(known.values())
-    pattern = given["topic"].strip().strip("\"'").replace(",", "|")
+    pattern = options["topic"].strip().strip("\"'").replace(",", "|")
     try:
         fits = re.compile(pattern).fullmatch
     except re.error as error:
-        raise click.UsageError(f"--topic {given['topic']}: {error}") from None
+        raise click.UsageError(f"--topic {options['topic']}: {error}") from None
     matches = [info for info in known.values() if fits(info.name)]
-    if required and not matches and not given["if_exists"]:
-        raise CommandFailed(f"topic {given['topic']} does not exist")
+    if required and not matches and not options["if_exists"]:
+        raise CommandFailed(f"topic {options['topic']} does not exist")
     return matches

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import Cluster, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, cluster_options, connected, json_option
 from ottla.cli.completion import complete_topics
 from ottla.cli.properties import one_action, pairs
 from ottla.cli.table import echo_json
@@ -65,32 +65,32 @@ _FILTERS = (
     help="Partitions requested from a broker at once.",
 )
 @json_option
-def topics(bootstrap_server: str | None, command_config: str | None, **given: Any) -> None:
+def topics(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Make, delete, alter, describe and list topics."""
-    action = one_action(given, _ACTIONS)
-    _check(action, given)
+    action = one_action(options, _ACTIONS)
+    _check(action, options)
     if action == "describe":
         from ottla.cli.topic_description import DescribeAdmin, describe
 
         with connected(DescribeAdmin, bootstrap_server, command_config) as cluster:
-            describe(cluster, given)
+            describe(cluster, options)
         return
     with connected(Topics, bootstrap_server, command_config, changes=action != "list") as cluster:
         if action == "list":
-            _list(cluster, given)
+            _list(cluster, options)
         elif action == "create":
-            _create(cluster, given)
+            _create(cluster, options)
         elif action == "alter":
-            _alter(cluster, given)
+            _alter(cluster, options)
         else:
-            _delete(cluster, given)
+            _delete(cluster, options)
 
 
-def _check(action: str, given: dict[str, Any]) -> None:
+def _check(action: str, options: dict[str, Any]) -> None:
     """Raises UsageError when the options do not go together."""
-    if action in ("create", "alter", "delete") and given["topic"] is None:
+    if action in ("create", "alter", "delete") and options["topic"] is None:
         raise click.UsageError(f"--{action} wants --topic")
-    if action == "alter" and given["partitions"] is None:
+    if action == "alter" and options["partitions"] is None:
         raise click.UsageError("--alter wants --partitions")
     allowed = {
         "topic_id": ("describe",),
@@ -104,32 +104,34 @@ def _check(action: str, given: dict[str, Any]) -> None:
         **dict.fromkeys(("topics_with_overrides", *_FILTERS), ("describe",)),
     }
     for name, actions in allowed.items():
-        if given[name] not in (None, False, ()) and action not in actions:
+        if options[name] not in (None, False, ()) and action not in actions:
             option = {"configs": "config"}.get(name, name).replace("_", "-")
-            raise click.UsageError(f"--{option} goes with {' and '.join(f'--{each}' for each in actions)} alone")
-    if given["replica_assignment"] and (given["replication_factor"] or (action == "create" and given["partitions"])):
+            raise click.UsageError(f"--{option} goes with {' and '.join(f'--{name}' for name in actions)} alone")
+    if options["replica_assignment"] and (
+        options["replication_factor"] or (action == "create" and options["partitions"])
+    ):
         raise click.UsageError("--replica-assignment takes the place of --partitions and --replication-factor")
-    if len([name for name in (*_FILTERS, "topics_with_overrides") if given[name]]) > 1:
+    if len([name for name in (*_FILTERS, "topics_with_overrides") if options[name]]) > 1:
         raise click.UsageError("at most one of the options that choose what is described")
 
 
-def _list(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
-    names = sorted(info.name for info in matching(cluster, given, required=False))
-    if given["as_json"]:
+def _list(cluster: AdminConnection[Topics], options: dict[str, Any]) -> None:
+    names = sorted(info.name for info in matching(cluster, options, required=False))
+    if options["as_json"]:
         echo_json(names)
         return
     for name in names:
         click.echo(name)
 
 
-def _create(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
-    name = given["topic"]
-    configs = pairs(given["configs"], "--config")
+def _create(cluster: AdminConnection[Topics], options: dict[str, Any]) -> None:
+    name = options["topic"]
+    configs = pairs(options["configs"], "--config")
     topic = NewTopic(
         name,
-        given["partitions"] or -1,
-        given["replication_factor"] or -1,
-        _assignment(given["replica_assignment"]),
+        options["partitions"] or -1,
+        options["replication_factor"] or -1,
+        _assignment(options["replica_assignment"]),
         dict(configs),
     )
     if {".", "_"} & set(name):
@@ -139,10 +141,10 @@ def _create(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
         )
     results = cluster.ask(cluster.admin.create_topics([topic]))
     error = results.errors.get(name)
-    if error is not None and not (error.code == TOPIC_ALREADY_EXISTS and given["if_not_exists"]):
+    if error is not None and not (error.code == TOPIC_ALREADY_EXISTS and options["if_not_exists"]):
         raise error
     made = None if error is not None else results[name]
-    if given["as_json"]:
+    if options["as_json"]:
         topic_id = uuid_text(made.topic_id) if made is not None and made.topic_id != ZERO_UUID else None
         echo_json({"topic": name, "created": made is not None, "topic_id": topic_id})
     elif made is not None:
@@ -154,30 +156,30 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
     if not text:
         return ()
     try:
-        found = tuple(tuple(int(node) for node in part.split(":")) for part in text.split(","))
+        replicas = tuple(tuple(int(node) for node in part.split(":")) for part in text.split(","))
     except ValueError:
         raise click.UsageError(f"--replica-assignment {text}: brokers are numbers, as in 1:2,2:3") from None
-    if any(len(set(nodes)) != len(nodes) for nodes in found):
+    if any(len(set(nodes)) != len(nodes) for nodes in replicas):
         raise click.UsageError(f"--replica-assignment {text}: a broker twice in a partition")
-    if len({len(nodes) for nodes in found}) > 1:
+    if len({len(nodes) for nodes in replicas}) > 1:
         raise click.UsageError(f"--replica-assignment {text}: every partition has as many replicas as the others")
-    return found
+    return replicas
 
 
-def _alter(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
-    assignment = _assignment(given["replica_assignment"])
+def _alter(cluster: AdminConnection[Topics], options: dict[str, Any]) -> None:
+    assignment = _assignment(options["replica_assignment"])
     # Kafka's option names the replicas of all partitions, the old ones first.
-    wanted = [
-        NewPartitions(info.name, given["partitions"], assignment[len(info.leaders) :])
-        for info in matching(cluster, given)
+    new_partitions = [
+        NewPartitions(info.name, options["partitions"], assignment[len(info.leaders) :])
+        for info in matching(cluster, options)
     ]
-    results = cluster.ask(cluster.admin.create_partitions(wanted)).check()
-    if given["as_json"]:
+    results = cluster.ask(cluster.admin.create_partitions(new_partitions)).check()
+    if options["as_json"]:
         echo_json({"altered": sorted(results)})
 
 
-def _delete(cluster: Cluster[Topics], given: dict[str, Any]) -> None:
-    names = [info.name for info in matching(cluster, {**given, "exclude_internal": False})]
+def _delete(cluster: AdminConnection[Topics], options: dict[str, Any]) -> None:
+    names = [info.name for info in matching(cluster, {**options, "exclude_internal": False})]
     results = cluster.ask(cluster.admin.delete_topics(names)).check()
-    if given["as_json"]:
+    if options["as_json"]:
         echo_json({"deleted": sorted(map(str, results))})

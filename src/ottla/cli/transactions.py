@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import Cluster, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.completion import complete_topics
 from ottla.cli.table import echo_json, echo_tabbed
@@ -48,14 +48,14 @@ _HANGING: Final = (
 )
 
 
-class _Part(TransactionRequests, Topics, ClusterRequests):
+class _TransactionsAdmin(TransactionRequests, Topics, ClusterRequests):
     """The part of the admin client that this command needs."""
 
 
-class _Open(NamedTuple):
+class _OpenTransaction(NamedTuple):
     """A transaction that is open in a partition, as its leader knows it."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     producer: ProducerState
 
 
@@ -97,7 +97,7 @@ def list_(
     where: tuple[str | None, str | None], *, duration_filter: int, transactional_id_pattern: str | None, as_json: bool
 ) -> None:
     """List transactional ids."""
-    with connected(_Part, *where) as cluster:
+    with connected(_TransactionsAdmin, *where) as cluster:
         results = cluster.ask(
             cluster.admin.list_transactions(
                 duration_ms=duration_filter, transactional_id_pattern=transactional_id_pattern or None
@@ -117,10 +117,10 @@ def list_(
 @click.pass_obj
 def describe(where: tuple[str | None, str | None], transactional_id: str, *, as_json: bool) -> None:
     """Show the state of a transactional id."""
-    with connected(_Part, *where) as cluster:
+    with connected(_TransactionsAdmin, *where) as cluster:
         transaction = cluster.ask(cluster.admin.describe_transactions([transactional_id])).check()[transactional_id]
     duration = None if transaction.start_time_ms is None else time.time_ns() // 1_000_000 - transaction.start_time_ms
-    places = sorted(transaction.partitions)
+    topic_partitions = sorted(transaction.partitions)
     row = (
         transaction.coordinator_id,
         transactional_id,
@@ -130,7 +130,9 @@ def describe(where: tuple[str | None, str | None], transactional_id: str, *, as_
         transaction.transaction_timeout_ms,
         transaction.start_time_ms,
         duration,
-        [place._asdict() for place in places] if as_json else ",".join(map(str, places)),
+        [topic_partition._asdict() for topic_partition in topic_partitions]
+        if as_json
+        else ",".join(map(str, topic_partitions)),
     )
     _show(_DESCRIBED, [row], as_json=as_json)
 
@@ -145,9 +147,11 @@ def describe_producers(
     where: tuple[str | None, str | None], topic: str, partition: int, broker_id: int | None, *, as_json: bool
 ) -> None:
     """Show who has written to a partition."""
-    place = TopicPartition(topic, partition)
-    with connected(_Part, *where) as cluster:
-        producers = cluster.ask(cluster.admin.describe_producers([place], broker_id=broker_id)).check()[place]
+    topic_partition = TopicPartition(topic, partition)
+    with connected(_TransactionsAdmin, *where) as cluster:
+        producers = cluster.ask(cluster.admin.describe_producers([topic_partition], broker_id=broker_id)).check()[
+            topic_partition
+        ]
     rows = [
         (
             producer.producer_id,
@@ -175,32 +179,34 @@ def abort(
     where: tuple[str | None, str | None], /, topic: str, partition: int, *, as_json: bool, **options: Any
 ) -> None:
     """End a transaction that hangs in a partition."""
-    place = TopicPartition(topic, partition)
-    by_hand = [options[name] for name in ("producer_id", "producer_epoch", "coordinator_epoch")]
-    if options["start_offset"] is None and None in by_hand:
+    topic_partition = TopicPartition(topic, partition)
+    spec_fields = [options[name] for name in ("producer_id", "producer_epoch", "coordinator_epoch")]
+    if options["start_offset"] is None and None in spec_fields:
         raise click.UsageError(
             "the transaction is named either by --start-offset or by --producer-id, --producer-epoch and "
             "--coordinator-epoch (for brokers before Kafka 3.0)"
         )
-    with connected(_Part, *where, changes=True) as cluster:
+    with connected(_TransactionsAdmin, *where, changes=True) as cluster:
         if options["start_offset"] is None:
-            spec = AbortTransactionSpec(place, *by_hand)
+            spec = AbortTransactionSpec(topic_partition, *spec_fields)
         else:
-            spec = _found(cluster, place, options["start_offset"])
+            spec = _transaction_at(cluster, topic_partition, options["start_offset"])
         cluster.ask(cluster.admin.abort_transaction(spec))
     if as_json:
-        echo_json({"aborted": {**place._asdict(), "producer_id": spec.producer_id}})
+        echo_json({"aborted": {**topic_partition._asdict(), "producer_id": spec.producer_id}})
 
 
-def _found(cluster: Cluster[_Part], place: TopicPartition, start_offset: int) -> AbortTransactionSpec:
+def _transaction_at(
+    cluster: AdminConnection[_TransactionsAdmin], topic_partition: TopicPartition, start_offset: int
+) -> AbortTransactionSpec:
     """The transaction that begins there. Raises CommandFailed."""
-    for producer in cluster.ask(cluster.admin.describe_producers([place])).check()[place]:
+    for producer in cluster.ask(cluster.admin.describe_producers([topic_partition])).check()[topic_partition]:
         if producer.current_transaction_start_offset == start_offset:
             # No transaction of this producer has ended there before: its coordinator's first epoch will do.
             return AbortTransactionSpec(
-                place, producer.producer_id, producer.producer_epoch, max(producer.coordinator_epoch or 0, 0)
+                topic_partition, producer.producer_id, producer.producer_epoch, max(producer.coordinator_epoch or 0, 0)
             )
-    raise CommandFailed(f"no transaction is open that begins at offset {start_offset} of {place}")
+    raise CommandFailed(f"no transaction is open that begins at offset {start_offset} of {topic_partition}")
 
 
 @transactions.command("find-hanging")
@@ -222,12 +228,14 @@ def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **op
     if options["topic"] is None and (options["broker_id"] is None or options["partition"] is not None):
         raise click.UsageError("find-hanging wants --topic, or --broker-id without --partition")
     now = time.time_ns() // 1_000_000
-    with connected(_Part, *where) as cluster:
-        places = _places(cluster, options)
-        producers = cluster.ask(cluster.admin.describe_producers(places, broker_id=options["broker_id"])).check()
+    with connected(_TransactionsAdmin, *where) as cluster:
+        topic_partitions = _topic_partitions(cluster, options)
+        producers = cluster.ask(
+            cluster.admin.describe_producers(topic_partitions, broker_id=options["broker_id"])
+        ).check()
         old = [
-            _Open(place, candidate)
-            for place, states in sorted(producers.items())
+            _OpenTransaction(topic_partition, candidate)
+            for topic_partition, states in sorted(producers.items())
             for candidate in states
             if candidate.current_transaction_start_offset is not None
             and now - candidate.last_timestamp > options["max_transaction_timeout"] * _MINUTE_MS
@@ -235,8 +243,8 @@ def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **op
         hanging = _without_coordinator(cluster, old)
     rows = [
         (
-            candidate.place.topic,
-            candidate.place.partition,
+            candidate.topic_partition.topic,
+            candidate.topic_partition.partition,
             candidate.producer.producer_id,
             candidate.producer.producer_epoch,
             candidate.producer.coordinator_epoch if candidate.producer.coordinator_epoch is not None else -1,
@@ -249,7 +257,7 @@ def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **op
     _show(_HANGING, rows, as_json=as_json)
 
 
-def _places(cluster: Cluster[_Part], options: Mapping[str, Any]) -> list[TopicPartition]:
+def _topic_partitions(cluster: AdminConnection[_TransactionsAdmin], options: Mapping[str, Any]) -> list[TopicPartition]:
     """Return the partitions to search. Raises KafkaError for an unknown topic, CommandFailed for an unknown partition of it."""
     names = [options["topic"]] if options["topic"] is not None else sorted(cluster.ask(cluster.admin.list_topics()))
     described = cluster.ask(cluster.admin.describe_topics(names)).check()
@@ -267,7 +275,9 @@ def _places(cluster: Cluster[_Part], options: Mapping[str, Any]) -> list[TopicPa
     return matching
 
 
-def _without_coordinator(cluster: Cluster[_Part], candidates: list[_Open]) -> list[_Open]:
+def _without_coordinator(
+    cluster: AdminConnection[_TransactionsAdmin], candidates: list[_OpenTransaction]
+) -> list[_OpenTransaction]:
     """Those of which no coordinator has the partition in an open transaction."""
     if not candidates:
         return []
@@ -282,7 +292,7 @@ def _without_coordinator(cluster: Cluster[_Part], candidates: list[_Open]) -> li
     hanging = []
     for candidate in candidates:
         known = described.get(names.get(candidate.producer.producer_id, ""))
-        if known is None or candidate.place not in known.partitions:
+        if known is None or candidate.topic_partition not in known.partitions:
             hanging.append(candidate)
     return hanging
 
@@ -293,7 +303,7 @@ def _without_coordinator(cluster: Cluster[_Part], candidates: list[_Open]) -> li
 @click.pass_obj
 def force_terminate(where: tuple[str | None, str | None], transactional_id: str, *, as_json: bool) -> None:
     """Abort the transaction that is open under an id, and fence its producer."""
-    with connected(_Part, *where, changes=True) as cluster:
+    with connected(_TransactionsAdmin, *where, changes=True) as cluster:
         cluster.ask(cluster.admin.force_terminate_transaction(transactional_id))
     if as_json:
         echo_json({"terminated": transactional_id})

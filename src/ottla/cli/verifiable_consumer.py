@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.events import Events, by_partition
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
-from ottla.cli.stopping import STEP_S, Stop, told_to_stop
+from ottla.cli.stopping import STEP_S, Stop, stop_on_signals
 from ottla.client.blocking import Consumer
 from ottla.client.errors import FencedError, KafkaError
 from ottla.client.topics import TopicPartition
@@ -62,12 +62,12 @@ def verifiable_consumer(bootstrap_server: str | None, **options: Any) -> None:
     if options["command_config"] and options["consumer_config"]:
         raise click.UsageError("at most one of --consumer.config and --command-config")
     own = _configs(options)
-    with told_in_one_line(), told_to_stop() as stop:
-        reading = _Reading(Consumer(client_configs(bootstrap_server, None, **own)), options, stop)
+    with command_errors(), stop_on_signals() as stop:
+        session = _VerifiableConsumer(Consumer(client_configs(bootstrap_server, None, **own)), options, stop)
         try:
-            reading.run()
+            session.run()
         finally:
-            reading.end()
+            session.end()
 
 
 def _configs(options: dict[str, Any]) -> dict[str, Any]:
@@ -94,13 +94,13 @@ def _configs(options: dict[str, Any]) -> dict[str, Any]:
     return own
 
 
-class _Reading:
+class _VerifiableConsumer:
     """One run."""
 
     def __init__(self, consumer: Consumer, options: dict[str, Any], stop: Stop) -> None:
         self._consumer = consumer
         self._topic: str = options["topic"]
-        self._most: int = options["max_messages"]
+        self._max_messages: int = options["max_messages"]
         self._verbose: bool = options["verbose"]
         self._commits: bool = not options["enable_autocommit"]
         self._stop = stop
@@ -110,11 +110,11 @@ class _Reading:
 
     def run(self) -> None:
         """Read until there is enough, or a stop is requested."""
-        self._events.say("startup_complete")
+        self._events.emit("startup_complete")
         self._consumer.subscribe(
             [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
-        while not self._stop.asked and not self._enough:
+        while not self._stop.requested and not self._is_done:
             records = self._consumer.consume(timeout=STEP_S)
             if records:
                 offsets = self._received(records)
@@ -123,34 +123,36 @@ class _Reading:
 
     def end(self) -> None:
         """Leave the group, and the last events."""
-        if self._stop.asked:
-            self._events.say("shutdown_requested")
+        if self._stop.requested:
+            self._events.emit("shutdown_requested")
         self._revoked(list(self._held))
         self._consumer.close()
-        self._events.say("shutdown_complete")
-        if not self._stop.asked:
-            self._events.say("shutdown_requested")  # Kafka's tool hears of its own end, after all else
+        self._events.emit("shutdown_complete")
+        if not self._stop.requested:
+            self._events.emit("shutdown_requested")  # Kafka's tool hears of its own end, after all else
 
     @property
-    def _enough(self) -> bool:
-        return 0 <= self._most <= self._count
+    def _is_done(self) -> bool:
+        return 0 <= self._max_messages <= self._count
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
         self._held.update(partitions)
-        self._events.say("partitions_assigned", partitions=_places(partitions))
+        self._events.emit("partitions_assigned", partitions=_places(partitions))
 
     def _revoked(self, partitions: list[TopicPartition]) -> None:
         gone = self._held.intersection(partitions)
         self._held -= gone
         if gone:
-            self._events.say("partitions_revoked", partitions=_places(gone))
+            self._events.emit("partitions_revoked", partitions=_places(gone))
 
     def _received(self, records: list[Record]) -> dict[TopicPartition, int]:
         """Say what came, no more than --max-messages; what is to be committed."""
         offsets: dict[TopicPartition, int] = {}
         summaries = []
         for (topic, partition), partition_records in by_partition(records).items():
-            taken = partition_records if self._most < 0 else partition_records[: self._most - self._count]
+            taken = (
+                partition_records if self._max_messages < 0 else partition_records[: self._max_messages - self._count]
+            )
             if not taken:
                 break
             self._count += len(taken)
@@ -161,7 +163,7 @@ class _Reading:
             )
             if self._verbose:
                 self._events.records(taken)
-        self._events.say("records_consumed", count=len(records), partitions=summaries)
+        self._events.emit("records_consumed", count=len(records), partitions=summaries)
         return offsets
 
     def _commit(self, offsets: dict[TopicPartition, int]) -> None:
@@ -171,9 +173,9 @@ class _Reading:
         except FencedError:
             raise
         except KafkaError as error:
-            self._events.say("offsets_committed", offsets=committed, error=str(error), success=False)
+            self._events.emit("offsets_committed", offsets=committed, error=str(error), success=False)
         else:
-            self._events.say("offsets_committed", offsets=committed, success=True)
+            self._events.emit("offsets_committed", offsets=committed, success=True)
 
 
 def _place(partition: TopicPartition) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.events import Events, java_class
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
-from ottla.cli.stopping import STEP_S, Stop, told_to_stop
+from ottla.cli.stopping import STEP_S, Stop, stop_on_signals
 from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
 from ottla.client.producer.closed import Delivered
@@ -62,28 +62,28 @@ def verifiable_producer(bootstrap_server: str | None, **options: Any) -> None:
     deprecated("--producer.config", "--command-config", bool(options["producer_config"]), HAS_BEEN_DEPRECATED)
     if options["command_config"] and options["producer_config"]:
         raise click.UsageError("at most one of --producer.config and --command-config")
-    with told_in_one_line(), told_to_stop() as stop:
+    with command_errors(), stop_on_signals() as stop:
         own = {
             "acks": str(options["acks"]),
             "retries": "0",
             **properties(options["command_config"] or options["producer_config"], (), "--command-config"),
         }
         producer = Producer(client_configs(bootstrap_server, None, **own))
-        sending = _Sending(producer, options, stop)
+        session = _VerifiableProducer(producer, options, stop)
         try:
-            sending.run()
+            session.run()
         finally:
             producer.close()
-            sending.end()
+            session.end()
 
 
-class _Sending:
+class _VerifiableProducer:
     """One run."""
 
     def __init__(self, producer: Producer, options: dict[str, Any], stop: Stop) -> None:
         self._producer = producer
         self._topic: str = options["topic"]
-        self._most: int = options["max_messages"]
+        self._max_messages: int = options["max_messages"]
         self._rate: int = options["throughput"]
         self._prefix = "" if options["value_prefix"] is None else f"{options['value_prefix']}."
         self._keys: int | None = options["repeating_keys"]
@@ -95,15 +95,15 @@ class _Sending:
 
     def run(self) -> None:
         """Send until there are enough, or a stop is requested."""
-        self._events.say("startup_complete")
-        while not self._stop.asked and (self._most < 0 or self._sent < self._most):
+        self._events.emit("startup_complete")
+        while not self._stop.requested and (self._max_messages < 0 or self._sent < self._max_messages):
             self._send()
-            self._hold_back()
+            self._throttle()
 
     def end(self) -> None:
         """The last two events."""
-        self._events.say("shutdown_complete")
-        self._events.say(
+        self._events.emit("shutdown_complete")
+        self._events.emit(
             "tool_data",
             sent=self._sent,
             acked=self._acked,
@@ -120,7 +120,7 @@ class _Sending:
                 self._failed(key, value, error)
                 return
             self._acked += 1
-            self._events.say(
+            self._events.emit(
                 "producer_send_success",
                 key=key,
                 value=value,
@@ -131,7 +131,7 @@ class _Sending:
 
         self._sent += 1
         try:
-            with self._stop.at_once():  # the topic may not be known yet, and the cluster not reached
+            with self._stop.interruptible():  # the topic may not be known yet, and the cluster not reached
                 self._producer.produce(self._topic, value, key, on_delivery=report, timestamp=self._created)
         except KafkaError as error:
             self._failed(key, value, error)
@@ -142,13 +142,13 @@ class _Sending:
     def _failed(self, key: str | None, value: str, error: KafkaError | None) -> None:
         kind = "" if error is None else java_class(error)
         message = "" if error is None else str(error)
-        self._events.say(
+        self._events.emit(
             "producer_send_error", topic=self._topic, key=key, value=value, exception=kind, message=message
         )
 
-    def _hold_back(self) -> None:
+    def _throttle(self) -> None:
         """Not more than --throughput records a second; with 0 none after the first."""
-        while self._rate >= 0 and not self._stop.asked and self._sent != self._most:
+        while self._rate >= 0 and not self._stop.requested and self._sent != self._max_messages:
             ahead = self._sent / self._rate - (time.time() - self._begun) if self._rate else STEP_S
             if ahead <= 0:
                 return

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, told_in_one_line
+from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.events import Events, by_partition
-from ottla.cli.stopping import STEP_S, Stop, told_to_stop
+from ottla.cli.stopping import STEP_S, Stop, stop_on_signals
 from ottla.client.admin.configs import ConfigChange, ConfigResource, ResourceType
 from ottla.client.blocking import Admin, ShareConsumer
 from ottla.client.errors import KafkaError
@@ -50,39 +50,39 @@ def verifiable_share_consumer(bootstrap_server: str | None, **options: Any) -> N
 
     SIGTERM or Ctrl-C end it; what was read is acknowledged.
     """
-    with told_in_one_line(), told_to_stop() as stop:
+    with command_errors(), stop_on_signals() as stop:
         configs = client_configs(bootstrap_server, options["command_config"])
-        reading = _Reading(ShareConsumer({**configs, "group.id": options["group_id"]}), options, stop)
+        session = _VerifiableShareConsumer(ShareConsumer({**configs, "group.id": options["group_id"]}), options, stop)
         try:
-            reading.run(configs)
+            session.run(configs)
         finally:
-            reading.end()
+            session.end()
 
 
-class _Reading:
+class _VerifiableShareConsumer:
     """One run."""
 
     def __init__(self, consumer: ShareConsumer, options: dict[str, Any], stop: Stop) -> None:
         self._consumer = consumer
         self._options = options
         self._mode: str = options["acknowledgement_mode"]
-        self._most: int = options["max_messages"]
+        self._max_messages: int = options["max_messages"]
         self._stop = stop
         self._events = Events()
         self._acknowledged = 0
 
     def run(self, configs: dict[str, Any]) -> None:
         """Read until there is enough, or a stop is requested."""
-        self._events.say("startup_complete")
+        self._events.emit("startup_complete")
         strategy = self._options["offset_reset_strategy"]
         if strategy is not None:
             group = ConfigResource(ResourceType.GROUP, self._options["group_id"])
             with Admin(configs) as admin:
                 admin.incremental_alter_configs({group: [ConfigChange("share.auto.offset.reset", strategy)]}).check()
-            self._events.say("offset_reset_strategy_set", offsetResetStrategy=strategy)
+            self._events.emit("offset_reset_strategy_set", offsetResetStrategy=strategy)
         self._consumer.set_acknowledgement_commit_callback(self._answered)
         self._consumer.subscribe([self._options["topic"]])
-        while not self._stop.asked and not 0 <= self._most <= self._acknowledged:
+        while not self._stop.requested and not 0 <= self._max_messages <= self._acknowledged:
             records = self._consumer.poll(STEP_S)
             if not records:
                 continue
@@ -97,7 +97,7 @@ class _Reading:
     def end(self) -> None:
         """Leave the group, and the last event."""
         self._consumer.close()
-        self._events.say("shutdown_complete")
+        self._events.emit("shutdown_complete")
 
     def _received(self, records: list[Record]) -> None:
         summaries = []
@@ -106,7 +106,7 @@ class _Reading:
             summaries.append({"topic": topic, "partition": partition, "count": len(offsets), "offsets": offsets})
             if self._options["verbose"]:
                 self._events.records(partition_records)
-        self._events.say("records_consumed", count=len(records), partitions=summaries)
+        self._events.emit("records_consumed", count=len(records), partitions=summaries)
 
     def _answered(self, offsets: Mapping[TopicPartition, set[int]], error: KafkaError | None) -> None:
         """In the client's thread."""
@@ -121,7 +121,9 @@ class _Reading:
         ]
         count = sum(map(len, offsets.values()))
         if error is not None:
-            self._events.say("offsets_acknowledged", count=count, partitions=summaries, error=str(error), success=False)
+            self._events.emit(
+                "offsets_acknowledged", count=count, partitions=summaries, error=str(error), success=False
+            )
             return
         self._acknowledged += count
-        self._events.say("offsets_acknowledged", count=count, partitions=summaries, success=True)
+        self._events.emit("offsets_acknowledged", count=count, partitions=summaries, success=True)

@@ -42,7 +42,7 @@ class UnsupportedSchema(ValueError):
 
 
 class RegistryError(RuntimeError):
-    """The registry did not answer, or refused."""
+    """The registry did not answer, or answered with an error."""
 
 
 class Reference(NamedTuple):
@@ -87,23 +87,23 @@ class SchemaRegistry:
 
     def latest(self, subject: str) -> Registered:
         """The latest version of a subject; raises as `by_id`."""
-        return self._kept().version(subject, "latest")
+        return self._store().version(subject, "latest")
 
     def version(self, subject: str, number: int) -> Registered:
         """A version of a subject, counted from 1; raises as `by_id`."""
-        return self._kept().version(subject, str(number))
+        return self._store().version(subject, str(number))
 
     def look_up(self, subject: str, schema: Schema) -> int:
         """The id that a schema has under a subject; raises as `by_id`."""
-        return self._kept().find(subject, schema)[0]
+        return self._store().find(subject, schema)[0]
 
     def version_of(self, subject: str, schema: Schema) -> int:
         """Number of the version of a subject that a schema is, counted from 1; raises as `by_id`."""
-        return self._kept().find(subject, schema)[1]
+        return self._store().find(subject, schema)[1]
 
     def register(self, subject: str, schema: Schema) -> int:
         """Make a schema the latest version of a subject unless it is a version already; its id."""
-        return self._kept().register(subject, schema)
+        return self._store().register(subject, schema)
 
     def referred(self, schema: Schema) -> dict[str, Schema]:
         """Return the schemas that a schema refers to, directly or not, by name, each after those that it refers to itself."""
@@ -113,7 +113,7 @@ class SchemaRegistry:
             schemas |= {**self.referred(other), reference.name: other}
         return schemas
 
-    def _kept(self) -> "_Http | _Directory":
+    def _store(self) -> "_Http | _Directory":
         if self.location.startswith(("http://", "https://")):
             return _Http(self)
         return _Directory(Path(self.location.removeprefix("file://")))
@@ -121,15 +121,15 @@ class SchemaRegistry:
 
 @lru_cache(maxsize=10_000)
 def _by_id(registry: SchemaRegistry, number: int) -> Schema:
-    return registry._kept().by_id(number)
+    return registry._store().by_id(number)
 
 
 class _Http:
     """Confluent's REST API, as their registry and others speak it."""
 
-    def __init__(self, asked: SchemaRegistry) -> None:
-        self._asked = asked
-        self._addresses = [address.strip().rstrip("/") for address in asked.location.split(",")]
+    def __init__(self, config: SchemaRegistry) -> None:
+        self._config = config
+        self._addresses = [address.strip().rstrip("/") for address in config.location.split(",")]
 
     def by_id(self, number: int) -> Schema:
         return _schema(self._answer(f"/schemas/ids/{number}"))
@@ -140,16 +140,18 @@ class _Http:
 
     def find(self, subject: str, schema: Schema) -> tuple[int, int]:
         """Id and version."""
-        answer = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}", _posted(schema))
+        answer = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}", _request_body(schema))
         return int(answer["id"]), int(answer["version"])
 
     def register(self, subject: str, schema: Schema) -> int:
-        return int(self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", _posted(schema))["id"])
+        return int(
+            self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", _request_body(schema))["id"]
+        )
 
     def _answer(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the response of the first address that answers; the pause between rounds doubles each time."""
         reason = ""
-        for attempt in range(self._asked.retries + 1):
+        for attempt in range(self._config.retries + 1):
             if attempt:
                 time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
             for address in self._addresses:
@@ -159,18 +161,18 @@ class _Http:
                     None if body is None else json.dumps(body).encode(),
                     {"Accept": f"{_MEDIA}, application/json", "Content-Type": _MEDIA},
                 )
-                credentials = self._asked.user_info or credentials
+                credentials = self._config.user_info or credentials
                 if credentials:
                     request.add_header("Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")
                 try:
-                    with urllib.request.urlopen(request, timeout=self._asked.timeout_ms / 1000) as response:
+                    with urllib.request.urlopen(request, timeout=self._config.timeout_ms / 1000) as response:
                         answer: dict[str, Any] = json.load(response)
                         return answer
-                except urllib.error.HTTPError as refused:
-                    reason = f"{url}{path}: {_reason(refused)}"
-                    if refused.code == 404:
+                except urllib.error.HTTPError as error:
+                    reason = f"{url}{path}: {_reason(error)}"
+                    if error.code == 404:
                         raise SchemaNotFound(reason) from None
-                    if refused.code not in _WORTH_RETRYING:
+                    if error.code not in _WORTH_RETRYING:
                         raise RegistryError(reason) from None
                 except (OSError, ValueError) as failed:
                     reason = f"{url}{path}: {getattr(failed, 'reason', None) or failed}"
@@ -183,12 +185,12 @@ def _without_credentials(address: str) -> tuple[str, str | None]:
     return urllib.parse.urlunsplit(parts._replace(netloc=host)), urllib.parse.unquote(credentials) or None
 
 
-def _reason(refused: urllib.error.HTTPError) -> str:
+def _reason(error: urllib.error.HTTPError) -> str:
     try:
-        message = json.load(refused).get("message") or refused.reason
+        message = json.load(error).get("message") or error.reason
     except (OSError, ValueError, AttributeError):
-        message = refused.reason
-    return f"{refused.code} {message}"
+        message = error.reason
+    return f"{error.code} {message}"
 
 
 def _schema(answer: dict[str, Any]) -> Schema:
@@ -199,7 +201,7 @@ def _schema(answer: dict[str, Any]) -> Schema:
     return Schema(answer.get("schemaType") or AVRO, answer["schema"], references)
 
 
-def _posted(schema: Schema) -> dict[str, Any]:
+def _request_body(schema: Schema) -> dict[str, Any]:
     body: dict[str, Any] = {"schema": schema.text, "schemaType": schema.kind}
     if schema.references:
         body["references"] = [reference._asdict() for reference in schema.references]

@@ -30,15 +30,15 @@ def topic_subject(context: SerializationContext, name: str | None) -> str:
 def record_subject(context: SerializationContext, name: str | None) -> str:
     """ "shop.Order": the schema's own name. Raises UnsupportedSchema for a schema without one."""
     del context
-    return _needed(name)
+    return _required_name(name)
 
 
 def topic_record_subject(context: SerializationContext, name: str | None) -> str:
     """ "orders-shop.Order". Raises UnsupportedSchema for a schema without a name."""
-    return f"{context.topic}-{_needed(name)}"
+    return f"{context.topic}-{_required_name(name)}"
 
 
-def _needed(name: str | None) -> str:
+def _required_name(name: str | None) -> str:
     if name is None:
         raise UnsupportedSchema("the schema has no name, which this subject name strategy needs")
     return name
@@ -55,7 +55,7 @@ def _texts(registry: SchemaRegistry | None, schema: Schema) -> dict[str, str]:
     return {name: other.text for name, other in registry.referred(schema).items()}
 
 
-class _Serializer(ABC):
+class _RegistrySerializer(ABC):
     """Shared base of the serializers: the schema and the id of each subject."""
 
     kind: str
@@ -126,7 +126,7 @@ class _Serializer(ABC):
         """A function that makes a payload of a value, raising BadRecord. Raises UnsupportedSchema."""
 
 
-class AvroSerializer(_Serializer):
+class AvroSerializer(_RegistrySerializer):
     """Values as Avro: dicts and what fastavro takes (datetime, Decimal, UUID for logical types).
 
     registry    address of a Schema Registry, a directory, or a SchemaRegistry
@@ -146,7 +146,7 @@ class AvroSerializer(_Serializer):
         to_dict: Callable[[Any, SerializationContext], Any] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(registry, _given(schema_str, AVRO), to_dict, **options)
+        super().__init__(registry, _schema_of(schema_str, AVRO), to_dict, **options)
 
     def _name(self) -> str | None:
         if self._schema is None:
@@ -173,7 +173,7 @@ class AvroSerializer(_Serializer):
         return encode
 
 
-class JSONSerializer(_Serializer):
+class JSONSerializer(_RegistrySerializer):
     """Values as JSON text, each held against its JSON Schema unless validate=False.
 
     Arguments are those of AvroSerializer; `to_dict` makes what `json.dumps` takes. Raises UnsupportedSchema.
@@ -191,7 +191,7 @@ class JSONSerializer(_Serializer):
         **options: Any,
     ) -> None:
         self._validate = validate
-        super().__init__(registry, _given(schema_str, JSON), to_dict, **options)
+        super().__init__(registry, _schema_of(schema_str, JSON), to_dict, **options)
 
     def _name(self) -> str | None:
         title = None if self._schema is None else json.loads(self._schema.text).get("title")
@@ -211,7 +211,7 @@ class JSONSerializer(_Serializer):
         return encode
 
 
-class ProtobufSerializer(_Serializer):
+class ProtobufSerializer(_RegistrySerializer):
     """Messages of a class that protoc has generated.
 
     message_type  the class
@@ -268,7 +268,7 @@ class ProtobufSerializer(_Serializer):
         return encode
 
 
-class _Deserializer(ABC):
+class _RegistryDeserializer(ABC):
     """Shared base of the deserializers: a decoder for each schema id."""
 
     kind: str
@@ -294,7 +294,7 @@ class _Deserializer(ABC):
         value = decode(data)
         return value if self._from_dict is None else self._from_dict(value, context)
 
-    def _written(self, number: int) -> Schema | None:
+    def _writer_schema(self, number: int) -> Schema | None:
         """The schema of an id, None without a registry. Raises BadRecord for one in another language."""
         if self._registry is None:
             return None
@@ -308,7 +308,7 @@ class _Deserializer(ABC):
         """A function that makes a value of a payload of schema id `number`, raising BadRecord."""
 
 
-class AvroDeserializer(_Deserializer):
+class AvroDeserializer(_RegistryDeserializer):
     """Values of Avro, resolved from the schema they were written with to `schema_str`, where that is given.
 
     registry    as for AvroSerializer
@@ -325,13 +325,13 @@ class AvroDeserializer(_Deserializer):
         from_dict: Callable[[Any, SerializationContext], Any] | None = None,
     ) -> None:
         super().__init__(registry, from_dict)
-        reader = _given(schema_str, AVRO)
+        reader = _schema_of(schema_str, AVRO)
         self._reader = None if reader is None else _parsed_avro(reader, self._registry)
 
     def _decoder(self, number: int) -> Decode:
         import fastavro
 
-        schema, reader = self._written(number), self._reader
+        schema, reader = self._writer_schema(number), self._reader
         assert schema is not None
         writer = _parsed_avro(schema, self._registry)
 
@@ -346,7 +346,7 @@ class AvroDeserializer(_Deserializer):
         return decode
 
 
-class JSONDeserializer(_Deserializer):
+class JSONDeserializer(_RegistryDeserializer):
     """Values of JSON text, held against `schema_str`, or the schema they were written with, unless validate=False.
 
     schema_str  the reader's schema; None needs a registry for validation
@@ -365,7 +365,7 @@ class JSONDeserializer(_Deserializer):
         validate: bool = True,
     ) -> None:
         super().__init__(registry, from_dict)
-        self._reader = _given(schema_str, JSON)
+        self._reader = _schema_of(schema_str, JSON)
         self._validate = validate
         if validate and self._reader is None and registry is None:
             raise ValueError("a schema or a registry is needed, or validate=False")
@@ -373,7 +373,7 @@ class JSONDeserializer(_Deserializer):
     def _decoder(self, number: int) -> Decode:
         from ottla.schemas.json_schema import JsonDocument
 
-        schema = self._written(number)
+        schema = self._writer_schema(number)
         schema = self._reader or schema
         check = None
         if self._validate and schema is not None:
@@ -391,7 +391,7 @@ class JSONDeserializer(_Deserializer):
         return decode
 
 
-class ProtobufDeserializer(_Deserializer):
+class ProtobufDeserializer(_RegistryDeserializer):
     """Messages of a class that protoc has generated.
 
     message_type  the class
@@ -409,7 +409,7 @@ class ProtobufDeserializer(_Deserializer):
 
         from ottla.schemas.protobuf import file_of, messages_of
 
-        schema, parse, own = self._written(number), self._class.FromString, self._class.DESCRIPTOR.full_name
+        schema, parse, own = self._writer_schema(number), self._class.FromString, self._class.DESCRIPTOR.full_name
         names: Mapping[tuple[int, ...], str] | None = None
         if schema is not None:
             names = messages_of(file_of(schema.text, _texts(self._registry, schema)))
@@ -426,7 +426,7 @@ class ProtobufDeserializer(_Deserializer):
         return decode
 
 
-def _given(schema: str | Schema | None, kind: str) -> Schema | None:
+def _schema_of(schema: str | Schema | None, kind: str) -> Schema | None:
     """A schema of a text; the name of a primitive Avro type may stand without quotes, as in Confluent's serializers."""
     if not isinstance(schema, str):
         return schema

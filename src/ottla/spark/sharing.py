@@ -40,7 +40,7 @@ _EMPTY_GROUP_TIMEOUT_MS: Final = 15_000
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 
-class AcquiredBatch:
+class ShareGroupBatch:
     """Acquired records of one batch; a thread renews their locks until they are acknowledged.
 
     turn  number of the batch
@@ -113,7 +113,7 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         super().__init__(options, schema)
         self._member: ShareConsumer | None = None
-        self._batch: AcquiredBatch | None = None
+        self._batch: ShareGroupBatch | None = None
         self._target: Positions | None = None
         self._member_id: str | None = None
 
@@ -134,7 +134,7 @@ class OttlaShareReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvail
             return start
         turn = known.turn + 1
         if records:
-            self._batch = AcquiredBatch(self._open_member(), records, turn)
+            self._batch = ShareGroupBatch(self._open_member(), records, turn)
         acquired = ranges_of(records)
         ends = {partition: ranges[-1][1] + 1 for partition, ranges in acquired.items()}
         ids = self.topic_ids(acquired)

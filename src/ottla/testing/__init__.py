@@ -1,7 +1,6 @@
-"""A real broker inside a test.
+"""Embedded brokers for tests.
 
-Everything below is loaded when it is first used: pytest imports this package for its plugin, whether or not a test wants a
-broker.
+Modules are loaded on first use: pytest imports this package for its plugin even if no test uses a broker.
 """
 
 from importlib import import_module
@@ -20,9 +19,9 @@ __all__ = ["EmbeddedBroker", "Kafka", "broker"]
 
 
 def broker(configs: "Mapping[str, object] | None" = None, *, data_dir: "Path | None" = None, port: int = 0) -> "Kafka":
-    """The broker that the fixture `kafka` gives, for unittest and scripts: `with ottla.testing.broker() as kafka`.
+    """Return a broker as the fixture `kafka` provides it, for unittest and scripts: `with ottla.testing.broker() as kafka`.
 
-    Its arguments, and what it raises, are those of `Kafka`.
+    Arguments and errors are those of `Kafka`.
     """
     from ottla.testing.kafka import Kafka
 
@@ -30,7 +29,7 @@ def broker(configs: "Mapping[str, object] | None" = None, *, data_dir: "Path | N
 
 
 def __getattr__(name: str) -> Any:
-    """Load what a name stands for."""
+    """Import a name of `__all__` on first use."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""Time as a test wants it: it stands still, and it jumps.
+"""Clock and timers that a test controls: stop, resume, and advance.
 
-A jump is made in steps, each a two-hundredth of it (1 ms at least): what is due in a step is done in the order in which it is
-due, and what that asks for in turn before the next step. So a jump of ten minutes expires a session and ends the rebalance that
-follows, and a jump of a month costs no more than one of ten minutes.
+Time advances in up to 200 steps of at least 1 ms. In each step the timers due by then fire in the order of their deadlines,
+including timers that they schedule for the same step. So an advance of ten minutes expires a session and completes the
+rebalance that follows, and an advance of a month costs no more than one of ten minutes.
 """
 
 import asyncio
@@ -14,54 +14,54 @@ from ottla.environment import Cancellable
 from ottla.environment.system import SystemClock
 
 _STEPS: Final = 200
-_TURNS: Final = 1000
-"""Of the loop, at most, for what is to be done at once; each piece of it may ask for more."""
+_MAX_TURNS: Final = 1000
+"""Maximum turns of the event loop to run immediate calls, each of which may schedule more."""
 
 
 class MovableClock:
-    """The machine's clock, some way ahead of it, or standing still."""
+    """System clock with an adjustable offset, or stopped."""
 
     def __init__(self) -> None:
         self._system = SystemClock()
         self._wall_ahead_ms = self._ahead_ms = 0
-        self._stands_at: tuple[int, int] | None = None
+        self._stopped_at: tuple[int, int] | None = None
         self.was_moved = False
 
     def wall_ms(self) -> int:
-        return self._system.wall_ms() + self._wall_ahead_ms if self._stands_at is None else self._stands_at[0]
+        return self._system.wall_ms() + self._wall_ahead_ms if self._stopped_at is None else self._stopped_at[0]
 
     def now_ms(self) -> int:
-        return self._system.now_ms() + self._ahead_ms if self._stands_at is None else self._stands_at[1]
+        return self._system.now_ms() + self._ahead_ms if self._stopped_at is None else self._stopped_at[1]
 
     @property
-    def stands(self) -> bool:
+    def is_stopped(self) -> bool:
         """True while the clock is stopped."""
-        return self._stands_at is not None
+        return self._stopped_at is not None
 
     def stop(self) -> None:
-        """Stand still from now on."""
-        self._stands_at = self.wall_ms(), self.now_ms()
+        """Stop the clock at its current time."""
+        self._stopped_at = self.wall_ms(), self.now_ms()
         self.was_moved = True
 
-    def go_on(self) -> None:
-        """Run again from where it stands."""
-        if self._stands_at is not None:
-            self._wall_ahead_ms = self._stands_at[0] - self._system.wall_ms()
-            self._ahead_ms = self._stands_at[1] - self._system.now_ms()
-            self._stands_at = None
+    def resume(self) -> None:
+        """Run again from the time at which the clock is stopped."""
+        if self._stopped_at is not None:
+            self._wall_ahead_ms = self._stopped_at[0] - self._system.wall_ms()
+            self._ahead_ms = self._stopped_at[1] - self._system.now_ms()
+            self._stopped_at = None
 
     def move(self, ms: int) -> None:
-        """Be `ms` later at once."""
+        """Advance the clock by `ms`, without firing timers."""
         self.was_moved = True
-        if self._stands_at is None:
+        if self._stopped_at is None:
             self._wall_ahead_ms += ms
             self._ahead_ms += ms
         else:
-            self._stands_at = self._stands_at[0] + ms, self._stands_at[1] + ms
+            self._stopped_at = self._stopped_at[0] + ms, self._stopped_at[1] + ms
 
 
-class _Due:
-    """A call at `deadline_ms`."""
+class _ScheduledCall:
+    """Cancellable call at `deadline_ms`."""
 
     __slots__ = ("callback", "deadline_ms", "number")
 
@@ -70,7 +70,7 @@ class _Due:
         self.number = number
         self.callback: Callable[[], None] | None = callback
 
-    def __lt__(self, other: "_Due") -> bool:
+    def __lt__(self, other: "_ScheduledCall") -> bool:
         return (self.deadline_ms, self.number) < (other.deadline_ms, other.number)
 
     def cancel(self) -> None:
@@ -82,56 +82,56 @@ class _Due:
 
 
 class MovableTimers:
-    """The timers of a broker on a MovableClock. What is to be done at once is done even while time stands still."""
+    """Timers of a broker on a MovableClock; calls without a delay run even while the clock is stopped."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: MovableClock) -> None:
         self._loop = loop
         self._clock = clock
-        self._heap: list[_Due] = []
+        self._heap: list[_ScheduledCall] = []
         self._numbers = 0
-        self._at_once = 0
-        """Calls that the loop has been asked for and has not made."""
+        self._pending_calls = 0
+        """Number of calls scheduled on the loop and not run yet."""
         self._alarm: asyncio.TimerHandle | None = None
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
         self._numbers += 1
-        due = _Due(self._clock.now_ms() + delay_ms, self._numbers, callback)
+        due = _ScheduledCall(self._clock.now_ms() + delay_ms, self._numbers, callback)
         if delay_ms <= 0:
-            self._soon(due)
+            self._call_soon(due)
         else:
             heapq.heappush(self._heap, due)
             if self._heap[0] is due:
                 self.set_alarm()
         return due
 
-    def _soon(self, due: _Due) -> None:
+    def _call_soon(self, due: _ScheduledCall) -> None:
         def run() -> None:
-            self._at_once -= 1
+            self._pending_calls -= 1
             due.run()
 
-        self._at_once += 1
+        self._pending_calls += 1
         self._loop.call_soon(run)
 
     def set_alarm(self) -> None:
-        """Wake up for the next deadline: to be called when the clock has begun to run or to stand."""
+        """Set the loop's timer for the next deadline; must be called after the clock is stopped or resumed."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if self._heap and not self._clock.stands:
+        if self._heap and not self._clock.is_stopped:
             delay_ms = max(0, self._heap[0].deadline_ms - self._clock.now_ms())
-            self._alarm = self._loop.call_later(delay_ms / 1000, self._ring)
+            self._alarm = self._loop.call_later(delay_ms / 1000, self._on_alarm)
 
-    def _ring(self) -> None:
-        self._do_what_is_due()
+    def _on_alarm(self) -> None:
+        self._run_due_calls()
         self.set_alarm()
 
-    def _do_what_is_due(self) -> None:
+    def _run_due_calls(self) -> None:
         now_ms = self._clock.now_ms()
         while self._heap and self._heap[0].deadline_ms <= now_ms:
-            self._soon(heapq.heappop(self._heap))
+            self._call_soon(heapq.heappop(self._heap))
 
     async def advance(self, ms: int) -> None:
-        """Move the clock by `ms`, and do everything that is due on the way, in order."""
+        """Advance the clock by `ms`, and run the calls due on the way, in the order of their deadlines."""
         step = -(-ms // _STEPS)
         left = ms
         while self._heap and (distance := self._heap[0].deadline_ms - self._clock.now_ms()) <= left:
@@ -141,16 +141,16 @@ class MovableTimers:
             ahead = min(left, max(0, -(-distance // step) * step)) if step else 0
             self._clock.move(ahead)
             left -= ahead
-            self._do_what_is_due()
-            await self._settled()
+            self._run_due_calls()
+            await self._drain()
         self._clock.move(left)
-        self._do_what_is_due()
-        await self._settled()
+        self._run_due_calls()
+        await self._drain()
         self.set_alarm()
 
-    async def _settled(self) -> None:
-        """Wait until everything that was to be done at once is done."""
-        for _ in range(_TURNS):
+    async def _drain(self) -> None:
+        """Run the loop until no immediate call is left."""
+        for _ in range(_MAX_TURNS):
             await asyncio.sleep(0)
-            if not self._at_once:
+            if not self._pending_calls:
                 return

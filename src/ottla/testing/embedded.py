@@ -1,4 +1,4 @@
-"""A broker in a thread of this process, for tests and scripts."""
+"""Broker in a thread of this process, for tests and scripts."""
 
 import asyncio
 import contextlib
@@ -24,8 +24,8 @@ from ottla.protocol.answer import Answer, Pending
 R = TypeVar("R")
 
 
-async def _nobody_waits() -> None:
-    """Cancel what other threads still want of a loop that is about to be closed."""
+async def _cancel_tasks() -> None:
+    """Cancel the pending calls of other threads before the event loop is closed."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -33,10 +33,10 @@ async def _nobody_waits() -> None:
 
 
 class EmbeddedBroker:
-    """A broker that lives as long as the `with` block.
+    """Broker for the duration of a `with` block.
 
     configs   Kafka's names and values, as in server.properties
-    data_dir  where topics are kept; a temporary directory, removed at the end, unless given
+    data_dir  data directory; by default a temporary one, which is removed at the end
 
     Raises CannotStart and InvalidConfig as `ottla serve` does.
     """
@@ -51,24 +51,24 @@ class EmbeddedBroker:
             "log.dirs": str(self.data_dir),
             **(configs or {}),
         }
-        self._held: list[socket.socket] = []
+        self._reserved: list[socket.socket] = []
         self._thread: threading.Thread | None = None
-        self._asking = threading.Lock()
+        self._call_lock = threading.Lock()
         self._process = os.getpid()
         try:
-            self._begin()
+            self._start_broker()
         except BaseException:
             self._remove()
             raise
 
     @property
     def broker(self) -> Broker:
-        """The services of the broker, for its thread."""
+        """Services of the broker, for use on its thread."""
         return self.server.broker
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port it listens on."""
+        """Host and port of the first listener."""
         return self.broker.listeners.bound[0][1]
 
     @property
@@ -78,11 +78,11 @@ class EmbeddedBroker:
         return address_text(host, port)
 
     def client_metrics(self) -> dict[bytes, ClientMetrics]:
-        """Return the metrics that clients have pushed (KIP-714), by client instance id: the newest push of each, as OTLP."""
+        """Return the newest metrics pushed by each client (KIP-714) as OTLP, by client instance id."""
         return self.broker.telemetry.received.instances()
 
     @property
-    def _runs(self) -> bool:
+    def _is_running(self) -> bool:
         return self._thread is not None
 
     def _new_server(self, loop: asyncio.AbstractEventLoop) -> BrokerServer:
@@ -90,17 +90,17 @@ class EmbeddedBroker:
         return BrokerServer(config, process_environment(loop, files=self._files()))
 
     def _start(self) -> None:
-        """Start the broker, before its thread."""
+        """Start the server; called before the thread of the broker."""
         self.server.start()
 
     def _files(self) -> DiskStore:
-        """A temporary directory does not outlive the machine."""
+        """Return the file store; a temporary directory needs no fsync."""
         return DiskStore(durable=self._temporary is None)
 
-    def _begin(self) -> None:
-        """Start a broker, on the directory and the ports that it had before."""
+    def _start_broker(self) -> None:
+        """Start a broker on the data directory, and on the ports of the previous one."""
         self._loop = asyncio.new_event_loop()
-        self._let_go_of_ports()
+        self._release_ports()
         try:
             self.server = self._new_server(self._loop)
             self._start()
@@ -111,18 +111,18 @@ class EmbeddedBroker:
         self._thread.start()
 
     def _end(self, end: Callable[[BrokerServer], None]) -> None:
-        """End the broker, by `BrokerServer.stop` or `.kill`. Its ports stay reserved until it is started again or closed."""
+        """End the broker with `BrokerServer.stop` or `.kill`. Its ports stay reserved until the next start or `close`."""
         self._check_process()
-        with self._asking:
+        with self._call_lock:
             thread, self._thread = self._thread, None
         if thread is None:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         thread.join()
-        self._loop.run_until_complete(_nobody_waits())
+        self._loop.run_until_complete(_cancel_tasks())
         end(self.server)
         self._loop.close()
-        self._hold_ports()
+        self._reserve_ports()
         bound = [
             f"{listener.name}://{address_text(host, port)}" for listener, (host, port) in self.broker.listeners.bound
         ]
@@ -141,7 +141,7 @@ class EmbeddedBroker:
         return self._await(run)
 
     def _ask(self, function: Callable[[], Answer[R]]) -> R:
-        """As `_call`, for what the broker answers now or later."""
+        """Run a function like `_call`, and wait for its answer if that is pending."""
 
         async def run() -> R:
             answer = function()
@@ -154,9 +154,9 @@ class EmbeddedBroker:
         return self._await(run)
 
     def _await(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """As `_call`, when that is over. Raises RuntimeError when the broker is down, or goes down meanwhile."""
+        """Run a coroutine like `_call`. Raises RuntimeError if the broker is down, or goes down meanwhile."""
         self._check_process()
-        with self._asking:
+        with self._call_lock:
             if self._thread is None:
                 raise RuntimeError("the broker is down: restart() starts it again")
             future = asyncio.run_coroutine_threadsafe(function(), self._loop)
@@ -166,32 +166,32 @@ class EmbeddedBroker:
             raise RuntimeError("the broker went down") from None
 
     def _check_process(self) -> None:
-        """Raise RuntimeError in a forked process, which has the memory of the broker and not its thread."""
+        """Raise RuntimeError in a forked process: it has the memory of the broker, but not its thread."""
         if os.getpid() != self._process:
             raise RuntimeError(
                 f"this broker runs in process {self._process}: a forked process may connect to it, not control it"
             )
 
-    def _hold_ports(self) -> None:
-        """Bind the ports without listening, so that clients are refused and no other process takes a port."""
+    def _reserve_ports(self) -> None:
+        """Bind the ports without listening: clients get connection refused, and no other process can take a port."""
         for _, (host, port) in self.broker.listeners.bound:
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._held.append(sock)
-            with contextlib.suppress(OSError):  # another process was faster: a restart will fail
+            self._reserved.append(sock)
+            with contextlib.suppress(OSError):  # taken by another process: a restart will fail
                 sock.bind((host, port))
 
-    def _let_go_of_ports(self) -> None:
-        for sock in self._held:
+    def _release_ports(self) -> None:
+        for sock in self._reserved:
             sock.close()
-        self._held.clear()
+        self._reserved.clear()
 
     def close(self) -> None:
         """Stop the broker: cleanly, or without a flush if its directory is temporary. Does nothing in a forked process."""
         if os.getpid() != self._process:
             return
         self._end(BrokerServer.stop if self._temporary is None else BrokerServer.kill)
-        self._let_go_of_ports()
+        self._release_ports()
         self._remove()
 
     def _remove(self) -> None:

@@ -4,9 +4,9 @@ Without faults the broker serves requests as usual: `Pipeline.answer` is `Pipeli
 which applies in this order:
 
     a pinned release     rejects versions that the release did not serve, and answers ApiVersions as the release did
-    the faults           in the order in which they were added; the first that is for this API and is not used up acts.
-                         A delay lets those behind it act when it is over.
-    a moved coordinator  is back when a FindCoordinator request asks for it
+    the faults           in the order in which they were added; the first one for this API with hits left acts.
+                         After a delay the remaining faults apply.
+    a moved coordinator  returns with a FindCoordinator request for it
 
 Everything here runs on the broker's thread.
 """
@@ -41,35 +41,35 @@ from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Response, VersionRange
 from ottla.protocol.wire import PeerError
 from ottla.spelling import did_you_mean
-from ottla.testing.refusals import is_of_parts, refusal
+from ottla.testing.refusals import error_response, is_partition_error
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.lifecycle import BrokerServer
     from ottla.protocol.connection import Envelope
 
-_Behind = Callable[[], Answer[Response] | None]
-"""The faults and the handler behind a fault, which calls them to let the request through."""
+_NextHandler = Callable[[], Answer[Response] | None]
+"""Remaining faults and the handler: a fault calls it to let the request pass."""
 
 _FIRST_WITH_RANGE: Final = (2, 4)
-"""First release whose answer to ApiVersions in an unknown version names the known versions (KIP-511)."""
+"""First release that answers ApiVersions in an unknown version with its supported range (KIP-511)."""
 _FIRST_WITH_FEATURES: Final = (4, 0)
-_PRODUCE_MAY_SAY: Final = 0
-"""Kafka 4 says that it serves Produce from version 0 on, for the sake of librdkafka, and does not (KAFKA-18659)."""
+_ADVERTISED_PRODUCE_VERSION: Final = 0
+"""Kafka 4 advertises Produce from version 0 for librdkafka, although it does not serve it (KAFKA-18659)."""
 _FIRST_WITH_CODE_OF_METADATA: Final = 13
 _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _COORDINATED: Final = {0: OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 
 
-class Lasting:
-    """Something that a test asked for and that goes on until `end`, or until its `with` block is left."""
+class ActiveChange:
+    """Change of the broker's behaviour that a test has made; it lasts until `end`, or until its `with` block is left."""
 
     def __init__(self, end: Callable[[], object]) -> None:
         self._end = end
 
     def end(self) -> None:
-        """Be as before."""
+        """Undo the change."""
         self._end()
 
     def __enter__(self) -> Self:
@@ -81,26 +81,26 @@ class Lasting:
         self.end()
 
 
-class Fault(Lasting, ABC):
-    """Something that happens to requests of one API.
+class RequestFault(ActiveChange, ABC):
+    """Fault in the handling of requests of one API.
 
-    hits  how many it has happened to
-    left  how many it is still going to happen to; None for all, until `end`
+    hits  number of requests that it has affected
+    left  number of requests that it will still affect; None: all until `end`
     """
 
-    def __init__(self, key: int, count: int | None, end: Callable[["Fault"], object]) -> None:
+    def __init__(self, key: int, count: int | None, end: Callable[["RequestFault"], object]) -> None:
         super().__init__(lambda: end(self))
         self.key = key
         self.hits = 0
         self.left = count
         self._was_hit = threading.Condition()
 
-    def takes(self, key: int) -> bool:
+    def applies_to(self, key: int) -> bool:
         """Return whether the fault acts on the next request of this API."""
         return key == self.key and (self.left is None or self.left > 0)
 
-    def count(self) -> None:
-        """It acts on one more."""
+    def record_hit(self) -> None:
+        """Count an affected request."""
         with self._was_hit:
             self.hits += 1
             if self.left is not None:
@@ -108,22 +108,22 @@ class Fault(Lasting, ABC):
             self._was_hit.notify_all()
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
-        """Wait until it has happened to so many requests. Raises TimeoutError after `timeout` seconds."""
+        """Wait until it has affected `hits` requests. Raises TimeoutError after `timeout` seconds."""
         with self._was_hit:
             if not self._was_hit.wait_for(lambda: self.hits >= hits, timeout):
-                raise TimeoutError(f"{APIS[self.key].name}: {self.hits} of {hits} requests came in {timeout} s")
+                raise TimeoutError(f"{APIS[self.key].name}: {self.hits} of {hits} requests arrived within {timeout} s")
 
     @abstractmethod
     def act(
-        self, envelope: "Envelope", context: RequestContext, server: "BrokerServer", behind: _Behind
+        self, envelope: "Envelope", context: RequestContext, server: "BrokerServer", next_handler: _NextHandler
     ) -> Answer[Response] | None:
-        """Answer a request, or let it through to `behind`. Raises PeerError to close the connection."""
+        """Answer a request, or let it through to `next_handler`. Raises PeerError to close the connection."""
 
 
-class Failure(Fault):
-    """Requests that are refused with an error code instead of being carried out."""
+class Failure(RequestFault):
+    """Requests are answered with an error code instead of being executed."""
 
-    def __init__(self, key: int, count: int | None, end: Callable[[Fault], object], code: int) -> None:
+    def __init__(self, key: int, count: int | None, end: Callable[[RequestFault], object], code: int) -> None:
         super().__init__(key, count, end)
         self._code = code
 
@@ -132,22 +132,22 @@ class Failure(Fault):
         envelope: "Envelope",
         context: RequestContext,
         server: "BrokerServer",
-        behind: _Behind,  # noqa: ARG002
+        next_handler: _NextHandler,  # noqa: ARG002
     ) -> Answer[Response] | None:
         request: Any = codec.decode(APIS[self.key].request_class(), envelope.version, envelope.frame, envelope.body)[0]
         if isinstance(request, ProduceRequest) and request.acks == 0:
-            raise PeerError("Produce with acks=0 fails, as the test wants it")
+            raise PeerError("Produce with acks=0 fails: injected fault")
         if isinstance(request, MetadataRequest):
-            return self._without_leaders(request, envelope, context, server.broker)
-        if is_of_parts(self._code):
+            return self._metadata_error(request, envelope, context, server.broker)
+        if is_partition_error(self._code):
             if isinstance(request, FetchRequest):
-                return self._without_records(request, envelope.version, server.broker)
+                return self._fetch_error(request, envelope.version, server.broker)
             if isinstance(request, ShareFetchRequest | ShareAcknowledgeRequest):
-                return self._without_shares(request, envelope.version, context, server.broker)
-        return refusal(request, envelope.version, self._code)
+                return self._share_error(request, envelope.version, context, server.broker)
+        return error_response(request, envelope.version, self._code)
 
-    def _without_records(self, request: FetchRequest, version: int, broker: "Broker") -> Response:
-        """The error in place of each partition that the client wants, which its session knows."""
+    def _fetch_error(self, request: FetchRequest, version: int, broker: "Broker") -> Response:
+        """Return the error for each requested partition, including those of the fetch session."""
         session: FetchSession | None = None
         now_ms, by_id = broker.clock.now_ms(), version >= _FIRST_WITH_TOPIC_IDS
         partitions = [
@@ -168,20 +168,20 @@ class Failure(Fault):
             session.update(partitions, forgotten)
             partitions = list(session.partitions.values())
             for partition in partitions:
-                partition.last_high_watermark = -1  # the next answer is to have it again
+                partition.last_high_watermark = -1  # include it in the next response
             session.look_at_all()
             request.session_id = session.id
         request.topics = _topics_of(partitions)
-        return refusal(request, version, self._code)
+        return error_response(request, version, self._code)
 
-    def _without_shares(
+    def _share_error(
         self,
         request: ShareFetchRequest | ShareAcknowledgeRequest,
         version: int,
         context: RequestContext,
         broker: "Broker",
     ) -> Response:
-        """The error in place of each partition that a member of a share group fetches from, or acknowledges records of."""
+        """Return the error for each partition that a share group member fetches from or acknowledges records of."""
         member = request.group_id or "", request.member_id or ""
         epoch = request.share_session_epoch
         code, session = NONE, None
@@ -190,24 +190,24 @@ class Failure(Fault):
         elif epoch == share.INITIAL_EPOCH and isinstance(request, ShareFetchRequest):
             session = broker.share_partitions.join(member, context.peer)
         if code != NONE:
-            return refusal(request, version, code)
+            return error_response(request, version, code)
         if session is not None and isinstance(request, ShareFetchRequest):
             named = [(topic.topic_id, part.partition_index) for topic in request.topics for part in topic.partitions]
             gone = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
             session.update(named, gone)
-            request.topics += _shared_beside(named, session)
-        return refusal(request, version, self._code)
+            request.topics += _other_session_partitions(named, session)
+        return error_response(request, version, self._code)
 
-    def _without_leaders(
+    def _metadata_error(
         self, request: MetadataRequest, envelope: "Envelope", context: RequestContext, broker: "Broker"
     ) -> Answer[Response]:
-        """Metadata of all brokers, because clients believe it, with the error in place of each topic."""
+        """Return the metadata with the error for each topic; brokers are kept, because clients rely on them."""
         request.context = context
         request.allow_auto_topic_creation = False
         answer: Answer[Response] = registered(self.key).handler(request, broker)  # type: ignore[assignment]
 
         def failed(response: Any) -> Response:
-            if envelope.version >= _FIRST_WITH_CODE_OF_METADATA and not is_of_parts(self._code):
+            if envelope.version >= _FIRST_WITH_CODE_OF_METADATA and not is_partition_error(self._code):
                 response.error_code = self._code
             for topic in response.topics:
                 topic.error_code, topic.partitions = self._code, []
@@ -228,10 +228,10 @@ def _topics_of(partitions: Sequence[RequestedPartition]) -> list[FetchTopic]:
     return list(topics.values())
 
 
-def _shared_beside(
+def _other_session_partitions(
     named: Sequence[share.TopicIdPartition], session: share.ShareSession
 ) -> list[share_fetch.FetchTopic]:
-    """The partitions of a share session that a fetch does not name itself."""
+    """Return the partitions of a share session that a fetch request does not list."""
     topics: dict[bytes, share_fetch.FetchTopic] = {}
     for topic_id, index in session.partitions:
         if (topic_id, index) not in named:
@@ -240,10 +240,10 @@ def _shared_beside(
     return list(topics.values())
 
 
-class Delay(Fault):
-    """Requests that wait before they are carried out, on the broker's clock."""
+class Delay(RequestFault):
+    """Requests are executed after a delay on the broker's clock."""
 
-    def __init__(self, key: int, count: int | None, end: Callable[[Fault], object], ms: int) -> None:
+    def __init__(self, key: int, count: int | None, end: Callable[[RequestFault], object], ms: int) -> None:
         super().__init__(key, count, end)
         self._ms = ms
 
@@ -252,14 +252,14 @@ class Delay(Fault):
         envelope: "Envelope",  # noqa: ARG002
         context: RequestContext,
         server: "BrokerServer",
-        behind: _Behind,
+        next_handler: _NextHandler,
     ) -> Answer[Response] | None:
         pending = Pending[Response]()
 
         def over() -> None:
             connection = server.sockets.connection_of(context.peer)
             try:
-                answer = behind()
+                answer = next_handler()
             except PeerError as error:
                 if connection is not None:
                     connection.drop(error)
@@ -273,19 +273,21 @@ class Delay(Fault):
         return pending
 
 
-class Drop(Fault):
-    """Requests whose connection is closed instead of an answer, before or after they were carried out."""
+class Drop(RequestFault):
+    """The connection is closed instead of answering, before or after the request is executed."""
 
-    def __init__(self, key: int, count: int | None, end: Callable[[Fault], object], *, carried_out: bool) -> None:
+    def __init__(
+        self, key: int, count: int | None, end: Callable[[RequestFault], object], *, carried_out: bool
+    ) -> None:
         super().__init__(key, count, end)
         self._carried_out = carried_out
 
     def act(
-        self, envelope: "Envelope", context: RequestContext, server: "BrokerServer", behind: _Behind
+        self, envelope: "Envelope", context: RequestContext, server: "BrokerServer", next_handler: _NextHandler
     ) -> Answer[Response] | None:
         after_it = "after" if self._carried_out else "before"
-        error = PeerError(f"{envelope.api.name} is dropped {after_it} it was carried out, as the test wants it")
-        answer = behind() if self._carried_out else None
+        error = PeerError(f"{envelope.api.name} is dropped {after_it} its execution: injected fault")
+        answer = next_handler() if self._carried_out else None
         if not isinstance(answer, Pending):
             raise error
 
@@ -299,10 +301,10 @@ class Drop(Fault):
 
 
 class Pinned:
-    """The versions of an older release of Apache Kafka.
+    """API versions of an older release of Apache Kafka.
 
     release  one of RELEASES
-    served   what it served, by API key
+    served   its versions by API key
     """
 
     def __init__(self, release: str, served: dict[int, VersionRange]) -> None:
@@ -310,17 +312,17 @@ class Pinned:
         self._served = served
 
     def check(self, envelope: "Envelope") -> Response | None:
-        """Raise PeerError for a version that the release did not serve; of ApiVersions the answer says so instead."""
-        key, asked = envelope.api.key, envelope.asked
-        if asked in self._served.get(key, ()):
+        """Raise PeerError for a version that the release did not serve; for ApiVersions return an error response."""
+        key, version = envelope.api.key, envelope.asked
+        if version in self._served.get(key, ()):
             return None
         if key != api.API_VERSIONS or key not in self._served:
-            raise PeerError(f"{envelope.api.name} version {asked} is not served by the release that is pinned")
+            raise PeerError(f"{envelope.api.name} version {version} is not served by the pinned release")
         envelope.version = 0
         known = [self._row(key)] if self._release >= _FIRST_WITH_RANGE else []
         return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=known)
 
-    def told(self, response: Any) -> Response:
+    def rewrite(self, response: Any) -> Response:
         """Change the broker's ApiVersions response into that of the release."""
         response.api_keys = [self._row(row.api_key) for row in response.api_keys if row.api_key in self._served]
         if self._release < _FIRST_WITH_FEATURES:
@@ -332,67 +334,67 @@ class Pinned:
     def _row(self, key: int) -> ApiVersion:
         first, last = self._served[key]
         if key == api.PRODUCE:
-            first = _PRODUCE_MAY_SAY
+            first = _ADVERTISED_PRODUCE_VERSION
         return ApiVersion(api_key=key, min_version=first, max_version=last)
 
 
 class Faults:
-    """All that a test has asked for."""
+    """Active faults of a broker."""
 
     def __init__(self) -> None:
-        self._faults: list[Fault] = []
+        self._faults: list[RequestFault] = []
         self.pinned: Pinned | None = None
         self._moved: set[tuple[str, int]] = set()
-        """Topic and partition of coordinators that are elsewhere as far as clients know."""
+        """Topic and partition of the coordinators moved away from this broker."""
 
     def attach(self, server: "BrokerServer") -> None:
-        """Serve the broker's requests through the faults if there are any, else directly."""
+        """Route requests through the faults if there are any, otherwise directly to the handlers."""
         pipeline = server.pipeline
         if self._faults or self._moved or self.pinned is not None:
             pipeline.answer = partial(self.answer, server)
         else:
             pipeline.answer = pipeline.serve
 
-    def add(self, fault: Fault) -> None:
-        """One more, behind those that are there."""
+    def add(self, fault: RequestFault) -> None:
+        """Append a fault."""
         self._faults.append(fault)
 
-    def remove(self, fault: Fault) -> None:
-        """It acts no more."""
+    def remove(self, fault: RequestFault) -> None:
+        """Remove a fault."""
         if fault in self._faults:
             self._faults.remove(fault)
 
     def clear(self, broker: "Broker | None") -> None:
-        """Forget everything; `broker` is the one that runs."""
+        """Remove all faults; `broker` is the running one, None if it is down."""
         self._faults.clear()
         self.pinned = None
         for topic, index in tuple(self._moved):
             if broker is not None:
-                self._take_back(topic, index, broker)
+                self._restore_coordinator(topic, index, broker)
         self._moved.clear()
 
     def answer(self, server: "BrokerServer", envelope: "Envelope", context: RequestContext) -> Answer[Response] | None:
         """Serve one request, in place of `Pipeline.serve`."""
         if self.pinned is None:
-            return self._through(tuple(self._faults), envelope, context, server)
-        refused = self.pinned.check(envelope)
-        if refused is not None:
-            return refused
-        answer = self._through(tuple(self._faults), envelope, context, server)
+            return self._serve_through(tuple(self._faults), envelope, context, server)
+        error = self.pinned.check(envelope)
+        if error is not None:
+            return error
+        answer = self._serve_through(tuple(self._faults), envelope, context, server)
         if envelope.api.key == api.API_VERSIONS and answer is not None:
-            return after(answer, self.pinned.told)
+            return after(answer, self.pinned.rewrite)
         return answer
 
-    def _through(
-        self, faults: tuple[Fault, ...], envelope: "Envelope", context: RequestContext, server: "BrokerServer"
+    def _serve_through(
+        self, faults: tuple[RequestFault, ...], envelope: "Envelope", context: RequestContext, server: "BrokerServer"
     ) -> Answer[Response] | None:
         for number, fault in enumerate(faults):
-            if fault.takes(envelope.api.key) and fault in self._faults:
-                fault.count()
-                behind = partial(self._through, faults[number + 1 :], envelope, context, server)
-                return fault.act(envelope, context, server, behind)
+            if fault.applies_to(envelope.api.key) and fault in self._faults:
+                fault.record_hit()
+                next_handler = partial(self._serve_through, faults[number + 1 :], envelope, context, server)
+                return fault.act(envelope, context, server, next_handler)
         if self._moved and envelope.api.key == api.FIND_COORDINATOR:
-            self._find(envelope, server.broker)
+            self._restore_requested(envelope, server.broker)
         return server.pipeline.serve(envelope, context)
 
     def move_coordinator(self, key_type: int, key: str, broker: "Broker") -> None:
@@ -400,21 +402,21 @@ class Faults:
         name = _COORDINATED[key_type]
         topic = broker.image.topics.get(name)
         if topic is None:
-            raise LookupError(f"{key} has no coordinator yet: no client has asked for one")
+            raise LookupError(f"{key} has no coordinator yet: no client has looked it up")
         index = partition_of(key, len(topic.partitions))
         self._moved.add((name, index))
         broker.coordination.resign(name, index)
 
-    def _find(self, envelope: "Envelope", broker: "Broker") -> None:
-        """Take back the moved coordinators that a FindCoordinator request asks for."""
+    def _restore_requested(self, envelope: "Envelope", broker: "Broker") -> None:
+        """Move back the coordinators that a FindCoordinator request looks up."""
         request = codec.decode(FindCoordinatorRequest, envelope.version, envelope.frame, envelope.body)[0]
         name = _COORDINATED.get(request.key_type)
         topic = broker.image.topics.get(name or "")
         if topic is not None:
             for key in request.coordinator_keys if envelope.version >= 4 else (request.key,):
-                self._take_back(topic.name, partition_of(key, len(topic.partitions)), broker)
+                self._restore_coordinator(topic.name, partition_of(key, len(topic.partitions)), broker)
 
-    def _take_back(self, name: str, index: int, broker: "Broker") -> None:
+    def _restore_coordinator(self, name: str, index: int, broker: "Broker") -> None:
         topic = broker.image.topics.get(name)
         if (name, index) in self._moved:
             self._moved.discard((name, index))
@@ -422,13 +424,13 @@ class Faults:
                 broker.coordination.take_back(topic, index)
 
     def forget_moved(self) -> None:
-        """The broker that had resigned is no more."""
+        """Drop the moved coordinators: a new broker has taken over."""
         self._moved.clear()
 
 
 def api_named(name: str) -> int:
-    """The key of an API that is served, "Produce" for one. Raises ValueError, with the nearest one, for others."""
+    """Return the key of a served API by name, such as "Produce". Raises ValueError with the nearest name."""
     names = {APIS[key].name: key for key in SERVED}
     if name not in names:
-        raise ValueError(f"no API is called {name}{did_you_mean(name, names, inf)}")
+        raise ValueError(f"unknown API {name}{did_you_mean(name, names, inf)}")
     return names[name]

@@ -1,4 +1,4 @@
-"""The broker of a test: one of its own, with what a test wants to do to it."""
+"""Test broker with control over its topics, faults, group coordinators, versions and clock."""
 
 import asyncio
 import shutil
@@ -35,22 +35,22 @@ from ottla.replication.partition import Partition
 from ottla.spelling import did_you_mean
 from ottla.testing.clock import MovableClock, MovableTimers
 from ottla.testing.embedded import EmbeddedBroker
-from ottla.testing.faults import Delay, Drop, Failure, Fault, Faults, Lasting, Pinned, api_named
+from ottla.testing.faults import ActiveChange, Delay, Drop, Failure, Faults, Pinned, RequestFault, api_named
 from ottla.testing.releases import release_named, versions_of
 
-_OF_A_TEST: Final = {"group.initial.rebalance.delay.ms": "0"}
-"""The one config that differs from Kafka's: the first member of a group does not wait three seconds for others."""
-_LOOK_AGAIN_S: Final = 0.005
+_TEST_DEFAULTS: Final = {"group.initial.rebalance.delay.ms": "0"}
+"""Defaults that differ from Kafka's: the first member of a group does not wait three seconds for others."""
+_POLL_INTERVAL_S: Final = 0.005
 R = TypeVar("R")
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
 
 class Kafka(EmbeddedBroker):
-    """A broker that lives as long as the `with` block, in a thread of this process, on a free port of 127.0.0.1.
+    """Broker for the duration of a `with` block, in a thread of this process, on a free port of 127.0.0.1.
 
-    configs   Kafka's names and values; `_` may stand for `.` in a name, and values need not be texts
-    data_dir  where topics are kept; a temporary directory, removed at the end, unless given
+    configs   Kafka's names and values; names may have `_` instead of `.`, values may be of any type
+    data_dir  data directory; by default a temporary one, which is removed at the end
 
     Raises CannotStart and InvalidConfig as `ottla serve` does.
     """
@@ -62,8 +62,8 @@ class Kafka(EmbeddedBroker):
         self._timers: MovableTimers | None = None
         self._faults = Faults()
         self._throttle_ms = 0
-        self._refuses = False
-        super().__init__({**_OF_A_TEST, **_texts(configs or {})}, data_dir=data_dir, port=port)
+        self._refuses_connections = False
+        super().__init__({**_TEST_DEFAULTS, **_texts(configs or {})}, data_dir=data_dir, port=port)
 
     def _new_server(self, loop: asyncio.AbstractEventLoop) -> BrokerServer:
         self._timers = MovableTimers(loop, self._clock)
@@ -78,14 +78,14 @@ class Kafka(EmbeddedBroker):
     # Topics and records.
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
-        """Make a topic; `_` may stand for `.` in the names of configs. Raises KafkaError as Kafka would."""
+        """Create a topic; names of configs may have `_` instead of `.`. Raises KafkaError as Kafka would."""
         topic = NewTopic(name, partitions, -1, {}, dict(_texts(configs)))
         change = self._ask(lambda: self.broker.topics.create(topic))
         if change.error_code != NONE:
             raise KafkaError(change.error_message or error_row(change.error_code).message, change.error_code)
 
     def topics(self) -> list[str]:
-        """The names of all topics, without those of the broker's own."""
+        """Return the names of all topics except internal ones."""
         image = self._call(lambda: self.broker.image)
         return sorted(topic.name for topic in image.topics.values() if not topic.is_internal)
 
@@ -99,11 +99,11 @@ class Kafka(EmbeddedBroker):
         headers: Headers = (),
         timestamp: int | None = None,
     ) -> Record:
-        """Append a record, past all faults, and return it as it is in the log.
+        """Append a record, bypassing all faults, and return it as stored in the log.
 
-        A topic that is missing is made unless auto.create.topics.enable forbids it. Without `partition` the key decides as in
-        Kafka's own producer; a record without a key goes to partition 0. `timestamp` is in ms since the epoch, the broker's
-        time by default. Raises UnknownTopic, and KafkaError for what the broker refuses.
+        A missing topic is created unless auto.create.topics.enable is false. Without `partition` the key determines it as in
+        Kafka's own producer; a record without a key goes to partition 0. `timestamp` is in ms since the epoch, by default the
+        broker's time. Raises UnknownTopic, and KafkaError if the broker rejects the record.
         """
         data, name = as_bytes(value), as_bytes(key)
         if topic not in self.broker.image.topics and self.broker.config.flag("auto.create.topics.enable"):
@@ -126,7 +126,7 @@ class Kafka(EmbeddedBroker):
             index = 0 if key is None else partition_of(key, count)
         partition = broker.replicas.find(topic, index)
         if partition is None:
-            raise UnknownTopic(f"{topic} has {count} partitions, there is none of number {index}")
+            raise UnknownTopic(f"{topic} has {count} partitions, but no partition {index}")
         now_ms = broker.clock.wall_ms()
         record = Record(0, now_ms if timestamp is None else timestamp, key, value, headers)
         batch = build([record])
@@ -148,15 +148,15 @@ class Kafka(EmbeddedBroker):
         at_least: int = 0,
         timeout: float = 10.0,
     ) -> list[Record]:
-        """The records of a topic, by partition and offset, past all faults.
+        """Return the records of a topic, by partition and offset, bypassing all faults.
 
-        isolation_level  "read_committed" leaves out what belongs to transactions that are open or were aborted
-        at_least         wait until there are so many, `timeout` seconds at most
+        isolation_level  "read_committed" excludes records of open and aborted transactions
+        at_least         wait for this number of records, up to `timeout` seconds; also for the topic
 
-        Raises UnknownTopic unless it waits for the topic too, and TimeoutError.
+        Raises TimeoutError, and UnknownTopic unless `at_least` is set.
         """
         if isolation_level not in ("read_uncommitted", "read_committed"):
-            raise ValueError(f"isolation_level is read_uncommitted or read_committed, not {isolation_level}")
+            raise ValueError(f"isolation_level must be read_uncommitted or read_committed, not {isolation_level}")
         deadline = time.monotonic() + timeout
         while True:
             committed = isolation_level == "read_committed"
@@ -167,7 +167,7 @@ class Kafka(EmbeddedBroker):
                 raise _unknown(topic, self.topics())
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"{topic} has {len(records or ())} of {at_least} records after {timeout} s")
-            time.sleep(_LOOK_AGAIN_S)
+            time.sleep(_POLL_INTERVAL_S)
 
     def _read(self, topic: str, index: int | None, *, committed: bool) -> list[Record] | None:
         if topic not in self.broker.image.topics:
@@ -186,42 +186,43 @@ class Kafka(EmbeddedBroker):
             raise _unknown(name, self.broker.image.topics)
         return topic
 
-    # The broker comes and goes.
+    # Starting and stopping.
 
     def restart(self) -> None:
-        """Stop the broker cleanly unless it was killed, and start it on the same port with what is on the disk.
+        """Stop the broker cleanly unless it was killed, and start it on the same port and data directory.
 
-        Faults and the clock stay as they are, but connections are accepted and coordinators are here again.
+        Faults and the clock are kept, but connections are accepted again and moved coordinators return.
         """
         self._end(BrokerServer.stop)
-        self._refuses = False
+        self._refuses_connections = False
         self._start_again()
 
     def kill(self) -> None:
-        """Be gone at once, as after kill -9: connections are dropped, clients are refused, nothing more is written to the disk.
-        `restart` recovers.
+        """Stop the broker at once, as kill -9 does: connections break, new ones are refused, nothing is flushed to disk.
+
+        `restart` starts it again, with recovery.
         """
         self._end(BrokerServer.kill)
 
     def _start_again(self) -> None:
         self._faults.forget_moved()
-        self._begin()
+        self._start_broker()
         self._apply()
 
     def clear(self) -> None:
-        """Delete all topics and groups, and heal all faults, for the next test.
+        """Delete all topics and groups, and end all faults, for the next test.
 
-        Where more was changed (the clock, configs, quotas, users, features, or the broker is down) a new broker takes the place
-        of this one, on the same port.
+        If anything else was changed (clock, configs, quotas, users, features) or the broker is down, a new broker replaces this
+        one on the same port.
         """
-        if self._runs and not self._clock.was_moved and not self._call(self._is_changed):
+        if self._is_running and not self._clock.was_moved and not self._call(self._needs_new_broker):
             self.heal()
             self._ask(self._delete_all)
             return
         self._end(BrokerServer.kill)
         self._clock = MovableClock()
         self._faults = Faults()
-        self._throttle_ms, self._refuses = 0, False
+        self._throttle_ms, self._refuses_connections = 0, False
         for path in self.data_dir.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -229,13 +230,13 @@ class Kafka(EmbeddedBroker):
                 path.unlink()
         self._start_again()
 
-    def _is_changed(self) -> bool:
+    def _needs_new_broker(self) -> bool:
         image = self.broker.image
         at_start = {(BROKER, ""): {keys.MIN_ISR: self.broker.config.static.get(keys.MIN_ISR, "1")}}
         return bool(image.configs != at_start or image.quotas or image.credentials or image.features)
 
     def _delete_all(self) -> Answer[ChangeResult]:
-        """Groups live in topics of the broker's own, and go with them; transactional ids stay."""
+        """Delete all topics, including those that store groups; transactional ids are kept."""
         image = self.broker.image
         topics = [topic for topic in image.topics.values() if topic.name != TRANSACTION_STATE_TOPIC]
         own = [topic for topic in topics if topic.name in (OFFSETS_TOPIC, SHARE_STATE_TOPIC)]
@@ -245,64 +246,63 @@ class Kafka(EmbeddedBroker):
 
     # Faults.
 
-    def fail(self, api: str, count: int | None = 1, *, error: str) -> Fault:
-        """Refuse the next `count` requests of an API, None for all until `end`, with an error by its name.
+    def fail(self, api: str, count: int | None = 1, *, error: str) -> RequestFault:
+        """Fail the next `count` requests of an API with an error, given by name; None: all requests until `end`.
 
-        A request that is refused is not carried out. The error is where a broker puts it: NOT_LEADER_OR_FOLLOWER beside each
-        partition, GROUP_AUTHORIZATION_FAILED beside the group or at the top. Produce with acks=0 has its connection closed.
+        A failed request is not executed. The error code is in the usual field: for NOT_LEADER_OR_FOLLOWER that of each
+        partition, for GROUP_AUTHORIZATION_FAILED that of the group or the response. For Produce with acks=0 the connection is
+        closed.
         """
         code = _code_named(error)
         return self._add(lambda end: Failure(api_named(api), count, end, code))
 
-    def delay(self, api: str, ms: int, count: int | None = None) -> Fault:
-        """Let requests of an API wait `ms` of the broker's clock before they are carried out: all until `end`, or the next
-        `count`.
-        """
+    def delay(self, api: str, ms: int, count: int | None = None) -> RequestFault:
+        """Delay requests of an API by `ms` of the broker's clock: all until `end`, or the next `count`."""
         return self._add(lambda end: Delay(api_named(api), count, end, ms))
 
-    def drop(self, api: str, count: int | None = 1, *, carried_out: bool = False) -> Fault:
-        """Close the connection in place of the answer to the next `count` requests of an API, None for all until `end`.
+    def drop(self, api: str, count: int | None = 1, *, carried_out: bool = False) -> RequestFault:
+        """Close the connection instead of answering the next `count` requests of an API; None: all requests until `end`.
 
-        carried_out  not before but after the request was carried out, which the client cannot know
+        carried_out  close it after the request was executed, not before; a client cannot tell the difference
         """
         return self._add(lambda end: Drop(api_named(api), count, end, carried_out=carried_out))
 
-    def _add(self, make: Callable[[Callable[[Fault], object]], Fault]) -> Fault:
+    def _add(self, make: Callable[[Callable[[RequestFault], object]], RequestFault]) -> RequestFault:
         fault = make(lambda fault: self._change(lambda: self._faults.remove(fault)))
         self._change(lambda: self._faults.add(fault))
         return fault
 
-    def refuse(self) -> Lasting:
-        """Refuse new connections, until `accept`. Those that there are stay."""
+    def refuse(self) -> ActiveChange:
+        """Refuse new connections until `accept`; open connections are kept."""
 
         def close() -> None:
             self.server.sockets.stop_listening()
-            self._hold_ports()
+            self._reserve_ports()
 
-        if not self._refuses:
-            self._refuses = True
+        if not self._refuses_connections:
+            self._refuses_connections = True
             self._call(close)
-        return Lasting(self.accept)
+        return ActiveChange(self.accept)
 
     def accept(self) -> None:
         """Accept connections again, on the same port."""
 
         def listen() -> None:
-            self._let_go_of_ports()
+            self._release_ports()
             for listener, (host, port) in self.broker.listeners.bound:
                 self.server.sockets.listen(listener.name, host, port)
 
-        if self._refuses:
-            self._refuses = False
-            if self._runs:
+        if self._refuses_connections:
+            self._refuses_connections = False
+            if self._is_running:
                 self._call(listen)
 
     def move_coordinator(self, group: str | None = None, *, transactional_id: str | None = None) -> None:
         """Move the coordinator of a group, or of a transactional id, away from this broker.
 
-        Requests are answered with NOT_COORDINATOR until a FindCoordinator request, after which the coordinator is here again
-        with the state of its log. All groups of the same partition of __consumer_offsets move with it, as in Kafka. Raises
-        LookupError when it has no coordinator yet.
+        Requests fail with NOT_COORDINATOR until a FindCoordinator request, which moves the coordinator back and reloads its
+        state from the log. All groups of the same partition of __consumer_offsets move with it, as in Kafka. Raises LookupError
+        if there is no coordinator yet.
         """
         if (group is None) == (transactional_id is None):
             raise TypeError("move_coordinator takes a group or a transactional_id")
@@ -310,10 +310,11 @@ class Kafka(EmbeddedBroker):
         self._change(lambda: self._faults.move_coordinator(key_type, key or "", self.broker))
 
     def expire_session(self, group: str, member: str | None = None) -> None:
-        """Have the session of a member be over, as if it had been silent for too long.
+        """Expire the session of a member, as after session.timeout.ms without heartbeats.
 
-        All members of the group unless one is named, by its member id, group.instance.id or client.id. Raises LookupError when
-        there is no such member.
+        member  its member id, group.instance.id or client.id; None: all members of the group
+
+        Raises LookupError if there is no such member.
         """
         members = self._call(lambda: self._members(group, member))
         if not members:
@@ -341,31 +342,30 @@ class Kafka(EmbeddedBroker):
             identities = [(entry.member_id, entry.instance_id, entry.client_id) for entry in old]
         return [names[0] or "" for names in identities if member is None or member in names]
 
-    def throttle(self, ms: int) -> Lasting:
-        """Have every answer say that the client is throttled for `ms`, and leave its connection alone for so long (KIP-219); 0
-        ends it. Unlike a quota on bytes it lets records through.
+    def throttle(self, ms: int) -> ActiveChange:
+        """Set the throttle time of every response to `ms`, and mute the connection for that time (KIP-219); 0 ends it.
+
+        Unlike a byte rate quota it does not limit the number of records.
         """
         self._throttle_ms = ms
         self._apply()
-        return Lasting(lambda: self.throttle(0))
+        return ActiveChange(lambda: self.throttle(0))
 
-    def pin_versions(self, release: str) -> Lasting:
-        """Serve the API versions of an older Apache Kafka, "2.8" for one, and no others. Raises ValueError for one that is not
-        known.
-        """
+    def pin_versions(self, release: str) -> ActiveChange:
+        """Serve only the API versions of an older release of Apache Kafka, such as "2.8". Raises ValueError."""
         name = release_named(release)
-        self._pin(Pinned(name, versions_of(name)))
-        return Lasting(lambda: self._pin(None))
+        self._set_pinned(Pinned(name, versions_of(name)))
+        return ActiveChange(lambda: self._set_pinned(None))
 
-    def _pin(self, pinned: Pinned | None) -> None:
+    def _set_pinned(self, pinned: Pinned | None) -> None:
         def pin() -> None:
             self._faults.pinned = pinned
 
         self._change(pin)
 
     def heal(self) -> None:
-        """End all faults: nothing fails, is refused, delayed, dropped, throttled or pinned, and the clock runs."""
-        running = self.broker if self._runs else None
+        """End all faults: errors, delays, drops, refused connections, throttling, pinned versions and a stopped clock."""
+        running = self.broker if self._is_running else None
         self._change(lambda: self._faults.clear(running))
         self._throttle_ms = 0
         self._apply()
@@ -373,8 +373,8 @@ class Kafka(EmbeddedBroker):
         self.thaw()
 
     def _change(self, function: Callable[[], object]) -> None:
-        """Change the faults on the broker's thread, or here when it is down."""
-        if not self._runs:
+        """Run a change of the faults on the broker's thread, or in this thread if the broker is down."""
+        if not self._is_running:
             function()
             return
 
@@ -385,19 +385,19 @@ class Kafka(EmbeddedBroker):
         self._call(change)
 
     def _apply(self) -> None:
-        if self._runs and (self._throttle_ms or self.broker.throttling is not None):
+        if self._is_running and (self._throttle_ms or self.broker.throttling is not None):
             self._call(lambda: self.server.throttle_all(self._throttle_ms))
 
     # The clock.
 
-    def freeze(self) -> Lasting:
-        """Let the broker's clock stand still, until `thaw`. What waits for time to pass waits for `advance`."""
+    def freeze(self) -> ActiveChange:
+        """Stop the broker's clock until `thaw`; timers fire only with `advance`."""
         self._change_clock(self._clock.stop)
-        return Lasting(self.thaw)
+        return ActiveChange(self.thaw)
 
     def thaw(self) -> None:
-        """Let the broker's clock run on from where it stands."""
-        self._change_clock(self._clock.go_on)
+        """Let the broker's clock run again from its current time."""
+        self._change_clock(self._clock.resume)
 
     def _change_clock(self, change: Callable[[], None]) -> None:
         def changed() -> None:
@@ -405,26 +405,27 @@ class Kafka(EmbeddedBroker):
             if self._timers is not None:
                 self._timers.set_alarm()
 
-        if self._runs:
+        if self._is_running:
             self._call(changed)
         else:
             change()
 
     def advance(self, ms: int) -> None:
-        """Move the broker's clock by `ms`, whether it stands or runs, and return when everything that is due by then is done:
-        sessions end, locks are free, segments are past their retention.
+        """Advance the broker's clock, stopped or not, by `ms`, and run all timers due by then.
+
+        For example, sessions time out, locks expire and segments exceed their retention.
         """
         if ms < 0:
-            raise ValueError("time does not go back")
+            raise ValueError("the clock cannot go back: ms is negative")
         timers = self._timers
-        if not self._runs or timers is None:
+        if not self._is_running or timers is None:
             self._clock.move(ms)
             return
         self._await(partial(timers.advance, ms))
 
 
 def _texts(configs: Mapping[str, object]) -> dict[str, str]:
-    """Configs as Kafka names and writes them."""
+    """Convert configs to Kafka's names and text values."""
     return {
         name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in configs.items()
@@ -433,14 +434,14 @@ def _texts(configs: Mapping[str, object]) -> dict[str, str]:
 
 def _unknown(topic: str, known: Iterable[str]) -> UnknownTopic:
     names = ", ".join(sorted(known)) or "none"
-    return UnknownTopic(f"there is no topic {topic}; there are: {names}")
+    return UnknownTopic(f"topic {topic} does not exist; existing topics: {names}")
 
 
 def _code_named(name: str) -> int:
     codes = {row.name: row.code for row in all_errors() if row.code != NONE}
     if name in codes:
         return codes[name]
-    raise ValueError(f"no error of Kafka is called {name}{did_you_mean(name, codes, inf)}")
+    raise ValueError(f"unknown error name {name}{did_you_mean(name, codes, inf)}")
 
 
 def _refused(request: object, code: int) -> int:  # noqa: ARG001

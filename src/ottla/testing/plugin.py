@@ -1,12 +1,12 @@
-"""The pytest plugin that comes with an installed Ottla: brokers as fixtures.
+"""Pytest plugin with brokers as fixtures.
 
 kafka           a broker for one test
-kafka_session   one broker for all tests that ask for it; topics and groups are deleted after each
-kafka_factory   as many brokers as a test wants: `kafka_factory({"num.partitions": 3})`
-kafka_config    the configs of them all; override it in a conftest.py, with scope="session" if kafka_session is used
+kafka_session   one broker shared by all tests that use it; topics and groups are deleted after each test
+kafka_factory   creates any number of brokers: `kafka_factory({"num.partitions": 3})`
+kafka_config    configs of all these brokers; override it in a conftest.py, with scope="session" for kafka_session
 
-`@pytest.mark.kafka(**{"auto.create.topics.enable": "false"})` gives the broker of one test configs of its own. Nothing of Ottla
-is imported before a test asks for one of these.
+`@pytest.mark.kafka(**{"auto.create.topics.enable": "false"})` sets configs of the broker of one test. The rest of Ottla is only
+imported when a test uses one of these fixtures.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker `kafka`."""
     config.addinivalue_line("markers", "kafka(**configs): configs of the broker that the fixture `kafka` starts")
 
 
 @pytest.fixture(scope="session")
 def kafka_config() -> Mapping[str, object]:
-    """Configs of the brokers that these fixtures start, by Kafka's names; none unless overridden."""
+    """Configs of the brokers that these fixtures start, by Kafka's names; empty by default."""
     return {}
 
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest, kafka_config: Mapping[str, object]) -> "Iterator[Kafka]":
-    """A fresh Kafka broker in this process, for this test alone."""
+    """A new Kafka broker in this process, for one test."""
     from ottla.testing.kafka import Kafka
 
     configs = dict(kafka_config)
@@ -44,7 +44,7 @@ def kafka(request: pytest.FixtureRequest, kafka_config: Mapping[str, object]) ->
 
 @pytest.fixture
 def kafka_factory(kafka_config: Mapping[str, object]) -> "Iterator[Callable[..., Kafka]]":
-    """Starts Kafka brokers, each a cluster of its own; all are gone after the test."""
+    """Function that starts a Kafka broker as a cluster of its own; all are stopped after the test."""
     from ottla.testing.kafka import Kafka
 
     with ExitStack() as brokers:
@@ -65,6 +65,6 @@ def _broker_of_session(kafka_config: Mapping[str, object]) -> "Iterator[Kafka]":
 
 @pytest.fixture
 def kafka_session(_broker_of_session: "Kafka") -> "Iterator[Kafka]":
-    """A Kafka broker that all tests share; its topics and groups are deleted after each test."""
+    """A Kafka broker shared by all tests; its topics and groups are deleted after each test."""
     yield _broker_of_session
     _broker_of_session.clear()

@@ -1,8 +1,8 @@
-"""An answer that refuses a request, for every API, with the error code where a broker would put it.
+"""Error responses to requests of all APIs, with the error code in the field that a broker uses.
 
-The rows of such an answer (topics, partitions, groups) are those of the request, under other names; PAIRS says under which. An
-error that belongs to a topic or a partition (NOT_LEADER_OR_FOLLOWER) goes into the innermost rows that have a place for one,
-every other error (GROUP_AUTHORIZATION_FAILED) to the outermost place, as Apache Kafka's own `getErrorResponse` does.
+The rows of an error response (topics, partitions, groups) are those of the request, in fields of other names: see _PAIRS. An
+error of a topic or partition (NOT_LEADER_OR_FOLLOWER) is set in the innermost rows with an error code, any other error
+(GROUP_AUTHORIZATION_FAILED) in the outermost one, as in Apache Kafka's `getErrorResponse`.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _PAIRS: Final = {
     "topic_results": ("topics",),
     "transaction_states": ("transactional_ids",),
 }
-"""A list of the response -> where the request has it; under its own name otherwise."""
+"""List of the response -> corresponding lists of the request; by default that of the same name."""
 
 _IDENTITY: Final = {
     "entity": ("entity",),
@@ -50,7 +50,7 @@ _IDENTITY: Final = {
     "transactional_id": ("transactional_id",),
     "user": ("name",),
 }
-"""Field that identifies a row of the response -> the fields that may have its value in the row of the request."""
+"""Identifying field of a row of the response -> possible fields of its value in the row of the request."""
 
 _CODES: Final = ("error_code", "partition_error_code")
 
@@ -63,13 +63,13 @@ _UNKNOWN: Final[dict[int, dict[str, Any]]] = {
     api.INIT_PRODUCER_ID: {"producer_epoch": -1},
     api.DESCRIBE_CLIENT_QUOTAS: {"entries": None},
 }
-"""Values that Kafka sets beside an error code, by API, for fields that do not get their default."""
+"""Values that Kafka sets beside an error code, by API, for fields whose value is not the default."""
 
 _FIRST_WITHOUT_PROTOCOL: Final = 7
-"""Of JoinGroup: what no member has agreed on is null."""
+"""First version of JoinGroup with a nullable protocol_name."""
 _FIRST_WITH_CODE_OF_LOG_DIRS: Final = 3
 
-_OF_PARTS: Final = frozenset(
+_PARTITION_ERRORS: Final = frozenset(
     {
         errors.CORRUPT_MESSAGE,
         errors.DUPLICATE_SEQUENCE_NUMBER,
@@ -103,23 +103,23 @@ _OF_PARTS: Final = frozenset(
         errors.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-"""Errors of a topic or a partition."""
+"""Error codes of a topic or a partition."""
 
-_OF_MEMBERS: Final = frozenset({errors.UNKNOWN_MEMBER_ID, errors.FENCED_INSTANCE_ID})
-
-
-def is_of_parts(code: int) -> bool:
-    """Return whether an error is one of a topic or a partition."""
-    return code in _OF_PARTS
+_MEMBER_ERRORS: Final = frozenset({errors.UNKNOWN_MEMBER_ID, errors.FENCED_INSTANCE_ID})
 
 
-def refusal(request: Request, version: int, code: int) -> Response:
-    """The response that answers `request`, which was encoded in `version`, with the error `code`."""
-    return _Refusal(version, code).of(request)
+def is_partition_error(code: int) -> bool:
+    """Return whether an error code is one of a topic or a partition."""
+    return code in _PARTITION_ERRORS
 
 
-class _Refusal:
-    """One answer in the making."""
+def error_response(request: Request, version: int, code: int) -> Response:
+    """Return the response with the error `code` to `request`, which was encoded in `version`."""
+    return _ErrorResponse(version, code).of(request)
+
+
+class _ErrorResponse:
+    """Builder of one error response."""
 
     def __init__(self, version: int, code: int) -> None:
         self._version = version
@@ -128,7 +128,7 @@ class _Refusal:
 
     def of(self, request: Request) -> Response:
         response: Any = APIS[request.API].response_class()()
-        inner = self._code in (_OF_MEMBERS if request.API == api.LEAVE_GROUP else _OF_PARTS)
+        inner = self._code in (_MEMBER_ERRORS if request.API == api.LEAVE_GROUP else _PARTITION_ERRORS)
         self._unknown = _UNKNOWN.get(request.API, {})
         if request.API == api.DESCRIBE_LOG_DIRS:
             self._fill_log_dirs(response)
@@ -143,36 +143,36 @@ class _Refusal:
         return refused
 
     def _fill_log_dirs(self, response: Any) -> None:
-        """The error of all; before version 3, which has no place for that, of a directory without a name."""
+        """Set the error code of the response; before version 3, which has none, that of a directory without a name."""
         if self._version >= _FIRST_WITH_CODE_OF_LOG_DIRS:
             response.error_code = self._code
         else:
             response.results = [DescribeLogDirsResult(error_code=self._code)]
 
-    def _fill(self, row: Any, asked: Any, *, inner: bool) -> bool:
-        """Put the code into `row` or, if that is its place, into the rows below; False where there is no place for it."""
-        if inner and self._fill_lists(row, asked, inner=True):
+    def _fill(self, row: Any, source: Any, *, inner: bool) -> bool:
+        """Set the error code in `row`, or in the rows below it; False if there is no field for it."""
+        if inner and self._fill_lists(row, source, inner=True):
             return True
         code = next((declared for declared in self._present(row) if declared.name in _CODES), None)
         if code is None:
-            return not inner and self._fill_lists(row, asked, inner=False)
+            return not inner and self._fill_lists(row, source, inner=False)
         setattr(row, code.name, self._code)
         for declared in self._present(row):
             if declared.name == "error_message":
                 row.error_message = errors.error(self._code).message
-            elif declared.name == "acknowledge_error_code" and getattr(asked, "acknowledgement_batches", None):
-                row.acknowledge_error_code = self._code  # what came with the fetch is not carried out either
+            elif declared.name == "acknowledge_error_code" and getattr(source, "acknowledgement_batches", None):
+                row.acknowledge_error_code = self._code  # acknowledgements in the fetch are not executed either
             elif declared.name in self._unknown:
                 setattr(row, declared.name, self._unknown[declared.name])
         return True
 
-    def _fill_lists(self, row: Any, asked: Any, *, inner: bool) -> bool:
+    def _fill_lists(self, row: Any, source: Any, *, inner: bool) -> bool:
         filled = False
         for declared in self._present(row):
             if isinstance(declared.type, Array) and not isinstance(declared.type.element, Primitive):
                 rows = [
                     self._row(declared.type.element, element, inner=inner)
-                    for element in self._asked(declared.name, asked)
+                    for element in self._source_rows(declared.name, source)
                 ]
                 filled_rows = [element for element in rows if element is not None]
                 if filled_rows:
@@ -180,25 +180,25 @@ class _Refusal:
                     filled = True
         return filled
 
-    def _row(self, kind: type[Struct], asked: Any, *, inner: bool) -> Struct | None:
+    def _row(self, kind: type[Struct], source: Any, *, inner: bool) -> Struct | None:
         row = kind()
-        if isinstance(asked, Struct):
+        if isinstance(source, Struct):
             for declared in kind.FIELDS:
                 for name in _IDENTITY.get(declared.name, ()):
-                    if any(member.name == name for member in asked.FIELDS):
-                        setattr(row, declared.name, _same(declared, getattr(asked, name)))
+                    if any(member.name == name for member in source.FIELDS):
+                        setattr(row, declared.name, _same(declared, getattr(source, name)))
                         break
         else:
-            setattr(row, next(member.name for member in kind.FIELDS if _names(member, asked)), asked)
-        return row if self._fill(row, asked, inner=inner) else None
+            setattr(row, next(member.name for member in kind.FIELDS if _names(member, source)), source)
+        return row if self._fill(row, source, inner=inner) else None
 
-    def _asked(self, name: str, asked: Any) -> Iterator[Any]:
+    def _source_rows(self, name: str, source: Any) -> Iterator[Any]:
         """Yield the entries of the request that correspond to the list `name` of the response."""
-        if not isinstance(asked, Struct):
+        if not isinstance(source, Struct):
             return
-        there = {declared.name for declared in self._present(asked)}
+        there = {declared.name for declared in self._present(source)}
         for alias in _PAIRS.get(name, (name,)):
-            rows = getattr(asked, alias) if alias in there else None
+            rows = getattr(source, alias) if alias in there else None
             if rows:
                 yield from rows
                 break
@@ -208,22 +208,22 @@ class _Refusal:
 
 
 def _names(declared: Field, key: Any) -> bool:
-    """Return whether a field can hold the key of a row: a string, or another primitive for a key that is no string."""
+    """Return whether a field can hold the key of a row: a string field for a string, otherwise any other primitive."""
     if declared.name == "error_message" or declared.name in _CODES:
         return False
     return declared.type is String if isinstance(key, str) else isinstance(declared.type, Primitive)
 
 
 def _same(declared: Field, value: Any) -> Any:
-    """A value of the request as the response declares it: rows of rows are of another class there."""
+    """Convert a value of the request to the type of the response, where nested rows are of another class."""
     if not isinstance(declared.type, Array) or isinstance(declared.type.element, Primitive):
         return value
     kind = declared.type.element
     return [kind(**{member.name: getattr(row, member.name) for member in kind.FIELDS}) for row in value]
 
 
-class _Named(Struct):
-    """A user by name, or a topic of AlterReplicaLogDirs in no directory."""
+class _NamedRow(Struct):
+    """User by name, or topic of AlterReplicaLogDirs without its directory."""
 
     topic_name: str = field(String)
     name: str = field(String)
@@ -231,18 +231,20 @@ class _Named(Struct):
 
 
 class _Regrouped(Request):
-    """A request whose rows are not those of its response."""
+    """Request rearranged into the rows of its response."""
 
-    topics: list[_Named] = field(Array(_Named))
-    users: list[_Named] = field(Array(_Named))
+    topics: list[_NamedRow] = field(Array(_NamedRow))
+    users: list[_NamedRow] = field(Array(_NamedRow))
 
 
 def _regrouped(request: Any) -> Any:
-    """AlterReplicaLogDirs names topics by directory and is answered by topic; AlterUserScramCredentials deletes and inserts and
-    is answered by user.
+    """Rearrange a request into the rows of its response.
+
+    AlterReplicaLogDirs has topics by directory and its response only topics; AlterUserScramCredentials has deletions and
+    upsertions and its response users.
     """
     if request.API == api.ALTER_REPLICA_LOG_DIRS:
         topics = [topic for directory in request.dirs for topic in directory.topics]
-        return _Regrouped(topics=[_Named(topic_name=entry.name, partitions=entry.partitions) for entry in topics])
+        return _Regrouped(topics=[_NamedRow(topic_name=entry.name, partitions=entry.partitions) for entry in topics])
     names = dict.fromkeys(entry.name for entry in (*request.deletions, *request.upsertions))
-    return _Regrouped(users=[_Named(name=name) for name in names])
+    return _Regrouped(users=[_NamedRow(name=name) for name in names])

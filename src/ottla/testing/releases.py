@@ -1,7 +1,7 @@
-"""Versions of each API that the releases of Apache Kafka served: for a broker that answers as an older one.
+"""API versions served by each release of Apache Kafka, for a broker that emulates an older one.
 
-A row says from which release on a range holds, "-" for none, up to the next one that it names; versions that were unstable are
-left out. It is Apache Kafka's history and does not change: a new release is added to RELEASES, and where it differs.
+A row lists the ranges by the first release that served them ("-": none), each valid until the next entry; unstable versions are
+omitted. For a new release add it to RELEASES, and to the rows that changed.
 """
 
 from typing import Final
@@ -136,17 +136,17 @@ _RANGES: Final = {
 
 
 def release_named(name: str) -> str:
-    """The release that is meant: "2.8", "2.8.1" and "0.9" are found. Raises ValueError for one that is not known here."""
+    """Normalize the name of a release: "2.8", "2.8.1", "0.9". Raises ValueError for an unknown one."""
     parts = name.split(".")
     length = 3 if parts[0] == "0" else 2
     release = ".".join((parts + ["0"] * length)[:length])
     if release not in RELEASES:
-        raise ValueError(f"{name} is no release of Apache Kafka that is known here: {', '.join(RELEASES)}")
+        raise ValueError(f"unknown release {name} of Apache Kafka; known releases: {', '.join(RELEASES)}")
     return release
 
 
 def versions_of(release: str) -> dict[int, VersionRange]:
-    """Return the versions that a release served, by API key. `release` is one of RELEASES."""
+    """Return the served versions by API key of a release, one of RELEASES."""
     place = RELEASES.index(release)
     served: dict[int, VersionRange] = {}
     for key, row in _RANGES.items():

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.cli.cluster_figures import GroupRow, Sample, TopicRow, figures
+from ottla.cli.cluster_figures import ClusterSample, GroupRow, TopicRow, figures
 from ottla.client.admin.cluster import ClusterDescription, Node
 from ottla.client.admin.groups import ListedGroup
 from ottla.client.topics import TopicPartition
@@ -20,10 +20,10 @@ def sample(
     sizes: Mapping[int, Mapping[TopicPartition, int]],
     committed: Mapping[str, Mapping[TopicPartition, int]] | None = None,
     leaders: Mapping[TopicPartition, int] | None = None,
-) -> Sample:
+) -> ClusterSample:
     lags: dict[str, int | None] = {"g": 4}
     where = {A0: 1, A1: 2, B0: 1} if leaders is None else leaders
-    return Sample(seconds, CLUSTER, where, ends, sizes, GROUPS, committed or {}, lags)
+    return ClusterSample(seconds, CLUSTER, where, ends, sizes, GROUPS, committed or {}, lags)
 
 
 BEFORE = sample(10, {A0: 100, A1: 0, B0: 7}, {1: {A0: 1000, B0: 70}, 2: {A1: 0, A0: 900}}, {"g": {A0: 90}})

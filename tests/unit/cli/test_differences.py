@@ -8,13 +8,13 @@ from click.testing import CliRunner
 from ottla import TopicPartition
 from ottla.cli.formatters import DefaultMessageFormatter
 from ottla.cli.main import main
-from ottla.cli.reassignment import Move, proposal
+from ottla.cli.reassignment import ReplicaPlacement, proposal
 from ottla.records.record import Origin, Record
 
 
 def test_a_proposal_begins_at_the_first_broker() -> None:
     """Kafka's tool begins at a random one."""
-    current = [Move(TopicPartition("t", number), (1, 2), ("any", "any")) for number in range(4)]
+    current = [ReplicaPlacement(TopicPartition("t", number), (1, 2), ("any", "any")) for number in range(4)]
     racks = {3: None, 1: None, 2: None}
     proposed = proposal(current, racks, rack_aware=False)
     assert proposed[0].replicas[0] == 1

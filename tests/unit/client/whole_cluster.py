@@ -40,7 +40,7 @@ from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Request, Response
 from ottla.records.record import Record
-from ottla.testing.refusals import refusal
+from ottla.testing.refusals import error_response
 
 from .whole_broker import WholeBroker
 from .world import LOST, Answer, Broker, Wire, World
@@ -158,12 +158,12 @@ class Node(Broker):
         if fate == LOST:
             return LOST
         if isinstance(fate, int):
-            return refusal(request, envelope.version, fate)
+            return error_response(request, envelope.version, fate)
         answer: Answer = self._served(request, envelope)
         if fate == UNHEARD:
             return LOST
         if isinstance(fate, Unreplicated):
-            return refusal(request, envelope.version, fate.code)
+            return error_response(request, envelope.version, fate.code)
         if isinstance(fate, Late) and isinstance(answer, Response):
             late: Pending[Response] = Pending()  # what comes behind it on the connection waits
             self.cluster.world.call_later(fate.ms, lambda: late.complete(answer))
@@ -200,16 +200,16 @@ class Node(Broker):
             return after(self._forward(envelope), lambda answer: cluster.coordinated(request.key_type, answer))
         if key in _GROUP_APIS:
             if cluster.coordinators[0] != self.node:
-                return refusal(request, envelope.version, NOT_COORDINATOR)
+                return error_response(request, envelope.version, NOT_COORDINATOR)
         elif key in _TRANSACTION_APIS or (key == api.INIT_PRODUCER_ID and request.transactional_id is not None):
             if cluster.coordinators[1] != self.node:
-                return refusal(request, envelope.version, NOT_COORDINATOR)
+                return error_response(request, envelope.version, NOT_COORDINATOR)
         elif key in _LEADER_APIS:
             return self._of_leader(request, envelope, key)
         elif isinstance(request, ShareFetchRequest | ShareAcknowledgeRequest):
             if cluster.share_leader != self.node:
                 code = NOT_LEADER_OR_FOLLOWER if request.topics else SHARE_SESSION_NOT_FOUND
-                return refusal(request, envelope.version, code)
+                return error_response(request, envelope.version, code)
         elif isinstance(request, FetchRequest):
             return self._fetched(request, envelope)
         return self._forward(envelope)
@@ -252,7 +252,7 @@ class Node(Broker):
                 before = getattr(topic, parts_at)
                 setattr(topic, parts_at, parts)
                 setattr(request, topics_at, [topic])
-                rows += getattr(refusal(request, envelope.version, code), _ANSWERED_UNDER[key][0])
+                rows += getattr(error_response(request, envelope.version, code), _ANSWERED_UNDER[key][0])
                 setattr(topic, parts_at, before)
         setattr(request, topics_at, served)
         if not served:

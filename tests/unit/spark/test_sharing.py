@@ -12,7 +12,7 @@ from ottla.client.errors import IllegalState, KafkaError, RequestTimedOut
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import TopicPartition
 from ottla.records.record import Origin, Record
-from ottla.spark.sharing import AcquiredBatch, ranges_of
+from ottla.spark.sharing import ShareGroupBatch, ranges_of
 
 
 def record(offset: int, partition: int = 0) -> Record:
@@ -46,8 +46,8 @@ class Member:
         return {TopicPartition("t", 0): None}
 
 
-def batch_of(member: Member, *records: Record) -> AcquiredBatch:
-    return AcquiredBatch(cast("ShareConsumer", member), list(records), 1)
+def batch_of(member: Member, *records: Record) -> ShareGroupBatch:
+    return ShareGroupBatch(cast("ShareConsumer", member), list(records), 1)
 
 
 def test_a_renewal_that_comes_too_late_is_not_the_last_one() -> None:
