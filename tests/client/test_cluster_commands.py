@@ -160,7 +160,7 @@ def test_a_transaction_that_hangs(request: pytest.FixtureRequest) -> None:
             (hanging,) = commands.json("transactions", "find-hanging", *scope)
             assert (hanging["producer_id"], hanging["start_offset"]) == (producer.producer_id, 0)
             assert hanging["duration_min"] == 180
-        assert "no transaction is open that begins at offset 999" in commands.refused(
+        assert "no open transaction begins at offset 999" in commands.refused(
             "transactions", "abort", *where, "--start-offset", "999"
         )
         assert commands.said("transactions", "abort", *where, "--start-offset", "0") == ""
@@ -171,13 +171,13 @@ def test_a_transaction_that_hangs(request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize(
     ("command", "words", "why"),
     [
-        ("transactions", ["find-hanging"], "wants --topic, or --broker-id without --partition"),
-        ("transactions", ["abort", "--topic", "t", "--partition", "0"], "either by --start-offset or by --producer-id"),
+        ("transactions", ["find-hanging"], "requires --topic, or --broker-id without --partition"),
+        ("transactions", ["abort", "--topic", "t", "--partition", "0"], "by --start-offset, or by --producer-id"),
         ("features", ["upgrade"], "at least one --feature"),
-        ("features", ["upgrade", "--feature", "x"], "a feature is NAME=LEVEL"),
-        ("features", ["upgrade", "--feature", "x=1", "--release-version", "4.0"], "goes without --feature"),
-        ("features", ["version-mapping", "--release-version", "2.8"], "2.8 is no release"),
-        ("groups", [], "--list says what to do"),
+        ("features", ["upgrade", "--feature", "x"], "a feature must be NAME=LEVEL"),
+        ("features", ["upgrade", "--feature", "x=1", "--release-version", "4.0"], "cannot be combined with --feature"),
+        ("features", ["version-mapping", "--release-version", "2.8"], "unknown release 2.8"),
+        ("groups", [], "--list is required"),
         ("groups", ["--list", "--share", "--consumer"], "one of --consumer, --share, --streams"),
     ],
 )

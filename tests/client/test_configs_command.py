@@ -38,7 +38,7 @@ def test_configs_of_a_topic(commands: Commands, topic: str, tmp_path: Path) -> N
         )
     )
     assert "Unknown topic config name: odd" in commands.refused("configs", "--alter", *where, "--add-config", "odd=1")
-    assert "there is no topic no-such-topic" in commands.refused("configs", "--describe", "--topic", "no-such-topic")
+    assert "topic no-such-topic does not exist" in commands.refused("configs", "--describe", "--topic", "no-such-topic")
 
 
 def test_configs_of_brokers(commands: Commands, admin: Admin) -> None:
@@ -132,17 +132,17 @@ def test_subscriptions_of_client_metrics(commands: Commands) -> None:
     ("command", "words", "why"),
     [
         ("configs", [], "exactly one of --describe, --alter"),
-        ("configs", ["--describe"], "say what has the configs"),
-        ("configs", ["--alter", "--topic", "t"], "--alter wants --add-config"),
-        ("configs", ["--alter", "--entity-type", "topics", "--add-config", "a=b"], "which of the topics"),
-        ("configs", ["--describe", "--entity-type", "topics", "--entity-default"], "topics have no defaults"),
-        ("configs", ["--describe", "--topic", "t", "--user", "u"], "only users and clients go together"),
-        ("configs", ["--describe", "--broker", "one"], "a broker is a number"),
-        ("configs", ["--alter", "--topic", "t", "--add-config", "a"], "a config is NAME=VALUE"),
+        ("configs", ["--describe"], "specify an entity"),
+        ("configs", ["--alter", "--topic", "t"], "--alter requires --add-config"),
+        ("configs", ["--alter", "--entity-type", "topics", "--add-config", "a=b"], "the name of one of the topics"),
+        ("configs", ["--describe", "--entity-type", "topics", "--entity-default"], "topics have no default entity"),
+        ("configs", ["--describe", "--topic", "t", "--user", "u"], "only users and clients can be combined"),
+        ("configs", ["--describe", "--broker", "one"], "a broker id must be a number"),
+        ("configs", ["--alter", "--topic", "t", "--add-config", "a"], "a config must be NAME=VALUE"),
         ("configs", ["--alter", "--topic", "t", "--add-config", "a=b", "--delete-config", "a"], "both set and deleted"),
         ("client-metrics", ["--alter"], "either --name or --generate-name"),
-        ("client-metrics", ["--delete"], "--delete wants --name"),
-        ("client-metrics", ["--list", "--interval", "5"], "go with --alter alone"),
+        ("client-metrics", ["--delete"], "--delete requires --name"),
+        ("client-metrics", ["--list", "--interval", "5"], "can only be used with --alter"),
     ],
 )
 def test_wrong_usage(commands: Commands, command: str, words: list[str], why: str) -> None:

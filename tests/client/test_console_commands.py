@@ -136,7 +136,7 @@ def test_what_cannot_be_written(bootstrap_servers: str, topic: str, produce: Pro
     words = ["--topic", topic, "--from-beginning", "--value-deserializer", "LongDeserializer", "--max-messages", "2"]
     result = consume(bootstrap_servers, *words)
     assert result.exit_code == 1
-    assert f"ottla: the record {topic}-0@0 cannot be written: 2 bytes are no number of 8 bytes\n" in result.stderr
+    assert f"ottla: the record {topic}-0@0 cannot be written: 2 bytes are not a number of 8 bytes\n" in result.stderr
     skipped = consume(bootstrap_servers, *words, "--skip-message-on-error")
     assert (skipped.exit_code, skipped.stdout) == (0, "")
 
@@ -161,15 +161,15 @@ def test_old_names_of_options(bootstrap_servers: str, topic: str) -> None:
     [
         ([], "exactly one of --topic and --include"),
         (["--topic", "t", "--include", "t"], "exactly one of --topic and --include"),
-        (["--include", "t", "--partition", "1"], "--partition wants --topic"),
-        (["--topic", "t", "--offset", "1"], "--offset wants --partition"),
+        (["--include", "t", "--partition", "1"], "--partition requires --topic"),
+        (["--topic", "t", "--offset", "1"], "--offset requires --partition"),
         (["--topic", "t", "--partition", "0", "--offset", "odd"], "a number, earliest or latest"),
-        (["--topic", "t", "--partition", "0", "--offset", "1", "--from-beginning"], "exclude each other"),
-        (["--topic", "t", "--partition", "0", "--group", "g"], "--group and --partition exclude each other"),
+        (["--topic", "t", "--partition", "0", "--offset", "1", "--from-beginning"], "cannot be combined"),
+        (["--topic", "t", "--partition", "0", "--group", "g"], "--group and --partition cannot be combined"),
         (["--topic", "t", "--isolation-level", "odd"], "'odd' is not one of"),
         (
             ["--topic", "t", "--json", "--formatter", "NoOpMessageFormatter"],
-            "--json and --formatter exclude each other",
+            "--json and --formatter cannot be combined",
         ),
     ],
 )

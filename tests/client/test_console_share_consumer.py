@@ -58,7 +58,7 @@ def test_what_cannot_be_written(bootstrap_servers: str, topic: str, share_group:
     words = ["--value-deserializer", "org.apache.kafka.common.serialization.LongDeserializer", "--max-messages", "1"]
     result = run(bootstrap_servers, topic, share_group, *words)
     assert result.exit_code == 1
-    assert f"ottla: the record {topic}-0@0 cannot be written: 2 bytes are no number of 8 bytes\n" in result.stderr
+    assert f"ottla: the record {topic}-0@0 cannot be written: 2 bytes are not a number of 8 bytes\n" in result.stderr
     rejected = run(bootstrap_servers, topic, share_group, *words, "--reject-message-on-error")
     assert (rejected.exit_code, rejected.stdout) == (0, "")
     assert run(bootstrap_servers, topic, share_group, "--timeout-ms", "1500").stdout == ""
@@ -79,9 +79,9 @@ def test_old_names_of_options(bootstrap_servers: str, topic: str, share_group: s
     ("words", "why"),
     [
         (["--release", "--reject"], "at most one of --release and --reject"),
-        (["--formatter", "Odd"], "Odd is no formatter"),
-        (["--key-deserializer", "Odd"], "Odd is no deserializer"),
-        (["--formatter-property", "odd"], "a property is NAME=VALUE"),
+        (["--formatter", "Odd"], "Odd is not a formatter"),
+        (["--key-deserializer", "Odd"], "Odd is not a deserializer"),
+        (["--formatter-property", "odd"], "a property must be NAME=VALUE"),
     ],
 )
 def test_wrong_usage(bootstrap_servers: str, words: list[str], why: str) -> None:

@@ -123,7 +123,7 @@ def test_without_dry_run_nothing_is_done(commands: Commands, group: str, topic: 
         "consumer-groups", "--reset-offsets", "--group", group, "--topic", f"{topic}:0", "--to-earliest"
     )
     assert result.exit_code == 0
-    assert "WARN: nothing is done without --execute" in result.stderr
+    assert "WARN: without --execute nothing is changed" in result.stderr
     assert commands.json("consumer-groups", "--describe", "--group", group)[0]["current_offset"] == 2
 
 
@@ -175,7 +175,7 @@ def test_regular_expressions(commands: Commands) -> None:
     ("words", "why"),
     [
         ([], "exactly one of --list, --describe, --delete, --reset-offsets, --delete-offsets, --validate-regex"),
-        (["--describe"], "--describe wants either --group or --all-groups"),
+        (["--describe"], "--describe requires either --group or --all-groups"),
         (["--describe", "--group", "g", "--members", "--offsets"], "one of --offsets, --members, --state"),
         (["--reset-offsets", "--group", "g", "--to-latest", "--execute"], "exactly one of --topic, --all-topics"),
         (["--reset-offsets", "--group", "g", "--topic", "t", "--execute"], "exactly one of --to-earliest"),

@@ -260,7 +260,7 @@ def test_what_is_wrong(data: Path, tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "isvalid: false" in result.stdout
     assert f"Found 4 invalid bytes at the end of {source.name}" in result.stdout
-    assert result.stderr.startswith("ottla: 2 things are not as they should be, the first: the batch at position 0")
+    assert result.stderr.startswith("ottla: 2 problems found, the first: the batch at position 0")
     index = tmp_path / source.with_suffix(".timeindex").name
     index.write_bytes((5).to_bytes(8, "big") + (7).to_bytes(4, "big"))
     assert "The following indexed offsets are not found" in run("--files", str(index)).stdout
@@ -274,7 +274,7 @@ def test_what_is_wrong(data: Path, tmp_path: Path) -> None:
     ("words", "why"),
     [
         (["--offsets-decoder", "--transaction-log-decoder"], "at most one"),
-        (["--key-decoder-class", "Odd"], "Odd is no decoder"),
+        (["--key-decoder-class", "Odd"], "Odd is not a decoder"),
     ],
 )
 def test_wrong_usage(words: list[str], why: str) -> None:

@@ -44,7 +44,7 @@ def test_get_offsets(commands: Commands, topic: str, produce: Produce) -> None:
         assert commands.said("get-offsets", "--topic-partitions", pattern).count("\n") == lines
     assert commands.json("get-offsets", "--topic", topic)[0] == {"topic": topic, "partition": 0, "offset": 5}
     assert f"{topic}:0:5\n" in commands.said("get-offsets", "--exclude-internal-topics")
-    assert commands.refused("get-offsets", "--topic", "no-such-topic") == "no partition fits what was asked for"
+    assert commands.refused("get-offsets", "--topic", "no-such-topic") == "no partition matches the options"
 
 
 def test_delete_records(commands: Commands, topic: str, produce: Produce, tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_delete_records(commands: Commands, topic: str, produce: Produce, tmp_pa
     twice = written(tmp_path / "twice.json", "partitions", rows[0], rows[0])
     assert commands.refused("delete-records", "--offset-json-file", twice) == f"{twice} names {topic}-0 twice"
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
-    assert "is no JSON" in commands.refused("delete-records", "--offset-json-file", str(tmp_path / "bad.json"))
+    assert "is not valid JSON" in commands.refused("delete-records", "--offset-json-file", str(tmp_path / "bad.json"))
     assert "No such file" in commands.refused("delete-records", "--offset-json-file", str(tmp_path / "absent.json"))
     odd = written(tmp_path / "odd.json", "partitions", {"topic": topic, "partition": 0})
-    assert "wants an offset" in commands.refused("delete-records", "--offset-json-file", odd)
+    assert "requires an offset" in commands.refused("delete-records", "--offset-json-file", odd)
 
 
 def test_log_dirs(commands: Commands, topic: str, produce: Produce, node: int) -> None:
@@ -152,7 +152,7 @@ def test_plans_that_cannot_be(commands: Commands, topic: str, node: int, tmp_pat
 
     assert refused(replicas=[4711]) == f"there is no broker 4711, only {node}"
     assert refused(replicas=[node], partition=9) == f"{topic}-9 does not exist"
-    assert refused().endswith(f"{topic}-0 wants replicas, as in [1, 2]")
+    assert refused().endswith(f"{topic}-0 requires replicas, as in [1, 2]")
     assert refused(replicas=[node, node]).endswith(f"{topic}-0 has a replica twice")
     assert refused(replicas=[node], log_dirs=["a", "b"]).endswith(f"{topic}-0 has 1 replicas and 2 log_dirs")
     assert "LOG_DIR_NOT_FOUND" in refused(replicas=[node], log_dirs=["/odd"])
@@ -166,16 +166,16 @@ def test_plans_that_cannot_be(commands: Commands, topic: str, node: int, tmp_pat
     ("command", "words", "why"),
     [
         ("get-offsets", ["--time", "soon"], "ms since the epoch"),
-        ("get-offsets", ["--topic", "t", "--topic-partitions", "t"], "goes without --topic"),
+        ("get-offsets", ["--topic", "t", "--topic-partitions", "t"], "cannot be combined with --topic"),
         ("get-offsets", ["--topic-partitions", "t:a"], "TOPIC:N-M"),
         ("get-offsets", ["--topic", "("], "--topic (:"),
-        ("log-dirs", [], "--describe says what to do"),
+        ("log-dirs", [], "--describe is required"),
         ("log-dirs", ["--describe", "--broker-list", "a"], "numbers, as in 0,1"),
         ("leader-election", ["--election-type", "preferred"], "exactly one of --topic, --all-topic-partitions"),
         ("leader-election", ["--election-type", "preferred", "--topic", "t"], "--topic and --partition go together"),
         ("reassign-partitions", [], "exactly one of --generate, --execute, --verify, --cancel, --list"),
-        ("reassign-partitions", ["--execute"], "--execute wants --reassignment-json-file"),
-        ("reassign-partitions", ["--generate"], "--generate wants --topics-to-move-json-file and --broker-list"),
+        ("reassign-partitions", ["--execute"], "--execute requires --reassignment-json-file"),
+        ("reassign-partitions", ["--generate"], "--generate requires --topics-to-move-json-file and --broker-list"),
     ],
 )
 def test_wrong_usage(commands: Commands, command: str, words: list[str], why: str) -> None:

@@ -150,7 +150,7 @@ def test_end_to_end(bootstrap_servers: str) -> None:
     ("command", "words", "why"),
     [
         ("producer-perf-test", ["--record-size", "1", "--payload-monotonic"], "exactly one of --record-size"),
-        ("producer-perf-test", ["--record-size", "1", "--warmup-records", "10"], "--warmup-records must be below"),
+        ("producer-perf-test", ["--record-size", "1", "--warmup-records", "10"], "--warmup-records must be less than"),
         ("consumer-perf-test", ["--include", "x"], "exactly one of --topic and --include"),
         ("consumer-perf-test", [], "--num-records is missing"),
         ("e2e-latency", ["--producer-acks", "0", "--record-size", "1"], "'0' is not one of"),

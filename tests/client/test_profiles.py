@@ -135,7 +135,7 @@ def test_bootstrap_server_wins_over_the_profile(home: Path, topic: str, bootstra
     ("text", "message"),
     [
         ("[staging]\n", "no profile stagin in PATH; did you mean staging?"),
-        ("[prod]\n", "no profile stagin in PATH; there are prod"),
+        ("[prod]\n", "no profile stagin in PATH; existing profiles: prod"),
         ("[stagin\n", "PATH is not TOML: "),
         ("retries = 1\n[stagin]\n", "PATH: retries is not in a profile; put it below a line [NAME]"),
         ("[stagin]\nretries = 2026-01-01\n", "PATH: profile stagin: retries must be a string"),

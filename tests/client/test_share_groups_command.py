@@ -131,16 +131,16 @@ def test_delete(bootstrap_servers: str, share_group: str, topic: str) -> None:
         f"These share groups were deleted successfully: '{share_group}'\n"
     )
     result = run(bootstrap_servers, "--delete", "--group", share_group)
-    lines = [f"ottla: not deleted: '{share_group}' is no share group"]
+    lines = [f"ottla: not deleted: '{share_group}' is not a share group"]
     assert (result.exit_code, result.stderr.splitlines()[1:]) == (1, lines)
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ([], "exactly one of --list, --describe, --delete, --reset-offsets, --delete-offsets says what to do"),
+        ([], "specify exactly one of --list, --describe, --delete, --reset-offsets, --delete-offsets"),
         (["--list", "--delete"], "exactly one of"),
-        (["--describe"], "--describe wants either --group or --all-groups"),
+        (["--describe"], "--describe requires either --group or --all-groups"),
         (["--describe", "--group", "g", "--members", "--offsets"], "one of --offsets, --members, --state"),
         (["--reset-offsets", "--group", "g", "--topic", "t", "--to-latest"], "either --dry-run or --execute"),
         (
@@ -177,7 +177,7 @@ def test_failures_are_one_line(bootstrap_servers: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.csv"
     bad.write_text("a,b\n", encoding="utf-8")
     file = run(bootstrap_servers, "--reset-offsets", "--group", "g", "--from-file", str(bad), "--execute")
-    assert file.stderr.splitlines()[1:] == [f"ottla: {bad}, line 1: a line is TOPIC,PARTITION,OFFSET"]
+    assert file.stderr.splitlines()[1:] == [f"ottla: {bad}, line 1: a line must be TOPIC,PARTITION,OFFSET"]
     nobody = CliRunner().invoke(
         main, ["share-groups", "--bootstrap-server", "127.0.0.1:1", "--list", "--timeout", "300"]
     )

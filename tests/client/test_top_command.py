@@ -109,5 +109,5 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_wrong_usage(commands: Commands) -> None:
-    assert "--interval must be above 0" in commands.misused("top", "--interval", "0")
+    assert "--interval must be positive" in commands.misused("top", "--interval", "0")
     assert "'odd' is not one of" in commands.misused("top", "--sort", "odd")

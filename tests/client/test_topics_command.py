@@ -67,17 +67,20 @@ def test_replicas_are_assigned(commands: Commands, admin: Admin) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ([], "exactly one of --create, --delete, --alter, --describe, --list says what to do"),
+        ([], "specify exactly one of --create, --delete, --alter, --describe, --list"),
         (["--list", "--describe"], "exactly one of"),
-        (["--create"], "--create wants --topic"),
-        (["--alter", "--topic", "t"], "--alter wants --partitions"),
-        (["--list", "--if-exists"], "--if-exists goes with --alter and --delete and --describe alone"),
-        (["--create", "--topic", "t", "--config", "x"], "a property is NAME=VALUE"),
+        (["--create"], "--create requires --topic"),
+        (["--alter", "--topic", "t"], "--alter requires --partitions"),
+        (["--list", "--if-exists"], "--if-exists can only be used with --alter and --delete and --describe"),
+        (["--create", "--topic", "t", "--config", "x"], "a property must be NAME=VALUE"),
         (["--create", "--topic", "t", "--replica-assignment", "a"], "brokers are numbers"),
-        (["--create", "--topic", "t", "--replica-assignment", "1:1"], "a broker twice"),
-        (["--create", "--topic", "t", "--replica-assignment", "1", "--replication-factor", "1"], "takes the place"),
+        (["--create", "--topic", "t", "--replica-assignment", "1:1"], "the same broker twice"),
+        (
+            ["--create", "--topic", "t", "--replica-assignment", "1", "--replication-factor", "1"],
+            "cannot be combined with --partitions",
+        ),
         (["--describe", "--topic", "("], "--topic (:"),
-        (["--describe", "--topic-id", "short"], "no id of 22 characters"),
+        (["--describe", "--topic-id", "short"], "not a topic id of 22 characters"),
     ],
 )
 def test_wrong_usage(commands: Commands, words: list[str], why: str) -> None:

@@ -175,7 +175,7 @@ def test_told_to_stop(
         (
             "verifiable-consumer",
             ["--group-id", "g", "--group-protocol", "consumer", "--session-timeout", "9"],
-            "--session-timeout is of classic groups",
+            "--session-timeout is for classic groups",
         ),
         ("verifiable-share-consumer", ["--group-id", "g", "--acknowledgement-mode", "odd"], "'odd' is not one of"),
     ],

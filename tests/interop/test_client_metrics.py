@@ -63,7 +63,7 @@ def test_librdkafka_pushes_what_is_subscribed_to() -> None:
 def test_a_served_broker_shows_them_to_prometheus(tmp_path: Path) -> None:
     broker = Process(tmp_path, "--metrics", "127.0.0.1:0")
     try:
-        where = broker.says().removeprefix("metrics are at ").strip()
+        where = broker.says().removeprefix("serving metrics at ").strip()
         subscribe(broker.wire())
         producer = producing(broker.bootstrap_servers)
         text, deadline = "", time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""`ottla broker-api-versions`, and `ottla cluster api-versions`: which versions of which APIs each broker serves."""
+"""`ottla broker-api-versions`, and `ottla cluster api-versions`: API versions served by each broker."""
 
 import click
 
@@ -13,7 +13,7 @@ from ottla.protocol.schema import VersionRange
 @cluster_options
 @json_option
 def broker_api_versions(bootstrap_server: str | None, command_config: str | None, *, as_json: bool) -> None:
-    """Show which versions of which APIs each broker serves, and which of them this client would use."""
+    """Show the API versions that each broker supports, and the version that this client would use."""
     with connected(ClusterRequests, bootstrap_server, command_config) as cluster:
         nodes = cluster.ask(cluster.admin.describe_cluster()).nodes
         results = cluster.ask(cluster.admin.api_versions([node.id for node in nodes]))
@@ -37,14 +37,14 @@ def _node_text(node: Node) -> str:
 
 
 def _usable(api: Api, served: tuple[int, int]) -> int | None:
-    """The newest version that both sides know."""
+    """Return the newest version that broker and client support, None without one."""
     known: VersionRange = api.request_class().VERSIONS
     newest = min(served[1], known.last)
     return newest if newest >= max(served[0], known.first) else None
 
 
 def _lines(served: dict[int, tuple[int, int]]) -> list[str]:
-    """Every API that a broker offers to clients: those that this client knows first, then the others."""
+    """Return a line for each API of a broker, by API key."""
     lines = []
     for key, (low, high) in sorted(served.items()):
         api = APIS.get(key)

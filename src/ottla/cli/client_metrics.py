@@ -1,4 +1,4 @@
-"""`ottla client-metrics`: Kafka's kafka-client-metrics: which metrics clients are to push, and how often (KIP-714)."""
+"""`ottla client-metrics`: Kafka's kafka-client-metrics: subscriptions of client metrics (KIP-714)."""
 
 import secrets
 from typing import Any
@@ -30,14 +30,14 @@ _CONFIGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
 )
 @json_option
 def client_metrics(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
-    """Make, change, delete, describe and list subscriptions of client metrics."""
+    """Create, alter, delete, describe and list subscriptions of client metrics."""
     action = one_action(options, _ACTIONS)
     if action == "alter" and (options["name"] is None) == (not options["generate_name"]):
-        raise click.UsageError("--alter wants either --name or --generate-name")
+        raise click.UsageError("--alter requires either --name or --generate-name")
     if action == "delete" and options["name"] is None:
-        raise click.UsageError("--delete wants --name")
+        raise click.UsageError("--delete requires --name")
     if action != "alter" and any(options[option] is not None for option in _CONFIGS):
-        raise click.UsageError("--metrics, --interval and --match go with --alter alone")
+        raise click.UsageError("--metrics, --interval and --match can only be used with --alter")
     with connected(Configs, bootstrap_server, command_config, changes=action in ("alter", "delete")) as cluster:
         if action == "list":
             names = _names(cluster)

@@ -1,4 +1,4 @@
-"""`ottla cluster`: Kafka's kafka-cluster: its id, its brokers, what they serve; a broker that does not come back."""
+"""`ottla cluster`: Kafka's kafka-cluster: cluster id, brokers, API versions; unregistering of brokers."""
 
 import click
 
@@ -40,7 +40,7 @@ def _config(command_config: str | None, old_config: str | None) -> str | None:
 def cluster_id(
     bootstrap_server: str | None, command_config: str | None, old_config: str | None, *, as_json: bool
 ) -> None:
-    """Show the cluster's id."""
+    """Show the cluster id."""
     with connected(ClusterRequests, bootstrap_server, _config(command_config, old_config)) as access:
         identifier = access.ask(access.admin.describe_cluster()).cluster_id
     if as_json:
@@ -64,7 +64,7 @@ def list_endpoints(
     include_fenced_brokers: bool,
     as_json: bool,
 ) -> None:
-    """Show where the brokers are."""
+    """Show the endpoints of the brokers."""
     with connected(ClusterRequests, bootstrap_server, _config(command_config, old_config)) as access:
         nodes = access.ask(access.admin.describe_cluster(include_fenced_brokers=include_fenced_brokers)).nodes
     rows = [
@@ -84,7 +84,7 @@ def list_endpoints(
 def unregister(
     bootstrap_server: str | None, command_config: str | None, old_config: str | None, node: int, *, as_json: bool
 ) -> None:
-    """Forget a broker that will not come back."""
+    """Unregister a broker that was removed for good."""
     with connected(ClusterRequests, bootstrap_server, _config(command_config, old_config), changes=True) as access:
         access.ask(access.admin.unregister_broker(node))
     if as_json:

@@ -1,8 +1,8 @@
-"""Options with which a command reaches a cluster, and the form of its failures.
+"""Options for connecting to a cluster, and the form of failures.
 
-A failure is one line on standard error and exit code 1; wrong usage is exit code 2. The address of the cluster is, first of
-all that are given: --bootstrap-server, bootstrap.servers of the command's own properties, of the profile, the environment
-variable OTTLA_BOOTSTRAP_SERVERS, 127.0.0.1:9092.
+A failure is one line on standard error and exit code 1; wrong usage is exit code 2. The address of the cluster is the first of:
+--bootstrap-server, bootstrap.servers in the command's properties, in the profile, the environment variable
+OTTLA_BOOTSTRAP_SERVERS, 127.0.0.1:9092.
 """
 
 import os
@@ -32,7 +32,7 @@ _PROFILE: Final = "ottla.cli.profile"
 
 
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Profiles of the user's file."""
+    """Complete profile names from the user's file."""
     del ctx, param
     try:
         return [name for name in profile_names(profiles_path()) if name.startswith(incomplete)]
@@ -41,7 +41,7 @@ def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: st
 
 
 def _select_profile(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
-    """Read the profile that --profile names. Raises CommandFailed."""
+    """Read the profile of --profile. Raises CommandFailed."""
     del param
     if name is None:
         return
@@ -51,12 +51,12 @@ def _select_profile(ctx: click.Context, param: click.Parameter, name: str | None
     except InvalidProfile as error:
         raise CommandFailed(str(error)) from None
     warning = permission_warning(path)
-    if warning and not ctx.resilient_parsing:  # resilient: the shell asks for completions
+    if warning and not ctx.resilient_parsing:  # resilient: the shell requests completions
         click.echo(warning, err=True)
 
 
 def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator."""
+    """Combine several options into one decorator."""
 
     def add(function: F) -> F:
         for option in reversed(options):
@@ -70,7 +70,7 @@ bootstrap_options = _options(
     click.option(
         "--bootstrap-server",
         metavar="HOST:PORT",
-        help="Brokers to connect to, several with commas between them. "
+        help="Brokers to connect to, comma-separated. "
         f"[default: the profile's, ${BOOTSTRAP_VARIABLE}, {DEFAULT_BOOTSTRAP}]",
     ),
     click.option(
@@ -94,18 +94,18 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 class CommandFailed(click.ClickException):
-    """A command that could not do what it was asked for: its message is what the user reads."""
+    """A command has failed; the message is shown to the user."""
 
     exit_code = 1
 
     def show(self, file: Any = None) -> None:
-        """One line on standard error."""
+        """Print the message as one line on standard error."""
         del file
         click.echo(f"ottla: {self.format_message()}", err=True)
 
 
 class AdminConnection(Blocking, Generic[R_co]):
-    """A cluster and the part of the admin client that a command needs of it: the others are not even loaded."""
+    """Connection to a cluster, with the subset of the admin client that a command needs; only that is loaded."""
 
     def __init__(self, part: type[R_co], configs: Mapping[str, Any]) -> None:
         super().__init__(configs, {})
@@ -117,7 +117,7 @@ class AdminConnection(Blocking, Generic[R_co]):
         return self._admin
 
     def ask(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
-        """The answer. Raises KafkaError."""
+        """Run a request and return its result. Raises KafkaError."""
         return self._run(coroutine)
 
 
@@ -125,7 +125,7 @@ class BootstrapAddress(NamedTuple):
     """Bootstrap servers of a command.
 
     servers  "host:port,host:port"
-    source   what named them, as the user knows it
+    source   option, file, profile or variable that they come from
     """
 
     servers: str
@@ -139,9 +139,9 @@ class BootstrapAddress(NamedTuple):
 def connected(
     part: type[R], bootstrap_server: str | None, command_config: str | None, *, changes: bool = False, **configs: Any
 ) -> Iterator[AdminConnection[R]]:
-    """A cluster as a command asks it; failures become one line. `configs` win over the file.
+    """Connect to the cluster of a command; `configs` override the file. Errors become CommandFailed.
 
-    changes  the command changes or deletes something: say on standard error in which cluster, before anything is sent
+    changes  print the address on standard error first: the command changes or deletes something
     """
     file = read_properties(command_config) if command_config else {}
     if changes:
@@ -154,13 +154,13 @@ def connected(
 
 
 def profile_properties() -> Mapping[str, str]:
-    """Properties of the profile that --profile of the running command names, none without it."""
+    """Return the properties of the profile selected by --profile, empty without it."""
     profile = _profile()
     return profile.properties if profile is not None else {}
 
 
 def option_configs(options: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Configs behind options of the running command: an option that was given wins over the profile, its default does not.
+    """Return the configs of options of the running command: an explicit option overrides the profile, its default does not.
 
     options  parameter name of an option -> config
     values   parameter name -> value
@@ -181,7 +181,7 @@ def _profile() -> Profile | None:
 
 
 def address_of(bootstrap_server: str | None, properties: Mapping[str, Any]) -> BootstrapAddress:
-    """The cluster's address: the option, else the command's own properties, the profile, the environment, the default."""
+    """Return the address from the option, the command's properties, the profile, the environment or the default."""
     if bootstrap_server:
         return BootstrapAddress(bootstrap_server, "--bootstrap-server")
     if properties.get("bootstrap.servers"):
@@ -195,14 +195,14 @@ def address_of(bootstrap_server: str | None, properties: Mapping[str, Any]) -> B
 
 
 def client_configs(bootstrap_server: str | None, file: str | None, **more: Any) -> dict[str, Any]:
-    """Configs of a client for a command: `more` wins over the file, the file over the profile. Raises CommandFailed."""
+    """Return the client configs of a command: `more` overrides the file, the file the profile. Raises CommandFailed."""
     configs: dict[str, Any] = {**(read_properties(file) if file else {}), **more}
     servers = address_of(bootstrap_server, configs).servers
     return {"client.id": "ottla-cli", **profile_properties(), **configs, "bootstrap.servers": servers}
 
 
 def read_properties(file: str) -> dict[str, str]:
-    """A properties file. Raises CommandFailed."""
+    """Read a properties file. Raises CommandFailed."""
     from pathlib import Path
 
     from ottla.broker.config import read_file
@@ -216,7 +216,7 @@ def read_properties(file: str) -> dict[str, str]:
 
 @contextmanager
 def command_errors() -> Iterator[None]:
-    """Whatever a client raises becomes a CommandFailed."""
+    """Turn the errors of a client into CommandFailed."""
     try:
         yield
     except KafkaError as error:

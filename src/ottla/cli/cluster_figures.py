@@ -13,11 +13,11 @@ class ClusterSample(NamedTuple):
     """State of a cluster at one moment.
 
     seconds    time of a monotonic clock
-    leaders    of the partitions that are looked at, -1 for none
+    leaders    leader of each observed partition, -1 for none
     ends       end offsets, without those of partitions whose request failed
     sizes      node -> bytes of each replica on it; a node that does not report sizes is missing
     committed  group -> committed offset of each partition; a group whose request failed is missing
-    lags       group -> records that it has not read, None if unknown
+    lags       group -> lag in records, None if unknown
     trouble    errors of the requests that failed
     """
 
@@ -33,7 +33,7 @@ class ClusterSample(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """rates are of the partitions that it leads; size of all its replicas, in bytes."""
+    """Figures of a broker: rates of the partitions that it leads, size of all its replicas in bytes."""
 
     broker: int
     address: str
@@ -46,7 +46,7 @@ class BrokerRow(NamedTuple):
 
 
 class TopicRow(NamedTuple):
-    """size is that of the leaders' replicas, in bytes; end the sum of its end offsets."""
+    """Figures of a topic: size of the leaders' replicas in bytes, sum of its end offsets."""
 
     topic: str
     partitions: int
@@ -57,7 +57,7 @@ class TopicRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """type, state  None where the broker does not say; the rate is that of committed offsets."""
+    """Figures of a group: type and state are None if unknown; the rate is that of committed offsets."""
 
     group: str
     type: str | None
@@ -67,7 +67,7 @@ class GroupRow(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """seconds  between the samples, None when there is only one."""
+    """Figures of a cluster; `seconds` is the time between the samples, None for a single sample."""
 
     cluster_id: str | None
     seconds: float | None
@@ -77,7 +77,7 @@ class Figures(NamedTuple):
     trouble: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
-        """As JSON says it."""
+        """Return the figures as a JSON object."""
         rows = {name: [row._asdict() for row in getattr(self, name)] for name in ("brokers", "topics", "groups")}
         return {"cluster_id": self.cluster_id, "seconds": self.seconds, **rows, "trouble": list(self.trouble)}
 
@@ -88,7 +88,7 @@ SORTS = ("bytes", "lag", "name", "records", "size")
 def figures(before: ClusterSample | None, now: ClusterSample, sort: str = "bytes") -> Figures:
     """Compute the figures of a sample; the rates need an earlier one and are unset (None) without it.
 
-    sort  one of SORTS: the largest first, and by name where it does not apply
+    sort  one of SORTS, largest first; by name if it does not apply
     """
     seconds = None if before is None else max(now.seconds - before.seconds, 1e-3)
     growth = _Growth(before, now, seconds)
@@ -104,7 +104,7 @@ def _weight(row: TopicRow | GroupRow, sort: str) -> float:
 
 
 class _Growth:
-    """From one sample to the next. A partition that was not there before has grown from nothing."""
+    """Growth between two samples; a new partition has grown from 0."""
 
     def __init__(self, before: ClusterSample | None, now: ClusterSample, seconds: float | None) -> None:
         self._now = now
@@ -133,7 +133,7 @@ class _Growth:
 
     @staticmethod
     def _led(sample: ClusterSample) -> dict[TopicPartition, int]:
-        """Bytes of the leaders' replicas."""
+        """Return the bytes of the leaders' replicas."""
         sizes_led = {}
         for partition, leader in sample.leaders.items():
             size = sample.sizes.get(leader, {}).get(partition)
@@ -146,7 +146,7 @@ class _Growth:
         return None if self._seconds is None or (partitions and not known) else round(sum(known) / self._seconds, 1)
 
     def brokers(self) -> list[BrokerRow]:
-        """By number."""
+        """Return the brokers, sorted by id."""
         led: dict[int, list[TopicPartition]] = defaultdict(list)
         for partition, leader in self._now.leaders.items():
             led[leader].append(partition)
@@ -168,7 +168,7 @@ class _Growth:
         return rows
 
     def topics(self) -> list[TopicRow]:
-        """In no order."""
+        """Return the topics, unsorted."""
         of_topic: dict[str, list[TopicPartition]] = defaultdict(list)
         for partition in self._now.leaders:
             of_topic[partition.topic].append(partition)
@@ -181,7 +181,7 @@ class _Growth:
         return rows
 
     def groups(self) -> list[GroupRow]:
-        """In no order."""
+        """Return the groups, unsorted."""
         rows = []
         for name, group in self._now.groups.items():
             read = self._read.get(name)

@@ -1,4 +1,4 @@
-"""Groups of commands that answer a misspelt name with the nearest one."""
+"""Command groups that suggest the nearest name for a misspelt command."""
 
 import click
 
@@ -11,7 +11,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, with the nearest name in the error."""
+        """Resolve like click, with the nearest name in the error."""
         if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and args[0][:1] != "-":
             ctx.fail(f"no such command {args[0]}{did_you_mean(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)

@@ -1,6 +1,6 @@
-"""Completion of names in the shell: topics and groups of the cluster that the command line names.
+"""Shell completion of topics and groups, from the cluster of the command line.
 
-A shell waits for the answer while the user types: a cluster has 2 s, and whatever fails completes to nothing, in silence.
+The shell blocks while it completes: requests time out after 2 s, and errors silently yield no completions.
 """
 
 import logging
@@ -16,7 +16,7 @@ TIMEOUT_MS: Final = 2000
 
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Topics of the cluster; Kafka's own ones only after an underscore."""
+    """Complete topics; internal ones only after an underscore."""
     del param
 
     def names(cluster: AdminConnection[Any]) -> list[str]:
@@ -28,7 +28,7 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Groups of the cluster, of all types."""
+    """Complete groups of all types."""
     del param
 
     def names(cluster: AdminConnection[Any]) -> list[str]:
@@ -42,10 +42,10 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
 def _names(
     ctx: click.Context, incomplete: str, part: type[Any], names: Callable[[AdminConnection[Any]], list[str]]
 ) -> list[str]:
-    """Names of the cluster that begin as the last word does; in a list "a,b" it is the part behind the last comma."""
+    """Return the names that begin with the last word; in a list "a,b" only the part after the last comma is completed."""
     before, comma, last = incomplete.rpartition(",")
     limits: dict[str, Any] = {"default.api.timeout.ms": TIMEOUT_MS, "socket.connection.setup.timeout.ms": TIMEOUT_MS}
-    logging.disable()  # a warning of the client would stand in the middle of the line that the user types
+    logging.disable()  # a warning would be printed into the line that the user types
     try:
         with (
             ctx.scope(cleanup=False),  # the profile is read from the current context
@@ -60,7 +60,7 @@ def _names(
 
 
 def _option(ctx: click.Context, name: str) -> str | None:
-    """An option of the command or of the command above it, as far as the line has been typed."""
+    """Return an option of the command or its parent from the line typed so far."""
     context: click.Context | None = ctx
     while context is not None:
         if context.params.get(name) is not None:

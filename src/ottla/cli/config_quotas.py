@@ -1,4 +1,4 @@
-"""Quotas and SCRAM credentials, as `ottla configs` shows and changes them: configs of users, clients and ips."""
+"""Quotas and SCRAM credentials for `ottla configs`: configs of users, clients and ips."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -32,11 +32,11 @@ class ConfigEntity(NamedTuple):
 
 
 class QuotaAdmin(Quotas, Scram):
-    """The part of the admin client that quotas and credentials need."""
+    """Subset of the admin client for quotas and credentials."""
 
 
 def describe_quotas(cluster: AdminConnection[QuotaAdmin], entities: Sequence[ConfigEntity], *, as_json: bool) -> None:
-    """Print the quotas of those meant, and the credentials of users."""
+    """Print the quotas of entities, and the SCRAM credentials of users."""
     filters = [QuotaFilter(_KINDS[entity.type], entity.name or None, any=entity.name is None) for entity in entities]
     quotas = cluster.ask(cluster.admin.describe_client_quotas(filters, strict=True))
     credentials = _credentials(cluster, entities)
@@ -57,7 +57,7 @@ def describe_quotas(cluster: AdminConnection[QuotaAdmin], entities: Sequence[Con
 
 
 def _credentials(cluster: AdminConnection[QuotaAdmin], entities: Sequence[ConfigEntity]) -> dict[str, dict[str, int]]:
-    """By user and mechanism; only when users alone were asked for, and not their default."""
+    """Return iterations by user and mechanism; empty unless the entity is a single user or all users."""
     (first, *others) = entities
     if others or first.type != "users" or first.name == "":
         return {}
@@ -73,7 +73,7 @@ def _credentials(cluster: AdminConnection[QuotaAdmin], entities: Sequence[Config
 
 
 def _name(entity: ClientQuotaEntity) -> str:
-    """Describe the entity of a quota in Kafka's words."""
+    """Describe the entity of a quota as Kafka's tool does."""
     parts = dict(entity)
     return ", ".join(
         f"the default {label}" if parts[kind] is None else f"{label} '{parts[kind]}'"
@@ -83,7 +83,7 @@ def _name(entity: ClientQuotaEntity) -> str:
 
 
 def java_double(value: float) -> str:
-    """A number as Java prints a double: 5.0, 1.0E7."""
+    """Format a number as Java prints a double: 5.0, 1.0E7."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     mantissa, _, exponent = f"{value:.16E}".partition("E")
@@ -100,7 +100,7 @@ def alter_quotas(
     added: Mapping[str, str],
     deleted: Sequence[str],
 ) -> None:
-    """Set and delete quotas or credentials, never both at once. Raises CommandFailed, UsageError."""
+    """Set and delete either quotas or credentials. Raises CommandFailed, UsageError."""
     named = [*added, *deleted]
     scram = [name for name in named if name in _MECHANISMS]
     known = _OF_ADDRESSES if entities[0].type == "ips" else _OF_CLIENTS
@@ -121,7 +121,7 @@ def alter_quotas(
         try:
             values[name] = float(text)
         except ValueError:
-            raise click.UsageError(f"{name}={text}: a quota is a number") from None
+            raise click.UsageError(f"{name}={text}: a quota must be a number") from None
     entity = frozenset((_KINDS[part.type], part.name or None) for part in entities)
     cluster.ask(cluster.admin.alter_client_quotas({entity: values})).check()
 
@@ -130,12 +130,12 @@ def _alter_credentials(
     cluster: AdminConnection[QuotaAdmin], user: str, added: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
     if not user:
-        raise CommandFailed("the default user has no password")
+        raise CommandFailed("the default user cannot have SCRAM credentials: name a user")
     alterations: list[Any] = [UserScramCredentialDeletion(user, _MECHANISMS[name]) for name in deleted]
     for name, text in added.items():
         matched = re.fullmatch(r"(?:iterations=(-?\d+),)?password=(.*)", text)
         if matched is None or not matched[2]:
-            raise click.UsageError(f"{name}: credentials are [iterations={_ITERATIONS},password=SECRET]")
+            raise click.UsageError(f"{name}: credentials must be [iterations={_ITERATIONS},password=SECRET]")
         iterations = int(matched[1] or _ITERATIONS)
         alterations.append(UserScramCredentialUpsertion(user, _MECHANISMS[name], matched[2], iterations))
     cluster.ask(cluster.admin.alter_user_scram_credentials(alterations)).check()

@@ -33,7 +33,7 @@ from ottla.client.admin.groups import GroupRequests
 from ottla.client.admin.topics import Topics
 
 _DEFAULT = ""
-"""The name of the default entity, as Kafka's tool has it inside."""
+"""Name of the default entity, as in Kafka's tool."""
 _TYPES = ("topics", "clients", "users", "brokers", "broker-loggers", "ips", "client-metrics", "groups")
 _SHORT = ("topic", "client", "user", "broker", "broker-logger", "ip", "client-metrics", "group")
 _WITH_QUOTAS = ("clients", "users", "ips")
@@ -55,14 +55,14 @@ _OWN_SOURCE = {
 
 
 class _ConfigsAdmin(QuotaAdmin, Configs, ClusterRequests, Topics, GroupRequests):
-    """The part of the admin client that this command needs."""
+    """Subset of the admin client for this command."""
 
 
 class _ConfigsCommand(click.Command):
-    """--entity-default stands in the place of an --entity-name, and which of them goes with which type is a matter of order."""
+    """Command in which --entity-default is an --entity-name: names belong to types by their order."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As Command, with --entity-default as the empty name."""
+        """Parse with --entity-default as an empty --entity-name."""
         spelt: list[str] = []
         for word in args:
             spelt += ["--entity-name", _DEFAULT] if word == "--entity-default" else [word]
@@ -119,11 +119,11 @@ def _entities(options: Mapping[str, Any]) -> list[ConfigEntity]:
     if options["types"]:
         names = options["names"]
         if len(names) > len(options["types"]):
-            raise click.UsageError("more names than entity types")
+            raise click.UsageError("there are more --entity-name than --entity-type")
         for index, kind in enumerate(options["types"]):
             entities.append(ConfigEntity(kind, names[index] if index < len(names) else None))
     elif options["names"]:
-        raise click.UsageError("--entity-name and --entity-default want --entity-type")
+        raise click.UsageError("--entity-name and --entity-default require --entity-type")
     for kind, short in zip(_TYPES, _SHORT, strict=True):
         name = options[short.replace("-", "_")]
         if name is not None:
@@ -131,30 +131,30 @@ def _entities(options: Mapping[str, Any]) -> list[ConfigEntity]:
         if options.get(f"{short}_defaults"):
             entities.append(ConfigEntity(kind, _DEFAULT))
     if not entities:
-        raise click.UsageError("say what has the configs: --entity-type, or one of --topic, --broker, --user, ...")
+        raise click.UsageError("specify an entity: --entity-type, or one of --topic, --broker, --user, ...")
     if len({entity.type for entity in entities}) != len(entities):
-        raise click.UsageError("an entity type twice")
+        raise click.UsageError("specify each entity type once")
     if len(entities) > 1 and {entity.type for entity in entities} != {"users", "clients"}:
-        raise click.UsageError("only users and clients go together")
+        raise click.UsageError("only users and clients can be combined")
     return entities
 
 
 def _check(action: str, entities: list[ConfigEntity], options: Mapping[str, Any]) -> None:
-    """Raises UsageError when the options do not go together."""
+    """Check the combination of options. Raises UsageError."""
     for entity in entities:
         if entity.name == _DEFAULT and entity.type not in _WITH_DEFAULTS:
-            raise click.UsageError(f"{entity.type} have no defaults here")
+            raise click.UsageError(f"{entity.type} have no default entity")
         if entity.type in ("brokers", "broker-loggers") and entity.name and not entity.name.isdecimal():
-            raise click.UsageError(f"broker {entity.name}: a broker is a number")
+            raise click.UsageError(f"broker {entity.name}: a broker id must be a number")
         if action == "alter" and entity.name is None:
-            raise click.UsageError(f"--alter wants to know which of the {entity.type}")
+            raise click.UsageError(f"--alter requires the name of one of the {entity.type}")
     changing = [options[name] for name in ("add_config", "add_config_file", "delete_config")]
     if action == "alter" and not any(value is not None for value in changing):
-        raise click.UsageError("--alter wants --add-config, --add-config-file or --delete-config")
+        raise click.UsageError("--alter requires --add-config, --add-config-file or --delete-config")
     if options["add_config"] is not None and options["add_config_file"] is not None:
-        raise click.UsageError("either --add-config or --add-config-file")
+        raise click.UsageError("--add-config and --add-config-file cannot be combined")
     if action == "describe" and any(value is not None for value in changing):
-        raise click.UsageError("--add-config, --add-config-file and --delete-config go with --alter alone")
+        raise click.UsageError("--add-config, --add-config-file and --delete-config can only be used with --alter")
 
 
 # -- describe --
@@ -188,7 +188,7 @@ def _describe(
 
 
 def _resources(cluster: AdminConnection[_ConfigsAdmin], entity: ConfigEntity) -> list[ConfigResource]:
-    """Those meant, all of the type unless one is named. Raises CommandFailed for one that is not there."""
+    """Return the resources of an entity, or of its type if it has no name. Raises CommandFailed for an unknown one."""
     kind = _RESOURCES[entity.type]
     if entity.type in ("brokers", "broker-loggers"):
         names = [str(node.id) for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
@@ -202,12 +202,12 @@ def _resources(cluster: AdminConnection[_ConfigsAdmin], entity: ConfigEntity) ->
     if entity.name is None:
         return [ConfigResource(kind, name) for name in names]
     if entity.name not in names:
-        raise CommandFailed(f"there is no {entity.type.removesuffix('s')} {entity.name} with configs")
+        raise CommandFailed(f"{entity.type.removesuffix('s')} {entity.name} does not exist or has no configs")
     return [ConfigResource(kind, entity.name)]
 
 
 def _entry_text(entry: ConfigEntry) -> str:
-    """As Kafka's tool writes it; what has no value, or a secret one, is null."""
+    """Format an entry as Kafka's tool does; a missing or sensitive value is null."""
 
     def text(value: str | None) -> str:
         return "null" if value is None else value
@@ -239,11 +239,11 @@ def _changes(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     if options["add_config_file"] is not None:
         added = read_properties(options["add_config_file"])
     elif options["add_config"] is not None:
-        # Commas part configs, but not inside square brackets.
+        # Commas separate configs, except inside square brackets.
         for part in re.split(r",(?=[^\]]*(?:\[|$))", options["add_config"].strip()):
             name, equals, value = part.partition("=")
             if not equals or not name.strip():
-                raise click.UsageError(f"--add-config {part}: a config is NAME=VALUE")
+                raise click.UsageError(f"--add-config {part}: a config must be NAME=VALUE")
             added[name.strip()] = re.sub(r"[\[\]]", "", value).strip()
     deleted = [name.strip() for name in (options["delete_config"] or "").split(",") if name.strip()]
     if set(added) & set(deleted):

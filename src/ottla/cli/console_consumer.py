@@ -1,4 +1,4 @@
-"""`ottla console-consumer`: records of topics, to standard output."""
+"""`ottla console-consumer`: write records of topics to standard output."""
 
 import contextlib
 import random
@@ -90,20 +90,20 @@ def console_consumer(bootstrap_server: str | None, **options: Any) -> None:
 
 
 def _check(options: dict[str, Any]) -> None:
-    """Raises UsageError when the options do not go together."""
+    """Check the combination of options. Raises UsageError."""
     if (options["topic"] is None) == (options["include"] is None):
-        raise click.UsageError("exactly one of --topic and --include says what to read")
+        raise click.UsageError("specify exactly one of --topic and --include")
     if options["partition"] is not None and options["topic"] is None:
-        raise click.UsageError("--partition wants --topic")
+        raise click.UsageError("--partition requires --topic")
     if options["offset"] is not None:
         if options["partition"] is None:
-            raise click.UsageError("--offset wants --partition")
+            raise click.UsageError("--offset requires --partition")
         if options["from_beginning"]:
-            raise click.UsageError("--from-beginning and --offset exclude each other")
+            raise click.UsageError("--from-beginning and --offset cannot be combined")
         if not re.fullmatch(r"\d+|earliest|latest", options["offset"]):
             raise click.UsageError(f"--offset {options['offset']}: a number, earliest or latest")
     if options["partition"] is not None and options["group"] is not None:
-        raise click.UsageError("--group and --partition exclude each other")
+        raise click.UsageError("--group and --partition cannot be combined")
 
 
 def _configs(options: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _configs(options: dict[str, Any]) -> dict[str, Any]:
     own |= option_configs({"isolation_level": "isolation.level"}, options)
     if options["from_beginning"]:
         if named.get("auto.offset.reset", "earliest") != "earliest":
-            raise CommandFailed("--from-beginning and auto.offset.reset contradict each other")
+            raise CommandFailed("--from-beginning contradicts auto.offset.reset: remove one of them")
         own["auto.offset.reset"] = "earliest"
     own.setdefault("auto.offset.reset", "latest")
     if options["group"] is not None:
@@ -140,9 +140,9 @@ def _begin(consumer: Consumer, options: dict[str, Any]) -> None:
 
 
 class _ConsoleReader:
-    """From the topics to the output, until there is enough or nothing more.
+    """Loop that reads records and writes them.
 
-    count  records so far
+    count  number of records so far
     """
 
     def __init__(self, consumer: Consumer, writer: Formatter, options: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ class _ConsoleReader:
         self._skip: bool = options["skip_message_on_error"]
 
     def run(self, out: BinaryIO) -> None:
-        """Until --max-messages or --timeout-ms say so. Raises CommandFailed."""
+        """Read until --max-messages or --timeout-ms is reached. Raises CommandFailed."""
         last = time.monotonic()
         while self._max_messages is None or self.count < self._max_messages:
             wait = _POLL_S

@@ -1,4 +1,4 @@
-"""`ottla console-producer`: lines of standard input as records of a topic."""
+"""`ottla console-producer`: send lines of standard input as records."""
 
 import sys
 from typing import Any
@@ -32,7 +32,7 @@ _CONFIGS = {
     "socket_buffer_size": "send.buffer.bytes",
     "timeout": "linger.ms",
 }
-"""Options that stand for a config of the producer; what a file or --command-property says wins over their defaults."""
+"""Options of producer configs; a file or --command-property overrides their defaults."""
 
 
 @click.command("console-producer")
@@ -88,7 +88,7 @@ def console_producer(bootstrap_server: str | None, topic: str, **options: Any) -
 
 def _reader(options: dict[str, Any]) -> LineReader:
     if options["line_reader"].rpartition(".")[2] != _LINE_READER:
-        raise click.BadParameter(f"{options['line_reader']} is no line reader; there is {_LINE_READER}")
+        raise click.BadParameter(f"{options['line_reader']} is not a line reader; use {_LINE_READER}")
     texts = [*options["old_property"], *options["reader_property"]]
     try:
         return LineReader(properties(options["reader_config"], texts, "--reader-property"))
@@ -107,7 +107,7 @@ def _configs(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _send_all(producer: Producer, topic: str, reader: LineReader, *, sync: bool) -> list[KafkaError]:
-    """Send the lines; what failed."""
+    """Send all lines; return the errors."""
     failures: list[KafkaError] = []
 
     def report(error: KafkaError | None, delivered: Delivered | None) -> None:

@@ -1,4 +1,4 @@
-"""`ottla console-share-consumer`: records of a topic through a share group, to standard output."""
+"""`ottla console-share-consumer`: write records of a topic, read by a share group, to standard output."""
 
 import contextlib
 import sys
@@ -54,7 +54,7 @@ _POLL_S = 1.0
 @click.option("--enable-systest-events", is_flag=True, help="Print a message when the consumer has shut down.")
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object with all its fields.")
 def console_share_consumer(bootstrap_server: str | None, topic: str, group: str, **options: Any) -> None:
-    """Write the records of a topic that a share group hands out. Each is accepted once it is written.
+    """Write the records of a topic, read by a share group. Each is accepted once it is written.
 
     Apache Kafka's tool of this name, with its flags and its output.
     """
@@ -90,9 +90,9 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
 
 
 class _ShareConsoleReader:
-    """From the group to the output, until there is enough or nothing more.
+    """Loop that reads records, writes and acknowledges them.
 
-    count  records so far
+    count  number of records so far
     """
 
     def __init__(self, consumer: ShareConsumer, writer: Formatter, options: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ class _ShareConsoleReader:
             self._kind = AcknowledgeType.REJECT
 
     def run(self, out: BinaryIO) -> None:
-        """Until --max-messages or --timeout-ms say so. Raises CommandFailed."""
+        """Read until --max-messages or --timeout-ms is reached. Raises CommandFailed."""
         last = time.monotonic()
         while True:
             wait = _POLL_S
@@ -128,7 +128,7 @@ class _ShareConsoleReader:
                 out.flush()
 
     def _write(self, record: Record, out: BinaryIO) -> AcknowledgeType:
-        """Write one; what becomes of it."""
+        """Write a record and return its acknowledgement type."""
         try:
             self._writer.write(record, out)
         except ValueError as error:

@@ -22,21 +22,17 @@ _ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "va
 _STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
 _TYPES = ("Consumer", "Classic")
 _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
-_NO_DRY_RUN = (
-    "WARN: nothing is done without --execute. Name --dry-run to say so: a later version will want one of the two."
-)
+_NO_DRY_RUN = "WARN: without --execute nothing is changed. Add --dry-run: a later version will require one of the two."
 
 
 class _ConsumerGroupsAdmin(ConsumerGroups, GroupRequests, Topics):
-    """The part of the admin client that this command needs."""
+    """Subset of the admin client for this command."""
 
 
 @click.command("consumer-groups")
 @cluster_options
 @click.option("--list", "list_", is_flag=True, help="List the groups; with --state and --type those too.")
-@click.option(
-    "--describe", is_flag=True, help="Describe groups: --offsets (unless told otherwise), --members, --state."
-)
+@click.option("--describe", is_flag=True, help="Describe groups: --offsets (default), --members or --state.")
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
 @click.option("--reset-offsets", is_flag=True, help="Reset offsets of groups without members.")
 @click.option(
@@ -102,18 +98,18 @@ def consumer_groups(bootstrap_server: str | None, command_config: str | None, **
 
 
 def _action(options: dict[str, Any]) -> str:
-    """Return the action that the options name. Raises UsageError when the options do not go together."""
+    """Return the action of the options, after checking their combination. Raises UsageError."""
     action = one_action(options, _ACTIONS)
     if action in ("describe", "delete", "reset-offsets") and bool(options["groups"]) == options["all_groups"]:
-        raise click.UsageError(f"--{action} wants either --group or --all-groups")
+        raise click.UsageError(f"--{action} requires either --group or --all-groups")
     if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:
         raise click.UsageError("--describe takes one of --offsets, --members, --state")
     if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
-        raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
+        raise click.UsageError("--delete-offsets requires one --group and at least one --topic")
     if action == "reset-offsets":
         check_reset(options)
         if options["dry_run"] and options["execute"]:
-            raise click.UsageError("--reset-offsets wants --dry-run or --execute, not both")
+            raise click.UsageError("--reset-offsets requires --dry-run or --execute, not both")
         if not options["dry_run"] and not options["execute"]:
             click.echo(_NO_DRY_RUN, err=True)
     return action
@@ -134,7 +130,7 @@ def _validate(pattern: str, *, as_json: bool) -> None:
     else:
         click.echo(f"The regular expression `{pattern}` is invalid: {reason}.")
     if reason is not None:
-        raise CommandFailed(f"{pattern} is no regular expression of RE2")
+        raise CommandFailed(f"{pattern} is not a valid RE2 regular expression")
 
 
 # -- list --
@@ -145,7 +141,7 @@ def _is_consumer_group(group: ListedGroup) -> bool:
 
 
 def _words(text: str | None, known: Sequence[str], option: str) -> list[str]:
-    """ "stable, empty" in their own spelling. Raises UsageError."""
+    """Parse a list such as "stable, empty", ignoring case. Raises UsageError."""
     spelt = {word.lower(): word for word in known}
     words = [word.strip().lower() for word in (text or "").split(",") if word.strip()]
     unknown = [word for word in words if word not in spelt]
@@ -180,7 +176,7 @@ def _list(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any
 
 
 def _groups(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> list[str]:
-    """The groups meant."""
+    """Return the selected groups."""
     if not options["all_groups"]:
         return list(dict.fromkeys(options["groups"]))
     listed = cluster.ask(cluster.admin.list_groups())
@@ -213,7 +209,7 @@ def _describe(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str,
 def _offsets(
     cluster: AdminConnection[_ConsumerGroupsAdmin], group: ConsumerGroupDescription, *, verbose: bool
 ) -> tuple[Sequence[Column], list[Sequence[Any]]]:
-    """Every partition that was committed or that a member has, with its end."""
+    """Return a row for each partition with a commit or a member, with its end offset."""
     name = group.group_id
     committed = cluster.ask(cluster.admin.list_consumer_group_offsets([name])).check()[name]
     readers = {partition: member for member in group.members for partition in member.assignment}
@@ -242,7 +238,7 @@ def _offsets(
             commit = committed.get(partition)
             row.insert(3, commit.leader_epoch if commit is not None and commit.leader_epoch >= 0 else None)
         rows.append(row)
-    # A member that has nothing to read is a row too.
+    # Members without partitions have a row too.
     rows += [
         [name, *[None] * (6 if verbose else 5), *_reader(member)] for member in group.members if not member.assignment
     ]
@@ -377,7 +373,7 @@ def _reset(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, An
 
 
 def _check_inactive(cluster: AdminConnection[_ConsumerGroupsAdmin], names: Iterable[str]) -> None:
-    """Kafka's tool says this before it changes anything; a group that is not there yet will be made."""
+    """Check that groups have no members before a change, as Kafka's tool does; unknown groups are created later."""
     described = cluster.ask(cluster.admin.describe_consumer_groups(names))
     for name, group in described.successes.items():
         if group.state not in ("Empty", "Dead"):

@@ -1,4 +1,4 @@
-"""`ottla consumer-perf-test`: how fast records come from a topic."""
+"""`ottla consumer-perf-test`: measure the throughput of a consumer."""
 
 import random
 import time
@@ -59,9 +59,9 @@ _COLUMNS = (
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
 def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
-    """Measure how fast records come from a topic. Apache Kafka's tool of this name, with its flags and its output."""
+    """Measure the throughput of a consumer. Apache Kafka's tool of this name, with its flags and its output."""
     if (options["topic"] is None) == (options["include"] is None):
-        raise click.UsageError("exactly one of --topic and --include says what to read")
+        raise click.UsageError("specify exactly one of --topic and --include")
     count = record_count(options)
     with command_errors():
         own: dict[str, Any] = {
@@ -83,7 +83,7 @@ def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
 
 
 def record_count(options: dict[str, Any]) -> int:
-    """--num-records, and a word about options under their old names. Raises UsageError."""
+    """Return --num-records, with warnings for deprecated options. Raises UsageError."""
     deprecated("--messages", "--num-records", options["messages"] is not None, WARNING)
     deprecated("--consumer.config", "--command-config", bool(options["consumer_config"]), WARNING)
     count: int | None = options["num_records"] if options["num_records"] is not None else options["messages"]
@@ -107,8 +107,8 @@ def timeout_warning(timeout_ms: int) -> str:
 
 
 def java_time(moment: float, pattern: str) -> str:
-    """A moment by the letters of Java's SimpleDateFormat that are in use: yyyy MM dd HH mm ss SSS."""
-    local = datetime.fromtimestamp(moment)  # noqa: DTZ006  (the user's own clock)
+    """Format a time with the letters yyyy MM dd HH mm ss SSS of Java's SimpleDateFormat."""
+    local = datetime.fromtimestamp(moment)  # noqa: DTZ006  (local time)
     for letters, text in (
         ("yyyy", f"{local:%Y}"), ("MM", f"{local:%m}"), ("dd", f"{local:%d}"), ("HH", f"{local:%H}"),
         ("mm", f"{local:%M}"), ("ss", f"{local:%S}"), ("SSS", f"{local.microsecond // 1000:03}"),
@@ -121,11 +121,11 @@ _GROUPS = {
     "assigned-partitions": "consumer-coordinator-metrics",
     "connection-creation-total": "consumer-metrics",
 }
-"""Groups of the metrics that are not fetch metrics."""
+"""Groups of metrics other than fetch metrics."""
 
 
 class _ConsumerPerfTest:
-    """Records and bytes that were read, and the time it took."""
+    """One run: records and bytes read, and the time."""
 
     def __init__(self, options: dict[str, Any], count: int) -> None:
         self._options = options
@@ -136,7 +136,7 @@ class _ConsumerPerfTest:
         self._client_id = ""
 
     def run(self, consumer: Consumer) -> None:
-        """Read until there is enough, or nothing came for --timeout."""
+        """Read until --num-records or --timeout is reached."""
         options = self._options
         self._client_id = consumer.config["client.id"]
         if options["show_detailed_stats"] and not options["hide_header"]:

@@ -26,7 +26,7 @@ def delete_records(
     offsets = {}
     for row in rows:
         if not isinstance(row.get("offset"), int):
-            raise CommandFailed(f"{offset_json_file}: {topic_partition_of(row, offset_json_file)} wants an offset")
+            raise CommandFailed(f"{offset_json_file}: {topic_partition_of(row, offset_json_file)} requires an offset")
         offsets[topic_partition_of(row, offset_json_file)] = row["offset"]
     with connected(Topics, bootstrap_server, command_config, changes=True) as cluster:
         if not as_json:

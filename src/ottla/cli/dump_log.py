@@ -1,6 +1,6 @@
-"""`ottla dump-log`: Kafka's kafka-dump-log: what is in the files of a partition, for people.
+"""`ottla dump-log`: Kafka's kafka-dump-log: readable contents of the files of a partition.
 
-The files are only read; a broker may run on them. Its indexes are in memory then, and not yet in their files.
+Files are opened read-only, so a broker may use them meanwhile; its newest index entries are still in memory.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ _DECODING: Final = {
 
 
 @click.command("dump-log")
-@click.option("--files", metavar="FILE,...", required=True, help="Files of partitions, with commas between them.")
+@click.option("--files", metavar="FILE,...", required=True, help="Files of partitions, comma-separated.")
 @click.option("--print-data-log", is_flag=True, help="Show keys and values.")
 @click.option("--deep-iteration", is_flag=True, help="Show records, not only batches.")
 @click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records.")
@@ -51,20 +51,20 @@ _DECODING: Final = {
 )
 @json_option
 def dump_log(files: str, **options: Any) -> None:
-    """Show what is in segments, indexes, producer snapshots and metadata snapshots."""
+    """Show the contents of segments, indexes, producer snapshots and metadata snapshots."""
     chosen = [kind for name, kind in _DECODING.items() if options[name]]
     if len(chosen) > 1:
         raise click.UsageError("at most one of the options that end in -decoder")
     for name in ("key_decoder_class", "value_decoder_class"):
         if options[name].rpartition(".")[2] not in DECODERS:
-            raise click.UsageError(f"{options[name]} is no decoder; there are {', '.join(DECODERS)}")
+            raise click.UsageError(f"{options[name]} is not a decoder; choose from {', '.join(DECODERS)}")
     dumper = LogDumper(chosen[0] if chosen else None, options)
     documents = []
     wrong: list[str] = []
     for name in files.split(","):
         path = Path(name.strip())
         try:
-            path.stat()  # a file that does not exist is an error whatever its name would say of it
+            path.stat()  # a missing file is an error, whatever its suffix
             dump = _dump(path, dumper, options)
         except OSError as error:
             raise CommandFailed(f"cannot read {path}: {error.strerror or error}") from None
@@ -74,11 +74,11 @@ def dump_log(files: str, **options: Any) -> None:
     if options["as_json"]:
         echo_json(documents)
     if wrong:
-        raise CommandFailed(f"{len(wrong)} things are not as they should be, the first: {wrong[0]}")
+        raise CommandFailed(f"{len(wrong)} problems found, the first: {wrong[0]}")
 
 
 def _dump(path: Path, dumper: LogDumper, options: dict[str, Any]) -> Dump:
-    """One file, by its suffix."""
+    """Dump a file according to its suffix."""
     dump = Dump(path, quiet=options["as_json"])
     dump.line(f"Dumping {path}")
     kind = path.suffix

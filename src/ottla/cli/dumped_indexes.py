@@ -22,7 +22,7 @@ def _base_offset(path: Path) -> int:
 
 
 class _BatchPosition(NamedTuple):
-    """A batch that an index may refer to, or a message of an older format (whose offsets are the last one in it)."""
+    """Position and offsets of a batch, or of a message of an older format (then both are its last offset)."""
 
     start: int
     base_offset: int
@@ -52,7 +52,7 @@ def _batches(path: Path) -> list[_BatchPosition]:
 
 
 def _offsets(data: bytes, base: int) -> Iterator[tuple[int, int]]:
-    """(offset, position); a file that was made ready and not filled ends in zeros."""
+    """Yield (offset, position); a preallocated file ends in zeros."""
     for number, (relative, position) in enumerate(
         _OFFSET.iter_unpack(data[: len(data) // _OFFSET.size * _OFFSET.size])
     ):
@@ -62,7 +62,7 @@ def _offsets(data: bytes, base: int) -> Iterator[tuple[int, int]]:
 
 
 def _report_sanity(path: Path, dump: Dump, data: bytes, size: int, *, sound: bool) -> None:
-    """Report the result of the sanity check that a broker makes when it starts."""
+    """Report the result of the sanity check that a broker runs at start."""
     if sound and len(data) % size == 0:
         dump.line(f"{path} passed sanity check.")
     else:
@@ -70,7 +70,7 @@ def _report_sanity(path: Path, dump: Dump, data: bytes, size: int, *, sound: boo
 
 
 def dump_offset_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> None:
-    """A .index. Raises OSError."""
+    """Dump an offset index (.index). Raises OSError."""
     data, base = path.read_bytes(), _base_offset(path)
     entries = list(_offsets(data, base))
     if sanity:
@@ -93,7 +93,7 @@ def dump_offset_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> 
 
 
 def dump_time_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> None:
-    """A .timeindex. Raises OSError."""
+    """Dump a time index (.timeindex). Raises OSError."""
     data, base = path.read_bytes(), _base_offset(path)
     entries: list[tuple[int, int]] = []
     for timestamp, relative in _TIME.iter_unpack(data[: len(data) // _TIME.size * _TIME.size]):
@@ -135,7 +135,7 @@ def dump_time_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> No
 
 
 def dump_transaction_index(path: Path, dump: Dump) -> None:
-    """A .txnindex. Raises OSError."""
+    """Dump a transaction index (.txnindex). Raises OSError."""
     data = path.read_bytes()
     names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
     for row in _ABORTED.iter_unpack(data[: len(data) // _ABORTED.size * _ABORTED.size]):

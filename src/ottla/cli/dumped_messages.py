@@ -1,6 +1,6 @@
-"""Messages of Kafka 0.8 to 0.10 in a log, for `ottla dump-log`: read however damaged they are, as far as that goes.
+"""Messages of Kafka 0.8 to 0.10 in a log, for `ottla dump-log`, including damaged ones as far as possible.
 
-The layout stands in `records/legacy.py`, whose readers refuse a message with a wrong CRC; here it is shown, and called wrong.
+The layout is documented in `records/legacy.py`, whose readers reject a message with a wrong CRC; here it is shown as invalid.
 """
 
 import struct
@@ -19,9 +19,9 @@ _SMALLEST: Final = 14
 
 
 class OldMessage(NamedTuple):
-    """A message where it stands: bytes start (inclusive) to end of its buffer; timestamp_type as Kafka prints it.
+    """Message with its position: bytes `start` (inclusive) to `end` of its buffer; timestamp_type as Kafka prints it.
 
-    key, value   None is null
+    key, value   None for null
     """
 
     start: int
@@ -38,7 +38,7 @@ class OldMessage(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes, offset and size included."""
+        """Size in bytes, including the offset and size fields."""
         return self.end - self.start
 
     def record(self) -> Record:
@@ -46,7 +46,7 @@ class OldMessage(NamedTuple):
         return Record(self.offset, self.timestamp, self.key, self.value)
 
     def records(self) -> "list[OldMessage]":
-        """Those packed in it with their offsets, or itself. Raises CorruptRecords."""
+        """Return the compressed messages in it with their offsets, or itself. Raises CorruptRecords."""
         if not self.codec:
             return [self]
         if self.codec >= ZSTD:
@@ -68,7 +68,7 @@ def is_old(data: bytes, start: int) -> bool:
 
 
 def old_messages(data: bytes, start: int) -> Iterator[OldMessage]:
-    """The messages from there on, until another format or the end; one that is cut off is left out. Raises CorruptRecords."""
+    """Yield the complete messages from `start` up to another format or the end. Raises CorruptRecords."""
     while is_old(data, start):
         offset, size, crc, magic, attributes = _HEAD.unpack_from(data, start)
         if size < _SMALLEST:

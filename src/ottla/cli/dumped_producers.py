@@ -14,7 +14,7 @@ _AFTER_CRC = 6
 
 
 def dump_producers(path: Path, dump: Dump) -> None:
-    """A .snapshot. Raises OSError."""
+    """Dump a producer snapshot (.snapshot). Raises OSError."""
     data = path.read_bytes()
     try:
         if int.from_bytes(data[:2], "big", signed=True) != _VERSION:

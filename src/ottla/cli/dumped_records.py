@@ -39,7 +39,7 @@ DECODERS: Final[dict[str, Any]] = {
 
 
 class Dump:
-    """Output about one file: lines for people, or entries for JSON; and the errors in the file."""
+    """Output about one file: text lines or JSON entries, and the problems in the file."""
 
     def __init__(self, path: Path, *, quiet: bool) -> None:
         self.path = path
@@ -48,18 +48,18 @@ class Dump:
         self._quiet = quiet
 
     def line(self, line: str) -> None:
-        """A line for people."""
+        """Print a line, unless the output is JSON."""
         if not self._quiet:
             click.echo(line)
 
     def entry(self, line: str, document: dict[str, Any]) -> dict[str, Any]:
-        """A line, and the same as an object."""
+        """Print a line and store the same entry as an object."""
         self.line(line)
         self.entries.append(document)
         return document
 
     def problem(self, title: str, lines: list[str]) -> None:
-        """Something does not fit, and where."""
+        """Print and store a problem, with details."""
         self.line(title)
         for line in lines:
             self.line(line)
@@ -67,9 +67,9 @@ class Dump:
 
 
 class LogDumper:
-    """Shows logs as the options want it.
+    """Prints logs according to the options.
 
-    kind  whose records they are, None for those of users
+    kind  kind of internal records, None for user records
     """
 
     def __init__(self, kind: str | None, options: Mapping[str, Any]) -> None:
@@ -84,7 +84,7 @@ class LogDumper:
         self._gaps: list[tuple[int, int]] = []
 
     def dump(self, path: Path, dump: Dump) -> None:
-        """One log. Raises OSError."""
+        """Dump one log. Raises OSError."""
         if path.suffix == ".log":
             dump.line(f"Log starting offset: {int(path.name[:20])}")
         else:
@@ -104,7 +104,7 @@ class LogDumper:
                 dump.line(f"  {before} is followed by {after}")
 
     def _entries(self, data: bytes, dump: Dump) -> tuple[int, str]:
-        """Batches, and messages of older formats; where they end, and why."""
+        """Dump batches and messages of older formats; return the end position and the reason for a premature end."""
         position = 0
         while True:
             scanned = scan(data, position)
@@ -126,7 +126,7 @@ class LogDumper:
                 return position, ""
 
     def _message(self, message: OldMessage, dump: Dump) -> None:
-        """A message of magic 0 or 1, and the records in it."""
+        """Dump a message of magic 0 or 1, and its inner messages."""
         codec = CODEC_NAMES[message.codec] if message.codec < len(CODEC_NAMES) else str(message.codec)
         line = (
             f"offset: {message.offset} position: {message.start} {message.timestamp_type}: {message.timestamp} "
@@ -171,13 +171,13 @@ class LogDumper:
             shown.append(entry)
 
     def _check_gap(self, offset: int) -> None:
-        """The next record has this offset."""
+        """Record a gap if the offset does not follow the previous one."""
         if offset != self._last + 1:
             self._gaps.append((self._last, offset))
         self._last = offset
 
     def _payload_line(self, record: Record, words: list[str], entry: dict[str, Any], dump: Dump) -> None:
-        """A line with key and value if they are wanted."""
+        """Print a record, with key and payload if requested."""
         if self._data:
             for title, text in zip(("key", "payload"), self._texts(record), strict=True):
                 if text is not None:
@@ -230,7 +230,7 @@ class LogDumper:
         )
 
     def _records(self, data: bytes, header: BatchHeader, document: dict[str, Any], dump: Dump) -> None:
-        """The records of a batch."""
+        """Dump the records of a batch."""
         try:
             records = read_records(data, header, NOWHERE)
         except CorruptRecords as error:
@@ -244,7 +244,7 @@ class LogDumper:
             shown.append(self._record(header, record, sequence, dump))
 
     def _record(self, header: BatchHeader, record: Record, sequence: int, dump: Dump) -> dict[str, Any]:
-        """A record as a line, and as an object."""
+        """Print a record and return it as an object."""
         kind = "LogAppendTime" if header.timestamp_type else "CreateTime"
         names = [name for name, _ in record.headers]
         key_size, value_size = _sizes(record.key, record.value)
@@ -309,5 +309,5 @@ def _java(value: bool) -> str:
 
 
 def optional_long(value: int | None) -> str:
-    """As Java prints an OptionalLong."""
+    """Format like a Java OptionalLong."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"

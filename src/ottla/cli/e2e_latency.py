@@ -1,4 +1,4 @@
-"""`ottla e2e-latency`: how long a record takes from a producer to a consumer, one at a time."""
+"""`ottla e2e-latency`: measure the end-to-end latency of single records."""
 
 import time
 from typing import Any
@@ -99,9 +99,11 @@ def _measure(producer: Producer, consumer: Consumer, options: dict[str, Any]) ->
         record = consumer.poll(_TIMEOUT_S)
         milliseconds = (time.perf_counter() - begun) * 1000
         if record is None:
-            raise CommandFailed(f"record {number} did not come within {_TIMEOUT_S:.0f} s")
+            raise CommandFailed(f"record {number} was not received within {_TIMEOUT_S:.0f} s")
         if record.value != value or record.key != key:
-            raise CommandFailed(f"record {number} came as {record.value!r}: does another client write to the topic?")
+            raise CommandFailed(
+                f"record {number} was received as {record.value!r}: another client may be writing to the topic"
+            )
         latencies.add(milliseconds)
         if number % _REPORT_EVERY == 0 and not options["as_json"]:
             click.echo(f"{number}\t{milliseconds:.6g}")

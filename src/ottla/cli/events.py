@@ -1,6 +1,6 @@
-"""Events of the verifiable clients: one JSON object a line, for programs that check afterwards what was written and read.
+"""Events of the verifiable clients: one JSON object per line, for test programs that verify written and read records.
 
-Names of events, fields and their order are those of Kafka's tools.
+Names and order of events and fields are those of Kafka's tools.
 """
 
 import json
@@ -25,13 +25,13 @@ _JAVA_NAMES = {
 
 
 class Events:
-    """Prints events; any thread may."""
+    """Thread-safe printer of events."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def emit(self, event: str, **fields: Any) -> None:
-        """One event, now."""
+        """Print an event with the current time."""
         document = {"timestamp": time.time_ns() // 1_000_000, "name": event, **fields}
         line = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
         with self._lock:
@@ -39,7 +39,7 @@ class Events:
             sys.stdout.flush()
 
     def records(self, records: Iterable[Record]) -> None:
-        """Each record that was read."""
+        """Print an event for each record that was read."""
         for record in records:
             self.emit(
                 "record_data",
@@ -65,7 +65,7 @@ def java_class(error: KafkaError) -> str:
 
 
 def by_partition(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
-    """Records of each partition, in the order in which the first ones came."""
+    """Group records by partition, in the order of first occurrence."""
     records_of: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         records_of.setdefault((record.topic, record.partition), []).append(record)

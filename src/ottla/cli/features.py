@@ -1,4 +1,4 @@
-"""`ottla features`: Kafka's kafka-features: what the cluster may do, and from when on."""
+"""`ottla features`: Kafka's kafka-features: feature levels of a cluster."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -18,7 +18,7 @@ _RELEASES: Final = (
     *("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1"),
     *("4.3-IV0", "4.4-IV0", "4.4-IV1", "4.4-IV2"),
 )
-"""The names of metadata.version's levels, from 7 on."""
+"""Names of the levels of metadata.version, from 7 on."""
 _FIRST: Final = 7
 _LEVELS_BY_RELEASE: Final = (
     ("kraft.version", {21: 1}),
@@ -28,22 +28,22 @@ _LEVELS_BY_RELEASE: Final = (
     ("share.version", {28: 1, 31: 2}),
     ("streams.version", {29: 1}),
 )
-"""The level that a feature has in a cluster of a release: by the first level of metadata.version that brings it."""
+"""Levels of each feature, by the first level of metadata.version that includes it."""
 _NEEDS: Final = {("eligible.leader.replicas.version", 1): (_METADATA, 23)}
 
 
 def release_of(level: int) -> str:
-    """The name of a level of metadata.version."""
+    """Return the name of a level of metadata.version."""
     index = level - _FIRST
     return _RELEASES[index] if 0 <= index < len(_RELEASES) else f"UNKNOWN {level}"
 
 
 def level_of_release(text: str) -> int:
-    """ "4.0-IV3", "4.0" (its last one) or a number. Raises UsageError."""
+    """Parse a release: "4.0-IV3", or "4.0" for its last level. Raises UsageError."""
     named = [index for index, name in enumerate(_RELEASES) if name == text or name.startswith(f"{text}-")]
     if named:
         return _FIRST + named[-1]
-    raise click.UsageError(f"{text} is no release; there are {_RELEASES[0]} to {_RELEASES[-1]}")
+    raise click.UsageError(f"unknown release {text}; known are {_RELEASES[0]} to {_RELEASES[-1]}")
 
 
 def _level_text(feature: str, level: int) -> str:
@@ -68,7 +68,7 @@ def _where(ctx: click.Context) -> tuple[str | None, str | None]:
 @json_option
 @click.pass_context
 def describe(ctx: click.Context, node_id: int | None, *, as_json: bool) -> None:
-    """Show which levels are supported and which are finalized."""
+    """Show supported and finalized feature levels."""
     with connected(ClusterRequests, *_where(ctx)) as cluster:
         described = cluster.ask(cluster.admin.describe_features(node_id))
     rows = []
@@ -104,14 +104,14 @@ _unsafe_option = click.option("--unsafe", is_flag=True, help="Continue although 
 
 
 def parse_levels(named: Iterable[str]) -> dict[str, int]:
-    """ "group.version=1" as a level. Raises UsageError."""
+    """Parse options like "group.version=1" into levels by feature. Raises UsageError."""
     levels = {}
     for text in named:
         name, equals, level = text.partition("=")
         if not equals or not name or not level.strip().isdecimal():
-            raise click.UsageError(f"--feature {text}: a feature is NAME=LEVEL")
+            raise click.UsageError(f"--feature {text}: a feature must be NAME=LEVEL")
         if name in levels:
-            raise click.UsageError(f"--feature {name} twice")
+            raise click.UsageError(f"--feature {name} is specified twice")
         levels[name] = int(level)
     return levels
 
@@ -121,12 +121,12 @@ def _requested_levels(named: Iterable[str], release: str | None, metadata: str |
     levels = parse_levels(named)
     if release is not None:
         if levels or metadata is not None:
-            raise click.UsageError("--release-version goes without --feature and --metadata")
+            raise click.UsageError("--release-version cannot be combined with --feature or --metadata")
         return dict(levels_with(level_of_release(release)))
     if metadata is not None:
         levels[_METADATA] = level_of_release(metadata)
     if not levels:
-        raise click.UsageError("at least one --feature, or --release-version")
+        raise click.UsageError("specify at least one --feature, or --release-version")
     return levels
 
 
@@ -138,7 +138,7 @@ def _requested_levels(named: Iterable[str], release: str | None, metadata: str |
 @json_option
 @click.pass_context
 def upgrade(ctx: click.Context, /, **options: Any) -> None:
-    """Give features higher levels."""
+    """Upgrade features to higher levels."""
     levels = _requested_levels(options["named"], options["release_version"], options["metadata"])
     _update(ctx, levels, UpgradeType.UPGRADE, "upgrade", options)
 
@@ -152,7 +152,7 @@ def upgrade(ctx: click.Context, /, **options: Any) -> None:
 @json_option
 @click.pass_context
 def downgrade(ctx: click.Context, /, **options: Any) -> None:
-    """Give features lower levels."""
+    """Downgrade features to lower levels."""
     levels = _requested_levels(options["named"], options["release_version"], options["metadata"])
     _update(ctx, levels, _downgrade(options), "downgrade", options)
 
@@ -164,7 +164,7 @@ def downgrade(ctx: click.Context, /, **options: Any) -> None:
 @json_option
 @click.pass_context
 def disable(ctx: click.Context, /, **options: Any) -> None:
-    """Turn features off: level 0."""
+    """Disable features: set their level to 0."""
     _update(ctx, dict.fromkeys(options["named"], 0), _downgrade(options), "disable", options)
 
 
@@ -195,7 +195,7 @@ def _update(ctx: click.Context, levels: dict[str, int], kind: UpgradeType, verb:
 
 
 def levels_with(level: int) -> list[tuple[str, int]]:
-    """The level of every feature in a cluster whose metadata.version is this."""
+    """Return the level of each feature in a cluster with this level of metadata.version."""
     levels = [(_METADATA, level)]
     for name, steps in _LEVELS_BY_RELEASE:
         levels.append((name, max((to for first, to in steps.items() if first <= level), default=0)))
@@ -208,7 +208,7 @@ def levels_with(level: int) -> list[tuple[str, int]]:
 )
 @json_option
 def version_mapping(release_version: str, *, as_json: bool) -> None:
-    """Show which levels a release has."""
+    """Show the feature levels of a release."""
     mapping = levels_with(level_of_release(release_version))
     if as_json:
         echo_json(dict(mapping))
@@ -221,7 +221,7 @@ def version_mapping(release_version: str, *, as_json: bool) -> None:
 @feature_option
 @json_option
 def feature_dependencies(named: tuple[str, ...], *, as_json: bool) -> None:
-    """Show what features need of others."""
+    """Show the dependencies of features."""
     levels = parse_levels(named)
     if not levels:
         raise click.UsageError("at least one --feature")

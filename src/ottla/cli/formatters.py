@@ -1,7 +1,7 @@
-"""Output of consumed records: Kafka's message formatters, by the names that Kafka users know.
+"""Output of consumed records: Kafka's message formatters, by their class names.
 
-A formatter is named by its class, in full or without its package, and set up by properties (print.key=true). Deserializers
-likewise: StringDeserializer by default.
+A formatter is named by its class, with or without package, and configured by properties (print.key=true). The same holds for
+deserializers; the default is StringDeserializer.
 """
 
 import json
@@ -23,10 +23,10 @@ DEFAULT_FORMATTER: Final = "DefaultMessageFormatter"
 
 
 class Formatter(Protocol):
-    """Writes records."""
+    """Formatter of records."""
 
     def write(self, record: Record, out: BinaryIO) -> None:
-        """Write one record. Raises ValueError when its bytes are not what the deserializer expects."""
+        """Write one record. Raises ValueError if its bytes do not fit the deserializer."""
 
 
 def _number(layout: str) -> TextDeserializer:
@@ -34,7 +34,7 @@ def _number(layout: str) -> TextDeserializer:
 
     def deserialize(data: bytes) -> bytes:
         if len(data) != size:
-            raise ValueError(f"{len(data)} bytes are no number of {size} bytes")
+            raise ValueError(f"{len(data)} bytes are not a number of {size} bytes")
         return str(struct.unpack(layout, data)[0]).encode()
 
     return deserialize
@@ -49,7 +49,7 @@ def _uuid(data: bytes) -> bytes:
 
 
 def _void(data: bytes) -> bytes:
-    raise ValueError(f"{len(data)} bytes where nothing was expected")
+    raise ValueError(f"{len(data)} bytes, but VoidDeserializer expects none")
 
 
 _DESERIALIZERS: Final[dict[str, TextDeserializer]] = {
@@ -68,15 +68,15 @@ _DESERIALIZERS: Final[dict[str, TextDeserializer]] = {
 
 
 def deserializer(name: str) -> TextDeserializer:
-    """By class name, with or without the package. Raises BadParameter."""
+    """Return a deserializer by class name, with or without package. Raises BadParameter."""
     chosen = _DESERIALIZERS.get(name.rpartition(".")[2])
     if chosen is None:
-        raise click.BadParameter(f"{name} is no deserializer; there are {', '.join(_DESERIALIZERS)}")
+        raise click.BadParameter(f"{name} is not a deserializer; choose from {', '.join(_DESERIALIZERS)}")
     return chosen
 
 
 class DefaultMessageFormatter:
-    """Values, each on a line of its own; more of a record by print.* properties."""
+    """Formatter of values, one per line; print.* properties add other fields."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._parts = {
@@ -92,7 +92,7 @@ class DefaultMessageFormatter:
         self._header = deserializer(properties.get("headers.deserializer", "StringDeserializer"))
 
     def write(self, record: Record, out: BinaryIO) -> None:
-        """As Kafka's formatter of this name."""
+        """Write one record as Kafka's formatter of this name does."""
         parts = self._parts
         cells: list[bytes] = []
         if parts["timestamp"]:
@@ -124,13 +124,13 @@ class DefaultMessageFormatter:
 
 
 class LoggingMessageFormatter:
-    """As the default one, and every record goes to the log as well."""
+    """Default formatter that also logs every record."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._default = DefaultMessageFormatter(properties)
 
     def write(self, record: Record, out: BinaryIO) -> None:
-        """As Kafka's formatter of this name."""
+        """Write one record as Kafka's formatter of this name does."""
         self._default.write(record, out)
         kind = "LogAppendTime" if record.timestamp_type else "CreateTime"
         stamp = f"{kind}:{record.timestamp}, " if record.timestamp >= 0 else ""
@@ -140,9 +140,9 @@ class LoggingMessageFormatter:
 
 
 class JsonFormatter:
-    """Ours: all of a record as a JSON object, one a line.
+    """Ottla's formatter of records as JSON objects, one per line.
 
-    Keys, values and headers are text as their deserializers write it; what is not UTF-8 in it is replaced.
+    Keys, values and headers are text as their deserializers write it; invalid UTF-8 is replaced.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -151,7 +151,7 @@ class JsonFormatter:
         self._header = deserializer(properties.get("headers.deserializer", "StringDeserializer"))
 
     def write(self, record: Record, out: BinaryIO) -> None:
-        """As `Formatter`."""
+        """Write one record as a JSON object."""
         document: dict[str, Any] = {
             "topic": record.topic,
             "partition": record.partition,
@@ -173,13 +173,13 @@ def _text(data: bytes | None, read: TextDeserializer) -> str | None:
 
 
 class NoOpMessageFormatter:
-    """Writes nothing."""
+    """Formatter that writes nothing."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         del properties
 
     def write(self, record: Record, out: BinaryIO) -> None:
-        """As Kafka's formatter of this name."""
+        """Write one record as Kafka's formatter of this name does."""
 
 
 _FORMATTERS: Final[dict[str, Callable[[Mapping[str, str]], Formatter]]] = {
@@ -195,7 +195,7 @@ _INTERNAL: Final = {
     "ShareGroupStateMessageFormatter": "internal_formatters:share_state",
     "TransactionLogMessageFormatter": "internal_formatters:transactions",
 }
-"""Loaded when they are asked for: they know what is in the coordinators' topics."""
+"""Formatters of internal topics, imported on first use because they import the coordinators."""
 _OLD: Final = frozenset(
     {
         "GroupMetadataManager$GroupMetadataMessageFormatter",
@@ -203,11 +203,11 @@ _OLD: Final = frozenset(
         "TransactionLog$TransactionLogMessageFormatter",
     }
 )
-"""Names before Kafka 4, which does not know them any more."""
+"""Names before Kafka 4, which removed them."""
 
 
 def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
-    """By class name, with or without the package. Raises BadParameter."""
+    """Return a formatter by class name, with or without package. Raises BadParameter."""
     whole = name.rpartition(".")[2]
     short = whole.rpartition("$")[2]
     if whole in _OLD:
@@ -216,7 +216,7 @@ def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
         return _FORMATTERS[short](properties)
     if short not in _INTERNAL:
         names = ", ".join(sorted([*_FORMATTERS, *_INTERNAL]))
-        raise click.BadParameter(f"{name} is no formatter; there are {names}")
+        raise click.BadParameter(f"{name} is not a formatter; choose from {names}")
     module, _, attribute = _INTERNAL[short].partition(":")
     made: Formatter = getattr(import_module(f"ottla.cli.{module}"), attribute)(properties)
     return made
@@ -225,7 +225,7 @@ def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
 def formatter_of(options: Mapping[str, Any]) -> Formatter:
     """Return the formatter that the options of a console consumer select. Raises BadParameter, UsageError, CommandFailed."""
     if options["as_json"] and options["formatter_name"] != DEFAULT_FORMATTER:
-        raise click.UsageError("--json and --formatter exclude each other")
+        raise click.UsageError("--json and --formatter cannot be combined")
     texts = [*options["old_property"], *options["formatter_property"]]
     configs = properties(options["formatter_config"], texts, "--formatter-property")
     for part in ("key", "value"):

@@ -32,12 +32,12 @@ Filter = Callable[[TopicPartition], bool]
 @click.option(
     "--time", default="latest", show_default=True, metavar="TIME", help=f"ms since the epoch, or {', '.join(_SPECIAL)}."
 )
-@click.option("--exclude-internal-topics", is_flag=True, help="Leave out Kafka's own topics.")
+@click.option("--exclude-internal-topics", is_flag=True, help="Exclude internal topics.")
 @json_option
 def get_offsets(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
-    """Print TOPIC:PARTITION:OFFSET: the ends of partitions, or the first record at or after a time."""
+    """Print TOPIC:PARTITION:OFFSET: end offsets, or the offsets of the first records at or after a time."""
     if options["topic_partitions"] and (options["topic"] or options["partitions"]):
-        raise click.UsageError("--topic-partitions goes without --topic and --partitions")
+        raise click.UsageError("--topic-partitions cannot be combined with --topic or --partitions")
     moment = _moment(options["time"])
     filters = _filters(options["topic_partitions"]) if options["topic_partitions"] else [_simple(options)]
     with connected(Topics, bootstrap_server, command_config) as cluster:
@@ -45,9 +45,9 @@ def get_offsets(bootstrap_server: str | None, command_config: str | None, **opti
         partitions = [TopicPartition(info.name, number) for info in known.values() for number in sorted(info.leaders)]
         partitions = [partition for partition in partitions if any(fits(partition) for fits in filters)]
         if not partitions:
-            raise CommandFailed("no partition fits what was asked for")
+            raise CommandFailed("no partition matches the options")
         results = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(sorted(partitions), moment)))
-    # -1: no record has such a time.
+    # -1: no record at or after the time.
     rows = [(partition, end.offset) for partition, end in results.successes.items() if end.offset >= 0]
     rows.sort()
     if options["as_json"]:
@@ -57,7 +57,7 @@ def get_offsets(bootstrap_server: str | None, command_config: str | None, **opti
             click.echo(f"{partition.topic}:{partition.partition}:{offset}")
     if results.errors:
         partition, error = min(results.errors.items())
-        raise CommandFailed(f"{len(results.errors)} partitions without an answer, {partition}: {error}")
+        raise CommandFailed(f"no offsets of {len(results.errors)} partitions, {partition}: {error}")
 
 
 def _moment(text: str) -> int:
@@ -89,7 +89,7 @@ def _topic(pattern: str, option: str) -> Callable[[str], bool]:
 
 
 def _filters(text: str) -> list[Filter]:
-    """A number is one partition, 0-3 those from 0 (inclusive) to 3 (exclusive); either end may be left out."""
+    """Parse partitions: N, or a range like 0-3 (end exclusive) in which either end may be omitted."""
     filters = []
     for part in text.split(","):
         match = _PATTERN.fullmatch(part)

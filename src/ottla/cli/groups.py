@@ -26,7 +26,7 @@ _COLUMNS = (Column("GROUP", 20), Column("TYPE", 20), Column("PROTOCOL"))
 def groups(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """List groups of all types."""
     if not options["list_"]:
-        raise click.UsageError("--list says what to do")
+        raise click.UsageError("--list is required")
     chosen = [name for name in ("consumer", "share", "streams") if options[name]]
     if len(chosen) > 1 or (chosen and (options["group_type"] or options["protocol"])):
         raise click.UsageError("one of --consumer, --share, --streams, or --group-type and --protocol")

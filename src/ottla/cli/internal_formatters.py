@@ -1,4 +1,4 @@
-"""Formatters of internal topics: records of the coordinators as JSON."""
+"""Formatters of the coordinators' internal topics: records as JSON."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import Any, BinaryIO
@@ -12,11 +12,10 @@ from ottla.records.record import Record
 
 
 class CoordinatorRecordFormatter:
-    """Records of an internal topic as JSON, one a line (Kafka's formatters end no line); those of other types, and of types
-    that are not known, are passed by.
+    """Formatter of records of an internal topic as JSON, one per line (Kafka's formatters write no line ends).
 
-    read   how the topic's records are read
-    kinds  the types that are wanted, None for all
+    read   decoder of the topic's records
+    kinds  record types to write, None for all; records of unknown types are skipped
     """
 
     def __init__(self, read: Callable[[bytes, bytes | None], Any], kinds: Container[int] | None = None) -> None:
@@ -24,7 +23,7 @@ class CoordinatorRecordFormatter:
         self._kinds = kinds
 
     def write(self, record: Record, out: BinaryIO) -> None:
-        """As Kafka's formatters of these names."""
+        """Write one record as JSON. Raises ValueError for a malformed one."""
         if record.key is None:
             return
         try:
@@ -36,30 +35,30 @@ class CoordinatorRecordFormatter:
 
 
 def group_metadata(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
-    """Classic groups of __consumer_offsets."""
+    """Return the formatter of classic groups of __consumer_offsets."""
     del properties
     return CoordinatorRecordFormatter(group_record, (2,))
 
 
 def offsets(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
-    """Committed offsets of __consumer_offsets."""
+    """Return the formatter of committed offsets of __consumer_offsets."""
     del properties
     return CoordinatorRecordFormatter(group_record, (0, 1))
 
 
 def share_groups(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
-    """Share groups of __consumer_offsets."""
+    """Return the formatter of share groups of __consumer_offsets."""
     del properties
     return CoordinatorRecordFormatter(group_record, range(10, 16))
 
 
 def share_state(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
-    """Share partitions of __share_group_state."""
+    """Return the formatter of share partitions of __share_group_state."""
     del properties
     return CoordinatorRecordFormatter(share_state_record)
 
 
 def transactions(properties: Mapping[str, str]) -> CoordinatorRecordFormatter:
-    """Transactions of __transaction_state."""
+    """Return the formatter of transactions of __transaction_state."""
     del properties
     return CoordinatorRecordFormatter(transaction_record)

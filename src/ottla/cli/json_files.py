@@ -1,4 +1,4 @@
-"""JSON files that say which partitions a command is about, in the layouts of Kafka's tools."""
+"""JSON files with the partitions of a command, in the layouts of Kafka's tools."""
 
 import json
 from pathlib import Path
@@ -9,31 +9,31 @@ from ottla.client.topics import TopicPartition
 
 
 def read_rows(path: str, key: str = "partitions") -> list[dict[str, Any]]:
-    """The objects of {"version": 1, `key`: [...]}. Raises CommandFailed."""
+    """Read the list `key` of {"version": 1, `key`: [...]}. Raises CommandFailed."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise CommandFailed(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     except json.JSONDecodeError as error:
-        raise CommandFailed(f"{path} is no JSON: {error}") from None
+        raise CommandFailed(f"{path} is not valid JSON: {error}") from None
     rows = document.get(key) if isinstance(document, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise CommandFailed(f'{path}: wanted {{"version": 1, "{key}": [...]}}')
+        raise CommandFailed(f'{path}: expected {{"version": 1, "{key}": [...]}}')
     if document.get("version", 1) != 1:
-        raise CommandFailed(f"{path}: version {document['version']} is not known, only 1")
+        raise CommandFailed(f"{path}: unsupported version {document['version']}, must be 1")
     return rows
 
 
 def topic_partition_of(row: dict[str, Any], path: str) -> TopicPartition:
-    """The partition that a row is about. Raises CommandFailed."""
+    """Return the partition of a row. Raises CommandFailed."""
     topic, partition = row.get("topic"), row.get("partition")
     if not isinstance(topic, str) or not isinstance(partition, int):
-        raise CommandFailed(f"{path}: {json.dumps(row)} wants a topic and a partition")
+        raise CommandFailed(f"{path}: {json.dumps(row)} requires a topic and a partition")
     return TopicPartition(topic, partition)
 
 
 def check_unique(partitions: list[TopicPartition], path: str) -> None:
-    """Raises CommandFailed for a partition that is there twice."""
+    """Check that no partition is listed twice. Raises CommandFailed."""
     twice = sorted({str(partition) for partition in partitions if partitions.count(partition) > 1})
     if twice:
         raise CommandFailed(f"{path} names {', '.join(twice)} twice")

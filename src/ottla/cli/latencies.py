@@ -1,10 +1,10 @@
-"""Latencies of many records, counted rather than kept: what the performance tools say at the end and on the way."""
+"""Histogram of latencies for the performance tools."""
 
 from collections.abc import Sequence
 
 
 class Latencies:
-    """Milliseconds, by how often each was seen."""
+    """Latencies counted by whole milliseconds."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -13,7 +13,7 @@ class Latencies:
         self._seen: dict[int, int] = {}
 
     def add(self, milliseconds: float) -> None:
-        """One more."""
+        """Count one latency."""
         self.count += 1
         self.total_ms += milliseconds
         self.most_ms = max(self.most_ms, milliseconds)

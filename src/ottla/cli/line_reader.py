@@ -1,4 +1,4 @@
-"""Lines of text as records: Kafka's LineMessageReader, with its properties.
+"""Parser of input lines: Kafka's LineMessageReader, with its properties.
 
 parse.headers=true, parse.key=true:   h1:v1,h2:v2 <tab> key <tab> value
 """
@@ -18,7 +18,7 @@ class Parsed(NamedTuple):
 
 
 class LineReader:
-    """Reads lines by properties. Raises ValueError for a line that has no separator where one must be."""
+    """Parser configured by properties."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._keys = _flag(properties, "parse.key")
@@ -35,7 +35,7 @@ class LineReader:
             raise ValueError("headers.delimiter, headers.separator and headers.key.separator must differ")
 
     def parse(self, line: bytes, number: int) -> Parsed:
-        """One line without its end; `number` counts from 1."""
+        """Parse a line without its line end; `number` counts from 1. Raises ValueError for a missing separator."""
         rest = line
         headers: list[Header] = []
         if self._headers:

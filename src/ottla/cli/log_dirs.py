@@ -12,7 +12,7 @@ from ottla.client.admin.log_dirs import LogDir, LogDirs
 
 
 class _LogDirsAdmin(LogDirs, ClusterRequests):
-    """The part of the admin client that this command needs."""
+    """Subset of the admin client for this command."""
 
 
 @click.command("log-dirs")
@@ -24,12 +24,12 @@ class _LogDirsAdmin(LogDirs, ClusterRequests):
 def log_dirs(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Show the sizes of partitions in the log directories of brokers, as JSON."""
     if not options["describe"]:
-        raise click.UsageError("--describe says what to do")
+        raise click.UsageError("--describe is required")
     topics = {name for name in options["topic_list"].split(",") if name}
     try:
         brokers = [int(number) for number in options["broker_list"].split(",") if number]
     except ValueError:
-        raise click.UsageError(f"--broker-list {options['broker_list']}: numbers, as in 0,1") from None
+        raise click.UsageError(f"--broker-list {options['broker_list']}: must be numbers, as in 0,1") from None
     with connected(_LogDirsAdmin, bootstrap_server, command_config) as cluster:
         known = [node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
         unknown = sorted(set(brokers) - set(known))

@@ -1,6 +1,6 @@
-"""`ottla`: the entry to every command.
+"""`ottla`: entry point of all commands.
 
-A failure is one line on standard error and exit code 1 (2 for wrong usage); a traceback never reaches a user.
+A failure is one line on standard error and exit code 1 (2 for wrong usage), without a traceback.
 """
 
 import sys
@@ -15,20 +15,20 @@ from ottla.version import VERSION
 
 def form() -> str:
     """Return "compiled" or "interpreted", the form in which the hot modules run."""
-    spec = find_spec("ottla.records.validation")  # looked for, not loaded
+    spec = find_spec("ottla.records.validation")  # located, not imported
     return "interpreted" if spec is None or str(spec.origin).endswith(".py") else "compiled"
 
 
 class Commands(CommandGroup):
-    """Commands by name, each loaded when it is called: `ottla --version` must not wait for all of them."""
+    """Commands by name, imported on use: `ottla --version` must not import all of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names."""
+        """Return the names of all commands."""
         del ctx
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one."""
+        """Import a command."""
         del ctx
         home = _COMMANDS.get(cmd_name)
         if home is None:

@@ -1,6 +1,6 @@
-"""Plans of offset resets: the options of --reset-offsets, and the offsets that they mean for partitions.
+"""Plans of offset resets: the options of --reset-offsets, and the resulting offsets of partitions.
 
-A plan is made first, shown, and only then carried out (--execute). Plans travel as CSV (--export, --from-file): a line is
+A plan is computed and shown, and executed only with --execute. It can be saved as CSV (--export, --from-file): a line is
 TOPIC,PARTITION,OFFSET for one group, GROUP,TOPIC,PARTITION,OFFSET for several, as in Kafka's tools.
 """
 
@@ -37,7 +37,7 @@ _TARGETS = (
 _SCOPES = ("topic", "all-topics", "from-file")
 _COLUMNS = (Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10), Column("NEW-OFFSET"))
 CurrentOffsets = Mapping[TopicPartition, int | None]
-"""Offsets of a group by partition; None where it has read nothing."""
+"""Offsets of a group by partition; None if it has read nothing."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -69,11 +69,11 @@ def reset_options(function: F) -> F:
 class ResetTarget(NamedTuple):
     """Target of a reset: exactly one of these is set.
 
-    moment  EARLIEST, LATEST, or ms since the epoch
-    offset  the same for all partitions
-    shift   number of records from the group's offset, negative for backwards
-    current keep the group's offset
-    file    a CSV of --export
+    moment   EARLIEST, LATEST, or ms since the epoch
+    offset   one offset for all partitions
+    shift    number of records from the group's offset, negative for backwards
+    current  keep the group's offset
+    file     CSV file of --export
     """
 
     moment: int | None = None
@@ -84,16 +84,20 @@ class ResetTarget(NamedTuple):
 
 
 def check_reset(options: Mapping[str, Any]) -> None:
-    """Raises UsageError when the options do not go together."""
+    """Check the combination of options. Raises UsageError."""
     targets = [name for name in _TARGETS if name.replace("-", "_") in options]
     if len(selected_options(options, targets)) != 1:
-        raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{option}' for option in targets)}")
+        raise click.UsageError(
+            f"--reset-offsets requires exactly one of {', '.join(f'--{option}' for option in targets)}"
+        )
     if len(selected_options(options, _SCOPES)) != 1:
-        raise click.UsageError(f"--reset-offsets wants exactly one of {', '.join(f'--{option}' for option in _SCOPES)}")
+        raise click.UsageError(
+            f"--reset-offsets requires exactly one of {', '.join(f'--{option}' for option in _SCOPES)}"
+        )
 
 
 def target_of(options: Mapping[str, Any]) -> ResetTarget:
-    """Return the target that the options name. Raises BadParameter for an invalid time or duration."""
+    """Return the target of the options. Raises BadParameter for an invalid time or duration."""
     if options["to_datetime"] is not None:
         return ResetTarget(moment=timestamp_ms(options["to_datetime"]))
     if options.get("by_duration") is not None:
@@ -119,10 +123,10 @@ def plan_for(
     *,
     whole_topics: bool = False,
 ) -> ResetPlan:
-    """Return the offsets to which each group is to be reset.
+    """Return the new offsets of each group.
 
-    currents      the groups and their offsets
-    whole_topics  --all-topics means all partitions of the topics that the group knows, not only those it has offsets of
+    currents      current offsets by group
+    whole_topics  --all-topics selects all partitions of the group's topics, not only those with offsets
     """
     target = target_of(options)
     if target.file is not None:
@@ -158,7 +162,9 @@ def _offsets(
     for partition in partitions:
         offset = current.get(partition)
         if offset is None:
-            raise CommandFailed(f"group {group} has no offset of {partition}, so it cannot be shifted")
+            raise CommandFailed(
+                f"group {group} has no offset of {partition}, so it cannot be shifted: use another reset option"
+            )
         shifted[partition] = offset + target.shift
     return within_log(cluster, shifted)
 
@@ -177,7 +183,7 @@ def _current_or_end(
 
 
 def show_plan(plan: ResetPlan, options: Mapping[str, Any]) -> None:
-    """Print it: a table, JSON, or CSV (--export)."""
+    """Print a plan as a table, JSON, or CSV (--export)."""
     rows: Sequence[Sequence[Any]] = [
         (group, *partition, offset) for group, parts in plan.items() for partition, offset in sorted(parts.items())
     ]
@@ -192,7 +198,7 @@ def show_plan(plan: ResetPlan, options: Mapping[str, Any]) -> None:
 
 
 def parse_topics(topics: Iterable[str]) -> dict[str, list[int] | None]:
-    """ "T" or "T:0,1": the partitions of each topic, None for all. Raises UsageError."""
+    """Parse "T" or "T:0,1" into partitions by topic, None for all. Raises UsageError."""
     partitions_by_topic: dict[str, list[int] | None] = {}
     for text in topics:
         name, colon, numbers = text.partition(":")
@@ -208,7 +214,7 @@ def parse_topics(topics: Iterable[str]) -> dict[str, list[int] | None]:
 
 
 def partitions_of(cluster: AdminConnection[Topics], topics: Mapping[str, list[int] | None]) -> list[TopicPartition]:
-    """The partitions meant. Raises CommandFailed for a topic or a partition that does not exist."""
+    """Return the selected partitions. Raises CommandFailed for a topic or partition that does not exist."""
     known = cluster.ask(cluster.admin.list_topics())
     partitions = []
     for name, indexes in topics.items():
@@ -225,7 +231,7 @@ def partitions_of(cluster: AdminConnection[Topics], topics: Mapping[str, list[in
 def offsets_at(
     cluster: AdminConnection[Topics], partitions: Iterable[TopicPartition], moment: int
 ) -> dict[TopicPartition, int]:
-    """The offsets of a moment. After the last record that is the end, with a warning as Kafka's tools have it."""
+    """Return the offsets at a time; after the last record that is the end offset, with the warning of Kafka's tools."""
     moments = dict.fromkeys(partitions, moment)
     offsets = cluster.ask(cluster.admin.list_offsets(moments)).check()
     late = [partition for partition in moments if offsets[partition].offset < 0]
@@ -239,7 +245,7 @@ def offsets_at(
 
 
 def within_log(cluster: AdminConnection[Topics], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The same, but not before the beginning or behind the end, with a warning."""
+    """Limit offsets to the range of the log, with a warning."""
     first = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(offsets, EARLIEST))).check()
     last = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(offsets, LATEST))).check()
     offsets_kept = {}
@@ -261,7 +267,7 @@ def _warn_clipped(how: str, partition: TopicPartition, offset: int, to: int) -> 
 
 
 def read_plan(path: str, groups: list[str]) -> ResetPlan:
-    """A plan from CSV. Raises CommandFailed."""
+    """Read a plan from CSV. Raises CommandFailed."""
     plan: ResetPlan = {}
     try:
         lines = list(csv.reader(Path(path).read_text(encoding="utf-8").splitlines()))
@@ -275,14 +281,14 @@ def read_plan(path: str, groups: list[str]) -> ResetPlan:
             topic, partition, offset = row[-3], int(row[-2]), int(row[-1])
         except (IndexError, ValueError):
             columns = "TOPIC,PARTITION,OFFSET" if len(groups) == 1 else "GROUP,TOPIC,PARTITION,OFFSET"
-            raise CommandFailed(f"{path}, line {number}: a line is {columns}") from None
+            raise CommandFailed(f"{path}, line {number}: a line must be {columns}") from None
         if group in groups:
             plan.setdefault(group, {})[TopicPartition(topic, partition)] = offset
     return plan
 
 
 def csv_lines(plan: ResetPlan) -> list[str]:
-    """A plan as CSV, without the group when there is only one."""
+    """Return a plan as CSV lines, without the group if there is only one."""
     lines = []
     for group, offsets in plan.items():
         for partition, offset in sorted(offsets.items()):

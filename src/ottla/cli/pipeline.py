@@ -1,4 +1,4 @@
-"""`ottla pipeline`: projects of Spark Declarative Pipelines, written and run."""
+"""`ottla pipeline`: create and run projects of Spark Declarative Pipelines."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.group("pipeline", cls=CommandGroup)
 def pipeline() -> None:
-    """Write and run Spark Declarative Pipelines whose sources and sinks are topics."""
+    """Create and run Spark Declarative Pipelines with topics as sources and sinks."""
 
 
 @pipeline.command("init")
@@ -44,7 +44,7 @@ def pipeline() -> None:
 )
 @click.option("--to", "target", default="large-orders", show_default=True, metavar="NAME", help="Topic for results.")
 def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> None:
-    """Write a project into the new folder NAME: spec, settings, bronze, silver, gold, a sink, rules, a test."""
+    """Create a project in the new folder NAME: spec, settings, bronze, silver, gold, a sink, rules, a test."""
     _needs_spark()
     from ottla.spark.pipelines.project import InvalidProject
     from ottla.spark.pipelines.template import SAMPLE, write_project
@@ -80,15 +80,15 @@ def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> N
 @click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus: rows, rates and lag of flows.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each run.")
 def run(directory: Path, **options: Any) -> None:
-    """Run the pipeline of the project in DIRECTORY until everything that is there has been processed.
+    """Run the pipeline of the project in DIRECTORY until all available data is processed.
 
-    Takes care of Java, catalog, database and Spark's settings. Exits 1 if a flow fails, and says which and why.
+    Sets up Java, catalog, database and Spark's settings. If a flow fails, prints its name and error and exits with 1.
     """
     refresh = _refresh(options)
     if options["interval"] < 0:
-        raise click.UsageError("--interval must not be below 0")
+        raise click.UsageError("--interval must not be negative")
     if options["remote"] and (options["master"] or options["confs"]):
-        raise click.UsageError("--remote is a Spark that runs already: it takes neither --master nor --conf")
+        raise click.UsageError("--remote uses a running Spark: it cannot be combined with --master or --conf")
     confs, settings = _pairs(options["confs"], "--conf"), _pairs(options["settings"], "--set")
     _needs_spark()
     from ottla.spark.java import JavaMissing
@@ -96,7 +96,7 @@ def run(directory: Path, **options: Any) -> None:
     from ottla.spark.pipelines.project import InvalidProject, open_project
     from ottla.spark.pipelines.server import connect_server
 
-    # What queries say is in the report; without a handler Python would print their failures as well.
+    # Failures of queries are in the report; without a handler Python would print them as well.
     logging.getLogger("ottla.spark.queries").addHandler(logging.NullHandler())
     show = _Show(as_json=options["as_json"])
     try:
@@ -129,7 +129,7 @@ def _runs(
     stop: Stop,
     options: dict[str, Any],
 ) -> None:
-    """One run, or one after the other. Raises InvalidProject for one that failed."""
+    """Run once, or repeatedly with --continuous. Raises InvalidProject for a failed run."""
     from ottla.spark.pipelines.project import InvalidProject
     from ottla.spark.pipelines.run import run_once
 
@@ -163,18 +163,18 @@ class _Show:
         self._begun = time.monotonic()
 
     def status(self, text: str) -> None:
-        """The line on a terminal that the next one replaces."""
+        """Replace the status line on a terminal."""
         if self._terminal:
             passed = f"{time.monotonic() - self._begun:5.0f} s  " if text else ""
             click.echo(f"\r\x1b[K{passed}{text}"[:200], nl=False, err=True)
 
     def flow(self, name: str, state: str) -> None:
-        """A flow has a new state."""
+        """Update the state of a flow."""
         self._flows[name] = state
         self._tell()
 
     def progress(self, figure: "QueryFigure") -> None:
-        """A query has done a batch."""
+        """Update the row count of a query after a batch."""
         self._rows[figure.name.rpartition(".")[2]] = figure.rows_in
         self._tell()
 
@@ -186,7 +186,7 @@ class _Show:
         self.status(f"{done} of {len(self._flows)} flows done  {', '.join(running)}")
 
     def report(self, report: "RunReport") -> None:
-        """The end of a run."""
+        """Print the report of a run."""
         self.status("")
         if self._as_json:
             click.echo(json.dumps(report.document(), separators=(",", ":")))
@@ -204,13 +204,15 @@ class _Show:
 
 
 def _refresh(options: dict[str, Any]) -> "Refresh":
-    """Raises UsageError for flags that contradict each other, as in Spark."""
+    """Return the selection of tables. Raises UsageError for contradictory flags, as Spark does."""
     full, only = _names(options["full_refresh"]), _names(options["refresh"])
     if options["full_refresh_all"] and (full or only):
         other = "--full-refresh" if full else "--refresh"
-        raise click.UsageError(f"--full-refresh-all means every table: it does not go with {other}")
+        raise click.UsageError(f"--full-refresh-all selects every table: it cannot be combined with {other}")
     if options["dry_run"] and (options["continuous"] or full or only or options["full_refresh_all"]):
-        raise click.UsageError("--dry-run runs nothing: it goes with none of --continuous, --refresh, --full-refresh")
+        raise click.UsageError(
+            "--dry-run runs nothing: it cannot be combined with --continuous, --refresh or --full-refresh"
+        )
     _needs_spark()
     from ottla.spark.pipelines.run import Refresh
 
@@ -222,42 +224,42 @@ def _names(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _pairs(texts: tuple[str, ...], flag: str) -> dict[str, str]:
-    """NAME=VALUE. Raises UsageError."""
+    """Parse NAME=VALUE options. Raises UsageError."""
     values_by_name = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name.strip() or not equals:
-            raise click.UsageError(f"{flag} wants NAME=VALUE, not {text!r}")
+            raise click.UsageError(f"{flag} requires NAME=VALUE, not {text!r}")
         values_by_name[name.strip()] = value
     return values_by_name
 
 
 def _serve(address: str, figures: "QueryFigures") -> "Callable[[], None]":
-    """Serve figures at HOST:PORT; returns what stops it. Raises UsageError."""
+    """Serve metrics at HOST:PORT; return a function that stops it. Raises UsageError."""
     from ottla.spark.monitoring import serve_figures
 
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
-        raise click.UsageError(f"--metrics wants HOST:PORT, not {address!r}")
+        raise click.UsageError(f"--metrics requires HOST:PORT, not {address!r}")
     try:
         bound, stop = serve_figures(host.strip("[]"), int(port), figures)
     except ImportError as missing:
         _fail(f"--metrics needs {missing.name}: pip install 'ottla[metrics]'")
     except OSError as error:
         _fail(f"cannot serve metrics on {address}: {error.strerror or error}")
-    click.echo(f"metrics are at http://{address_text(host.strip('[]'), bound)}/metrics", err=True)
+    click.echo(f"serving metrics at http://{address_text(host.strip('[]'), bound)}/metrics", err=True)
     return stop
 
 
 def _needs_spark() -> None:
-    """Say what to install where PySpark's pipelines are missing."""
+    """Fail with installation instructions if PySpark's pipelines are missing."""
     try:
         import pyspark.pipelines.cli
         import pyspark.sql.connect.session  # noqa: F401
     except (ImportError, AttributeError) as missing:
         _fail(f"pipelines need PySpark with Spark Connect ({missing}): pip install 'ottla[pipelines]'")
     except Exception as missing:
-        # PySpark says so with an error of its own where one of its packages is missing.
+        # PySpark raises an error class of its own if one of its dependencies is missing.
         if type(missing).__name__ != "PySparkImportError":
             raise
         _fail(f"pipelines need PySpark with Spark Connect ({missing}): pip install 'ottla[pipelines]'")

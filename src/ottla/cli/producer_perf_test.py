@@ -1,4 +1,4 @@
-"""`ottla producer-perf-test`: how fast records go to a topic, and how long each takes to be acknowledged."""
+"""`ottla producer-perf-test`: measure the throughput and latency of a producer."""
 
 import random
 import time
@@ -47,12 +47,12 @@ _SHARES = (0.5, 0.95, 0.99, 0.999)
 @click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
 def producer_perf_test(**options: Any) -> None:
-    """Measure how fast records go to a topic. Apache Kafka's tool of this name, with its flags and its output."""
+    """Measure the throughput and latency of a producer. Apache Kafka's tool of this name, with its flags and its output."""
     deprecated("--producer-props", "--command-property", bool(options["producer_props"]), HAS_BEEN_DEPRECATED)
     deprecated("--producer.config", "--command-config", bool(options["producer_config"]), HAS_BEEN_DEPRECATED)
     payloads = _payloads(options)
     if options["warmup_records"] >= options["num_records"]:
-        raise click.UsageError("--warmup-records must be below --num-records")
+        raise click.UsageError("--warmup-records must be less than --num-records")
     with command_errors():
         texts = [*options["producer_props"], *options["command_property"]]
         own: dict[str, Any] = {
@@ -74,7 +74,7 @@ def _payloads(options: dict[str, Any]) -> list[bytes]:
     """Return the payloads to send; an empty list for --payload-monotonic."""
     named = [name for name in ("record_size", "payload_file") if options[name] is not None]
     if len(named) + options["payload_monotonic"] != 1:
-        raise click.UsageError("exactly one of --record-size, --payload-file, --payload-monotonic says what to send")
+        raise click.UsageError("specify exactly one of --record-size, --payload-file, --payload-monotonic")
     if options["payload_monotonic"]:
         return []
     if options["record_size"] is not None:
@@ -94,7 +94,7 @@ def _payloads(options: dict[str, Any]) -> list[bytes]:
 
 
 class _LatencyWindow:
-    """Records and latencies of a stretch of time."""
+    """Records and latencies of a period."""
 
     def __init__(self) -> None:
         self.begun = time.perf_counter()
@@ -102,7 +102,7 @@ class _LatencyWindow:
         self.bytes = 0
 
     def line(self, *, whole: bool, what: str = "records sent") -> str:
-        """As Kafka's tool says it, of the whole with more digits and with quantiles."""
+        """Format like Kafka's tool; with more digits and quantiles if `whole`."""
         seconds = max(time.perf_counter() - self.begun, 1e-9)
         rate, megabytes = self.latencies.count / seconds, self.bytes / seconds / (1 << 20)
         digits = (6, 2) if whole else (1, 1)
@@ -117,7 +117,7 @@ class _LatencyWindow:
 
 
 class _ProducerPerfTest:
-    """One run."""
+    """One run of the test."""
 
     def __init__(self, producer: Producer, options: dict[str, Any], *, transactional: bool) -> None:
         self._producer = producer
@@ -132,7 +132,7 @@ class _ProducerPerfTest:
         self._as_json: bool = options["as_json"]
 
     def run(self, payloads: list[bytes]) -> None:
-        """Send all, and wait. Raises CommandFailed."""
+        """Send all records and wait for their acknowledgement. Raises CommandFailed."""
         producer, options = self._producer, self._options
         duration = (options["transaction_duration_ms"] or 3000) / 1000
         if self._transactional:
@@ -192,7 +192,7 @@ class _ProducerPerfTest:
             self._recent = _LatencyWindow()
 
     def _throttle(self, sent: int) -> None:
-        """Not more than --throughput records a second."""
+        """Limit the rate to --throughput records per second."""
         throughput: float = self._options["throughput"]
         if throughput > 0:
             ahead = sent / throughput - (time.perf_counter() - self._whole.begun)

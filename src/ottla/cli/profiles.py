@@ -42,7 +42,7 @@ def profiles_path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def profile_names(path: Path) -> list[str]:
-    """Names of the profiles in the file, none without a file. Raises InvalidProfile for a malformed file."""
+    """Return the sorted names of profiles, empty without a file. Raises InvalidProfile for a malformed file."""
     return sorted(_tables(path)) if path.exists() else []
 
 
@@ -50,7 +50,7 @@ def read_profile(path: Path, name: str) -> Profile:
     """Return one profile. Raises InvalidProfile."""
     tables = _tables(path)
     if name not in tables:
-        hint = did_you_mean(name, sorted(tables)) or f"; there are {', '.join(sorted(tables)) or 'none'}"
+        hint = did_you_mean(name, sorted(tables)) or f"; existing profiles: {', '.join(sorted(tables)) or 'none'}"
         raise InvalidProfile(f"no profile {name} in {path}{hint}")
     return Profile(name, dict(_flat(tables[name], "", f"{path}: profile {name}")))
 
@@ -64,7 +64,7 @@ def permission_warning(path: Path) -> str | None:
 
 
 def _tables(path: Path) -> dict[str, dict[str, Any]]:
-    """The file's tables by name. Raises InvalidProfile."""
+    """Return the tables of the file by name. Raises InvalidProfile."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -78,7 +78,7 @@ def _tables(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple[str, str]]:
-    """Properties of a table and of those below it, which dotted keys make. Raises InvalidProfile."""
+    """Yield the properties of a table and of nested tables, created by dotted keys. Raises InvalidProfile."""
     for key, value in table.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):

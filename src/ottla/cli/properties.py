@@ -1,4 +1,4 @@
-"""Properties on the command line: files, and NAME=VALUE options that win over them; and options under their old names."""
+"""Properties on the command line: files, NAME=VALUE options that override them, and deprecated options."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -9,23 +9,23 @@ from ottla.cli.cluster_access import read_properties
 
 
 def properties(file: str | None, texts: Iterable[str], option: str) -> dict[str, str]:
-    """A properties file and then NAME=VALUE texts. Raises UsageError, and CommandFailed for the file."""
+    """Merge a properties file with NAME=VALUE texts, which take precedence. Raises UsageError, CommandFailed for the file."""
     return {**(read_properties(file) if file else {}), **pairs(texts, option)}
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """NAME=VALUE texts; a value may well be blank. Raises UsageError."""
+    """Parse NAME=VALUE texts; a value may be empty. Raises UsageError."""
     configs = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise click.UsageError(f"{option} {text}: a property is NAME=VALUE")
+            raise click.UsageError(f"{option} {text}: a property must be NAME=VALUE")
         configs[name.strip()] = value
     return configs
 
 
 def selected_options(options: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Those of the options that were given, in their spelling on the command line."""
+    """Return the names of those options that were set, as on the command line."""
     keys = {"list": "list_", "topic": "topics", "group": "groups"}
     named = []
     for name in names:
@@ -37,11 +37,11 @@ def selected_options(options: Mapping[str, Any], names: Iterable[str]) -> list[s
 
 
 def one_action(options: Mapping[str, Any], actions: Sequence[str]) -> str:
-    """Return the action that is given. Raises UsageError unless it is exactly one."""
+    """Return the selected action. Raises UsageError unless there is exactly one."""
     named = selected_options(options, actions)
     if len(named) != 1:
         listed = ", ".join(f"--{action}" for action in actions)
-        raise click.UsageError(f"exactly one of {listed} says what to do")
+        raise click.UsageError(f"specify exactly one of {listed}")
     return named[0]
 
 
@@ -54,6 +54,6 @@ LONG_WARNING: Final = "Warning: {old} is deprecated and will be removed in a fut
 
 
 def deprecated(old: str, new: str, was_used: bool, words: str = IS_DEPRECATED) -> None:
-    """Say that an option has another name now (KIP-1147), if it was given; each of Kafka's tools has its own words."""
+    """Print a deprecation warning for an option (KIP-1147) if it was used; the text differs between Kafka's tools."""
     if was_used:
         click.echo(words.format(old=old, new=new), err=True)

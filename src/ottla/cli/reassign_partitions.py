@@ -1,4 +1,4 @@
-"""`ottla reassign-partitions`: Kafka's kafka-reassign-partitions: replicas go to other brokers, or to other directories.
+"""`ottla reassign-partitions`: Kafka's kafka-reassign-partitions: move replicas between brokers or log directories.
 
 A plan is a JSON file:
 
@@ -26,7 +26,7 @@ _ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 
 
 class _ReassignmentAdmin(ThrottleAdmin, ReplicaRequests, LogDirs, Topics):
-    """The part of the admin client that this command needs."""
+    """Subset of the admin client for this command."""
 
 
 @click.command("reassign-partitions")
@@ -52,15 +52,15 @@ class _ReassignmentAdmin(ThrottleAdmin, ReplicaRequests, LogDirs, Topics):
 @click.option("--timeout", type=int, default=10_000, show_default=True, metavar="MS", help="Timeout.")
 @json_option
 def reassign_partitions(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
-    """Propose, carry out, watch and stop moves of replicas."""
+    """Propose, execute, verify, cancel and list partition reassignments."""
     action = one_action(options, _ACTIONS)
     if action in ("execute", "verify", "cancel") and options["plan_file"] is None:
-        raise click.UsageError(f"--{action} wants --reassignment-json-file")
+        raise click.UsageError(f"--{action} requires --reassignment-json-file")
     if action == "generate" and (options["topics_file"] is None or options["broker_list"] is None):
-        raise click.UsageError("--generate wants --topics-to-move-json-file and --broker-list")
+        raise click.UsageError("--generate requires --topics-to-move-json-file and --broker-list")
     moves = read_plan(options["plan_file"]) if options["plan_file"] is not None else []
     configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
-    # --verify takes back the throttles of a plan that is done.
+    # --verify removes the throttles of a completed plan.
     changes = action in ("execute", "cancel") or (action == "verify" and not options["preserve_throttles"])
     with connected(_ReassignmentAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
         if action == "list":
@@ -76,13 +76,13 @@ def reassign_partitions(bootstrap_server: str | None, command_config: str | None
 
 
 def read_plan(path: str) -> list[ReplicaPlacement]:
-    """Raises CommandFailed for what is no plan."""
+    """Read a plan. Raises CommandFailed for an invalid one."""
     rows = read_rows(path)
     moves = []
     for row in rows:
         partition, replicas = topic_partition_of(row, path), row.get("replicas")
         if not isinstance(replicas, list) or not replicas or not all(isinstance(node, int) for node in replicas):
-            raise CommandFailed(f"{path}: {partition} wants replicas, as in [1, 2]")
+            raise CommandFailed(f"{path}: {partition} requires replicas, as in [1, 2]")
         if len(set(replicas)) != len(replicas):
             raise CommandFailed(f"{path}: {partition} has a replica twice")
         log_dirs = row.get("log_dirs") or ["any"] * len(replicas)
@@ -181,7 +181,7 @@ def _execute(
     cluster: AdminConnection[_ReassignmentAdmin], moves: list[ReplicaPlacement], options: dict[str, Any]
 ) -> None:
     if not options["additional"] and cluster.ask(cluster.admin.list_partition_reassignments()):
-        raise CommandFailed("another plan is under way: wait for it, cancel it, or add --additional")
+        raise CommandFailed("another reassignment is in progress: wait for it, cancel it, or add --additional")
     _check_brokers(cluster, [node for move in moves for node in move.replicas])
     current = _current(cluster, [move.partition for move in moves])
     if not options["as_json"]:
@@ -216,7 +216,7 @@ def _execute(
 
 
 def _directories(moves: Sequence[ReplicaPlacement]) -> dict[TopicPartitionReplica, str]:
-    """Those that a plan names."""
+    """Return the log directories that a plan sets."""
     return {
         TopicPartitionReplica(*move.partition, node): path
         for move in moves
@@ -237,7 +237,7 @@ def _move_directories(
 def _verify(
     cluster: AdminConnection[_ReassignmentAdmin], moves: list[ReplicaPlacement], options: dict[str, Any]
 ) -> None:
-    """Print the state of a plan; remove its throttles when it is done. Raises CommandFailed for a plan that did not succeed."""
+    """Print the state of a plan, and remove its throttles if it is complete. Raises CommandFailed for a failed plan."""
     under_way = cluster.ask(cluster.admin.list_partition_reassignments([move.partition for move in moves]))
     results = cluster.ask(cluster.admin.describe_topics({move.partition.topic for move in moves}))
     parts = {
@@ -273,13 +273,13 @@ def _verify(
     else:
         click.echo("\n".join(lines))
     if "not as planned" in states.values():
-        raise CommandFailed("some partitions are not where the plan wants them, and nothing is under way")
+        raise CommandFailed("some partitions differ from the plan, and no reassignment is in progress")
 
 
 def _moving(
     cluster: AdminConnection[_ReassignmentAdmin], moves: Sequence[ReplicaPlacement]
 ) -> tuple[list[str], list[str]]:
-    """Replicas that are between two directories, and a line about each that the plan sends to one."""
+    """Return the replicas moving between directories, and a line for each replica with a directory in the plan."""
     targets = _directories(moves)
     moving, lines = [], []
     if not targets:
@@ -309,7 +309,7 @@ def _moving(
 def _cancel(
     cluster: AdminConnection[_ReassignmentAdmin], moves: list[ReplicaPlacement], options: dict[str, Any]
 ) -> None:
-    """Stop what is under way of a plan: replicas, and moves between directories."""
+    """Cancel the reassignments of a plan, and its moves between directories."""
     partitions = [move.partition for move in moves]
     under_way = sorted(cluster.ask(cluster.admin.list_partition_reassignments(partitions)))
     results = cluster.ask(cluster.admin.alter_partition_reassignments(dict.fromkeys(under_way)))

@@ -1,4 +1,4 @@
-"""A plan of where replicas go: its JSON, and how one is proposed."""
+"""Reassignment plans: JSON format, and proposal of a plan."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from ottla.client.topics import TopicPartition
 
 
 class ReplicaPlacement(NamedTuple):
-    """The replicas that a partition has or is to have, the preferred leader first, and their directories ("any")."""
+    """Replicas of a partition, current or planned, the preferred leader first, and their log directories or "any"."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]
@@ -17,7 +17,7 @@ class ReplicaPlacement(NamedTuple):
 
 
 def assignment_json(moves: Iterable[ReplicaPlacement], *, text: bool = False) -> Any:
-    """A plan as Kafka's tool writes it: an object, or one line of text."""
+    """Return a plan in the format of Kafka's tool, as an object or one line of text."""
     rows = [
         {
             "topic": move.partition.topic,
@@ -34,15 +34,15 @@ def assignment_json(moves: Iterable[ReplicaPlacement], *, text: bool = False) ->
 def proposal(
     current: Sequence[ReplicaPlacement], racks: Mapping[int, str | None], *, rack_aware: bool
 ) -> list[ReplicaPlacement]:
-    """The same partitions, with as many replicas each, over these brokers (node -> rack).
+    """Propose a placement of the same partitions, with the same replication factors, on brokers (node -> rack).
 
-    Leaders go round the brokers; the second replica is so far from the first that those of one broker spread over all others
-    when it fails, and a step further for each round (as Kafka partitions the replicas of a new topic). With racks brokers stand
-    in an order in which neighbours are in different racks. Raises CommandFailed.
+    Leaders are assigned round-robin. The distance of the second replica from the first grows by one each round, so that the
+    partitions of a failed broker are spread over all others (as Kafka places the replicas of a new topic). With racks, brokers
+    are ordered so that neighbours are in different racks. Raises CommandFailed.
     """
     with_rack = [node for node, rack in racks.items() if rack is not None]
     if rack_aware and with_rack and len(with_rack) < len(racks):
-        raise CommandFailed("some brokers have a rack and others have none: --disable-rack-aware does without")
+        raise CommandFailed("some brokers have no rack: add --disable-rack-aware to ignore racks")
     nodes = _alternating(racks) if rack_aware and with_rack else sorted(racks)
     topics: dict[str, list[ReplicaPlacement]] = {}
     for move in current:
@@ -66,7 +66,7 @@ def _replicas(nodes: Sequence[int], number: int, factor: int) -> tuple[int, ...]
 
 
 def _alternating(racks: Mapping[int, str | None]) -> list[int]:
-    """One broker of each rack in turn."""
+    """Order brokers by taking one of each rack in turn."""
     by_rack: dict[str | None, list[int]] = {}
     for node in sorted(racks):
         by_rack.setdefault(racks[node], []).append(node)

@@ -1,4 +1,4 @@
-"""Records of Kafka's internal topics as JSON, as its own tools write them.
+"""Records of Kafka's internal topics as JSON, in the format of its tools.
 
 a message     field names in camelCase, bytes in base64, uuids in base64url; tagged fields unless they have their default
 a record      key {"type": "1", "data": ...} and payload {"version": "4", "data": ...}, both as text; console consumers
@@ -21,7 +21,7 @@ from ottla.protocol.uuids import uuid_text
 from ottla.protocol.wire import PeerError, read_uvarint
 
 KeyAndPayload = tuple[str | None, str | None]
-"""Key and payload as they are printed."""
+"""Printed key and payload."""
 _DELETED: Final = "<DELETE>"
 _CONTROL: Final[dict[int, tuple[str, type[Message]]]] = {
     2: ("LeaderChange:", control_records.LeaderChangeMessage),
@@ -38,12 +38,12 @@ _METADATA: Final[dict[int, type[Message]]] = {
 
 
 def compact(value: Any) -> str:
-    """One line of JSON."""
+    """Return a value as one line of JSON."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def message_json(message: Struct, version: int) -> dict[str, Any]:
-    """The fields that a message has in a version."""
+    """Return the fields of a message in a version."""
     fields = {}
     for field in type(message).FIELDS:
         value = getattr(message, field.name)
@@ -77,29 +77,30 @@ def _value(value: Any, kind: Any, version: int) -> Any:
 
 
 def offsets(key: bytes, value: bytes | None) -> KeyAndPayload:
-    """A record of __consumer_offsets."""
+    """Return key and payload of a record of __consumer_offsets."""
     from ottla.coordinators.groups.records import decode_record
 
     return _texts(decode_record, key, value)
 
 
 def transactions(key: bytes, value: bytes | None) -> KeyAndPayload:
-    """A record of __transaction_state."""
+    """Return key and payload of a record of __transaction_state."""
     from ottla.coordinators.transactions.state import decode_record
 
     return _texts(decode_record, key, value)
 
 
 def share_state(key: bytes, value: bytes | None) -> KeyAndPayload:
-    """A record of __share_group_state."""
+    """Return key and payload of a record of __share_group_state."""
     from ottla.coordinators.share.records import decode_record
 
     return _texts(decode_record, key, value)
 
 
 def whole(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> tuple[int, Any] | None:
-    """A record's type, and all of it as the formatters of the console consumers write it; None for a type that is not
-    known. Raises ValueError for bytes, and for versions of a value, that cannot be read.
+    """Return the type of a record and its document for the console consumers' formatters; None for an unknown type.
+
+    Raises ValueError for malformed bytes and unknown versions of a value.
     """
     if len(key) < 2:
         raise ValueError("a key without a type")
@@ -151,7 +152,7 @@ def _decode_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
 
 
 def metadata(value: bytes) -> str:
-    """A record of __cluster_metadata; the data of one that is not known stands there in base64."""
+    """Return a record of __cluster_metadata; the data of an unknown type is in base64."""
     try:
         _, position = read_uvarint(value, 0)
         kind, position = read_uvarint(value, position)
@@ -169,12 +170,12 @@ def metadata(value: bytes) -> str:
 
 
 def _name(cls: type[Message]) -> str:
-    """FeatureLevelRecord as FEATURE_LEVEL_RECORD."""
+    """Return the name of a record type: FEATURE_LEVEL_RECORD for FeatureLevelRecord."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).upper()
 
 
 def control(kind: int, value: bytes | None) -> str:
-    """A control record of the metadata log."""
+    """Return the text of a control record of the metadata log."""
     if kind not in _CONTROL or value is None:
         return f"controlType: {kind}"
     title, cls = _CONTROL[kind]

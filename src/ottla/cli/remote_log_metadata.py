@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata` (KIP-405) as Kafka's tools print them: as Java writes its objects."""
+"""Records of `__remote_log_metadata` (KIP-405) in the format of Kafka's tools: Java's toString."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final
@@ -63,7 +63,7 @@ def _snapshot(record: records.RemoteLogSegmentMetadataSnapshotRecord) -> Shown:
 
 
 def _rest(record: Any) -> Shown:
-    """Return the fields at the end of a segment's whole description."""
+    """Return the last fields of a segment's metadata."""
     epochs = sorted((entry.leader_epoch, entry.offset) for entry in record.segment_leader_epochs)
     return [
         ("segmentLeaderEpochs", f"{{{', '.join(f'{epoch}={offset}' for epoch, offset in epochs)}}}"),
@@ -120,12 +120,12 @@ _KINDS: Final[dict[int, tuple[type[Message], Callable[[Any], Shown]]]] = {
 
 
 class RemoteLogMetadataFormatter:
-    """Writes them for a console consumer."""
+    """Formatter of these records for the console consumer."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         del properties
 
     def write(self, record: Record, out: BinaryIO) -> None:
-        """As Kafka's formatter of this name."""
+        """Write one record as Kafka's formatter of this name does."""
         text = remote_log_metadata(record.value)
         out.write(f"partition: {record.partition}, offset: {record.offset}, value: {text}\n".encode())

@@ -15,7 +15,7 @@ _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 
 class ThrottleAdmin(Configs, ClusterRequests):
-    """The part of the admin client that throttles need."""
+    """Subset of the admin client for throttles."""
 
 
 def set_throttles(
@@ -25,7 +25,7 @@ def set_throttles(
     between_brokers: int,
     directories: int,
 ) -> list[str]:
-    """Set the limits that are not below 0, in bytes a second; what there is to say about it."""
+    """Set the limits that are not negative, in bytes per second; return lines of output."""
     if between_brokers < 0 and directories < 0:
         return []
     lines = [
@@ -63,7 +63,7 @@ def set_throttles(
 
 
 def clear_throttles(cluster: AdminConnection[ThrottleAdmin], moves: Iterable[ReplicaPlacement]) -> list[str]:
-    """Take all of them back; what there is to say about it."""
+    """Remove all throttles; return lines of output."""
     nodes = [node.id for node in cluster.ask(cluster.admin.describe_cluster()).nodes]
     topics = sorted({move.partition.topic for move in moves})
     changes = {_broker(node): _deletions((*_BETWEEN_BROKERS, _BETWEEN_DIRECTORIES)) for node in nodes}

@@ -55,7 +55,7 @@ def serve(
     Configs come from --config, then the environment (OTTLA_LOG_RETENTION_MS), then -o and the flags above; the last wins.
     """
     if ephemeral and data_dir:
-        raise click.UsageError("--ephemeral keeps nothing, so it takes no --data-dir")
+        raise click.UsageError("--ephemeral uses a temporary directory: it cannot be combined with --data-dir")
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     directory = EphemeralDirectory() if ephemeral else None
     try:
@@ -72,7 +72,7 @@ def serve(
 
 
 def _flags(listen: str | None, data_dir: str | None, file: dict[str, str], options: tuple[str, ...]) -> list[str]:
-    """Return options and flags as configs; Ottla's own defaults, loopback and ./ottla-data, where nothing else is set."""
+    """Return options and flags as configs, with Ottla's defaults (loopback, ./ottla-data) unless they are set elsewhere."""
     configured = set(file) | {option.partition("=")[0].strip() for option in options}
     configured |= {
         name for name in ("listeners", "log.dirs", "log.dir") if f"OTTLA_{name.upper().replace('.', '_')}" in os.environ
@@ -81,9 +81,7 @@ def _flags(listen: str | None, data_dir: str | None, file: dict[str, str], optio
     if listen is not None:
         if "listeners" in configured:
             where = "-o" if any(option.startswith("listeners") for option in options) else "the file or the environment"
-            raise click.UsageError(
-                f"--listen and `listeners` of {where} both say where clients connect: give one of them"
-            )
+            raise click.UsageError(f"--listen and `listeners` of {where} both set the listeners: remove one of them")
         flags.append(f"listeners=PLAINTEXT://{listen}")
     elif "listeners" not in configured:
         flags.append("listeners=PLAINTEXT://127.0.0.1:9092")
@@ -95,15 +93,15 @@ def _flags(listen: str | None, data_dir: str | None, file: dict[str, str], optio
 
 
 def _address(text: str) -> tuple[str, int]:
-    """HOST:PORT in two. Raises UsageError."""
+    """Parse HOST:PORT. Raises UsageError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
-        raise click.UsageError(f"--metrics wants HOST:PORT, not {text!r}")
+        raise click.UsageError(f"--metrics requires HOST:PORT, not {text!r}")
     return host.strip("[]"), int(port)
 
 
 def _run(config: BrokerConfig, metrics: tuple[str, int] | None) -> None:
-    """Run the broker on uvloop where it is installed, else on asyncio."""
+    """Run the broker on uvloop if it is installed, otherwise on asyncio."""
     try:
         import uvloop
     except ImportError:
@@ -119,7 +117,7 @@ def _run(config: BrokerConfig, metrics: tuple[str, int] | None) -> None:
                 stack.callback(stop)
             _announce(server.broker)
             if where is not None:
-                click.echo(f"metrics are at {where}")
+                click.echo(f"serving metrics at {where}")
 
         runner(serve_broker(config, announce))
 
@@ -132,7 +130,7 @@ def _announce(broker: Broker) -> None:
 
 
 def _expose(broker: Broker, host: str, port: int) -> tuple[str, Callable[[], None]]:
-    """Serve what clients have pushed; returns where, and what stops it. Raises CannotStart."""
+    """Serve the metrics pushed by clients; return the address and a function that stops it. Raises CannotStart."""
     try:
         from ottla.observability.metrics import serve_metrics
     except ImportError as missing:
@@ -140,7 +138,7 @@ def _expose(broker: Broker, host: str, port: int) -> tuple[str, Callable[[], Non
     loop = asyncio.get_running_loop()
 
     def instances() -> dict[bytes, ClientMetrics]:
-        """Asked in a thread of the HTTP server's, answered by the loop."""
+        """Fetch the metrics on the event loop; called in a thread of the HTTP server."""
         answer: concurrent.futures.Future[dict[bytes, ClientMetrics]] = concurrent.futures.Future()
         loop.call_soon_threadsafe(lambda: answer.set_result(broker.telemetry.received.instances()))
         return answer.result(timeout=10)

@@ -1,4 +1,4 @@
-"""`ottla share-consumer-perf-test`: how fast records come through a share group."""
+"""`ottla share-consumer-perf-test`: measure the throughput of share consumers."""
 
 import threading
 import time
@@ -57,7 +57,7 @@ _COLUMNS = (
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
 def share_consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
-    """Measure how fast records come through a share group. Apache Kafka's tool of this name, with its flags and its output."""
+    """Measure the throughput of share consumers. Apache Kafka's tool of this name, with its flags and its output."""
     count = record_count(options)
     with command_errors():
         own: dict[str, Any] = {
@@ -74,7 +74,7 @@ def share_consumer_perf_test(bootstrap_server: str | None, **options: Any) -> No
 
 
 class _ShareConsumerThreads:
-    """Share consumers in threads of their own, until together they have read enough."""
+    """Share consumers in threads that read until they have --num-records together."""
 
     def __init__(self, configs: dict[str, Any], options: dict[str, Any], count: int) -> None:
         self._configs = configs
@@ -91,7 +91,7 @@ class _ShareConsumerThreads:
         self._failure: KafkaError | None = None
 
     def run(self) -> None:
-        """Read. Raises what one of the consumers met."""
+        """Run all consumers. Raises the first KafkaError of one of them."""
         if not self._options["hide_header"] and not self._options["as_json"]:
             click.echo(", ".join(_COLUMNS))
         self._begun = self._ended = time.time()
@@ -128,7 +128,7 @@ class _ShareConsumerThreads:
             self._failure = error
 
     def _progress(self, number: int, reported: "_ProgressMark") -> "_ProgressMark":
-        """A line of what a consumer has read since the last one, when it is time for it."""
+        """Print the progress of a consumer if the reporting interval has passed; return the new mark."""
         now = time.time()
         if (now - reported.moment) * 1000 < self._options["reporting_interval"]:
             return reported
@@ -165,7 +165,7 @@ class _ShareConsumerThreads:
 
 
 class _ProgressMark(NamedTuple):
-    """Up to where a consumer's progress was told: seconds since the epoch, and its totals then."""
+    """State of a consumer at its last progress line: seconds since the epoch, and its totals."""
 
     moment: float
     bytes: int

@@ -21,15 +21,13 @@ _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("P
 
 
 class _ShareGroupsAdmin(ShareGroups, GroupRequests, Topics):
-    """The part of the admin client that this command needs."""
+    """Subset of the admin client for this command."""
 
 
 @click.command("share-groups")
 @cluster_options
 @click.option("--list", "list_", is_flag=True, help="List the share groups; with --state their states too.")
-@click.option(
-    "--describe", is_flag=True, help="Describe groups: --offsets (unless told otherwise), --members, --state."
-)
+@click.option("--describe", is_flag=True, help="Describe groups: --offsets (default), --members or --state.")
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
 @click.option("--reset-offsets", is_flag=True, help="Reset offsets of a group without members.")
 @click.option("--delete-offsets", is_flag=True, help="Delete the offsets of topics of a group without members.")
@@ -84,21 +82,21 @@ def share_groups(bootstrap_server: str | None, command_config: str | None, **opt
 
 
 def _action(options: dict[str, Any]) -> str:
-    """Return the action that the options name. Raises UsageError when the options do not go together."""
+    """Return the action of the options, after checking their combination. Raises UsageError."""
     action = one_action(options, _ACTIONS)
     scoped = action in ("describe", "delete", "reset-offsets")
     if scoped and bool(options["groups"]) == options["all_groups"]:
-        raise click.UsageError(f"--{action} wants either --group or --all-groups")
+        raise click.UsageError(f"--{action} requires either --group or --all-groups")
     if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:
         raise click.UsageError("--describe takes one of --offsets, --members, --state")
     if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
-        raise click.UsageError("--delete-offsets wants one --group and at least one --topic")
+        raise click.UsageError("--delete-offsets requires one --group and at least one --topic")
     if action == "reset-offsets":
         check_reset(options)
         if options["dry_run"] and options["execute"]:
-            raise click.UsageError("--reset-offsets wants --dry-run or --execute, not both")
+            raise click.UsageError("--reset-offsets requires --dry-run or --execute, not both")
         if not (options["dry_run"] or options["execute"] or options["export"]):
-            raise click.UsageError("--reset-offsets wants either --dry-run or --execute")
+            raise click.UsageError("--reset-offsets requires either --dry-run or --execute")
     return action
 
 
@@ -110,7 +108,7 @@ def _show(columns: Sequence[Column], rows: Sequence[Sequence[Any]], *, as_json: 
 
 
 def _groups(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) -> list[str]:
-    """The groups meant."""
+    """Return the selected groups."""
     if not options["all_groups"]:
         return list(dict.fromkeys(options["groups"]))
     return sorted(cluster.ask(cluster.admin.list_groups(types=["share"])))
@@ -213,7 +211,7 @@ def _delete(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]
         echo_json({"deleted": deleted})
     elif deleted:
         click.echo(f"These share groups were deleted successfully: {', '.join(repr(name) for name in deleted)}")
-    failed = [f"'{name}' is no share group" for name in names if name not in share]
+    failed = [f"'{name}' is not a share group" for name in names if name not in share]
     failed += [f"'{name}': {error}" for name, error in results.errors.items()]
     if failed:
         raise CommandFailed(f"not deleted: {'; '.join(failed)}")
@@ -253,10 +251,10 @@ def _reset(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any])
 
 
 def _check_empty(cluster: AdminConnection[_ShareGroupsAdmin], group: str) -> None:
-    """Kafka's tool says this before it changes anything; a group that is not there yet will be made."""
+    """Check that a share group has no members before a change, as Kafka's tool does; an unknown group is created later."""
     described = cluster.ask(cluster.admin.describe_share_groups([group]))
     if group in described.successes and described[group].members:
         raise CommandFailed(f"share group {group!r} has members: stop them, then reset its offsets")
     listed = cluster.ask(cluster.admin.list_groups())
     if group in listed and listed[group].type not in ("share", ""):
-        raise CommandFailed(f"group {group!r} is no share group but a {listed[group].type} group")
+        raise CommandFailed(f"group {group!r} is not a share group but a {listed[group].type} group")

@@ -1,6 +1,6 @@
-"""Stop requests for commands that run until they are stopped: after SIGTERM or Ctrl-C a command ends between two steps.
+"""Stop requests for long-running commands: after SIGTERM or Ctrl-C a command ends between two steps.
 
-The first signal raises no exception, which could come in the middle of a line of output. The second one does, to end at once.
+The first signal raises no exception, which could interrupt a line of output. The second one raises KeyboardInterrupt.
 """
 
 import signal
@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from types import FrameType
 
 STEP_S = 0.2
-"""A step waits no longer than this before it looks whether it is to stop."""
+"""Maximum time that a step waits before it checks for a stop request."""
 
 
 class Stop:
-    """Handler of the signals.
+    """Signal handler.
 
-    requested  SIGTERM or SIGINT came
+    requested  SIGTERM or SIGINT was received
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Stop:
         self._is_interruptible = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """The signal's handler."""
+        """Handle a signal."""
         del number, frame
         if self._is_interruptible or self.requested:
             raise KeyboardInterrupt
@@ -33,7 +33,7 @@ class Stop:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Around a call that may wait for long: a signal interrupts it, and is kept in `requested`."""
+        """Let a signal interrupt the calls in the block, and store it in `requested`."""
         self._is_interruptible = not self.requested
         try:
             yield
@@ -53,7 +53,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Handle SIGTERM and SIGINT; outside the main thread, which alone gets signals, a stop is never requested."""
+    """Handle SIGTERM and SIGINT in the block; outside the main thread, which receives the signals, nothing is handled."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop

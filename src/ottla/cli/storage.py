@@ -1,4 +1,4 @@
-"""`ottla storage`: Kafka's kafka-storage, and the import of Apache Kafka's directories, while no broker runs on them."""
+"""`ottla storage`: Kafka's kafka-storage, import of Apache Kafka's data directories, and backup."""
 
 import json
 import os
@@ -50,7 +50,7 @@ storage.add_command(feature_dependencies)
 
 
 def _directory_options(function: F) -> F:
-    """[DIR]..., --config, -o: which directories are meant."""
+    """Add [DIR]..., --config and -o, which select the data directories."""
     for option in reversed(
         (
             click.argument("directories", metavar="[DIR]...", nargs=-1),
@@ -87,7 +87,7 @@ def random_uuid() -> None:
 @_directory_options
 @_json_option
 def info(directories: tuple[str, ...], *, file: str | None, options: tuple[str, ...], as_json: bool) -> None:
-    """Say whose the data directories are, and what keeps a broker from starting on them.
+    """Show the cluster and node of data directories, and problems that prevent a broker from starting.
 
     DIR is log.dirs; several directories are given one after another, or by --config or -o log.dirs=A,B. With a problem the
     exit code is 1.
@@ -111,7 +111,7 @@ def _metadata(state: DirectoryReport) -> dict[str, Any] | None:
 
 
 def _echo_info(state: DirectoryReport) -> None:
-    """In Kafka's words, with an empty line behind each part."""
+    """Print in the format of Kafka's tool."""
     if state.directories:
         click.echo("Found log directory:" if len(state.directories) == 1 else "Found log directories:")
         for path in state.directories:
@@ -149,14 +149,14 @@ def _echo_info(state: DirectoryReport) -> None:
 @click.option("--add-scram", "-S", metavar="CREDENTIAL", multiple=True, hidden=True)
 @_json_option
 def format_(**options: Any) -> None:
-    """Make new data directories those of a cluster with this id: `ottla serve` then starts on them.
+    """Format new data directories for a cluster with this id: `ottla serve` then starts on them.
 
     DIR is log.dirs; several directories are given one after another, or by --config or -o log.dirs=A,B.
     """
     _reject_quorum_options(options)
     cluster_id = options["cluster_id"]
     if not _CLUSTER_ID.fullmatch(cluster_id):
-        raise CommandFailed(f"cluster id {cluster_id!r}: letters, digits, _, - and . make an id")
+        raise CommandFailed(f"cluster id {cluster_id!r} is invalid: use letters, digits, _, - and .")
     config = _config_or_fail(options["directories"], options["file"], options["options"])
     features = _features(options["release_version"], options["named"])
     home, log_dirs = Path(config.metadata_log_dir), [Path(path) for path in config.log_dirs]
@@ -187,11 +187,11 @@ def _reject_quorum_options(options: dict[str, Any]) -> None:
     if options["add_scram"]:
         raise CommandFailed("--add-scram: give users credentials with `ottla configs` once the broker runs")
     if options["standalone"] and options["no_initial_controllers"]:
-        raise click.UsageError("--no-initial-controllers goes without --standalone")
+        raise click.UsageError("--no-initial-controllers cannot be combined with --standalone")
 
 
 def _features(release: str | None, named: tuple[str, ...]) -> dict[str, int]:
-    """The levels that are stored; none unless some are named, as if the broker made the directory. Raises CommandFailed."""
+    """Return the feature levels to store, empty if no option sets them. Raises CommandFailed."""
     chosen = parse_levels(named)
     if release is None and not chosen:
         return {}
@@ -199,7 +199,7 @@ def _features(release: str | None, named: tuple[str, ...]) -> dict[str, int]:
         raise CommandFailed("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
     known = {feature.name: feature.level for feature in FEATURES}
     level = level_of_release(release) if release is not None else chosen.get(_METADATA, known[_METADATA])
-    # kraft.version is raised by a quorum whose voters may change, which no release of Ottla has.
+    # kraft.version applies to dynamic quorums, which Ottla does not have.
     brought = {name: level for name, level in levels_with(level) if name in known and name != "kraft.version"}
     try:
         return initial(brought | chosen)
@@ -208,7 +208,7 @@ def _features(release: str | None, named: tuple[str, ...]) -> dict[str, int]:
 
 
 def _echo_formatted(done: Formatted, home: Path, release: str) -> None:
-    """In Kafka's words."""
+    """Print in the format of Kafka's tool."""
     for path in done.unreadable:
         click.echo(f"I/O error trying to read log directory {path}. Ignoring...")
     for path in done.new:
@@ -231,7 +231,7 @@ def _config_or_fail(directories: Sequence[str], file: str | None, options: Seque
 def import_(
     directories: tuple[str, ...], *, file: str | None, options: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:
-    """Adopt the data directory of a stopped Apache Kafka (KRaft, one broker): `ottla serve` then goes on where it stopped.
+    """Adopt the data directory of a stopped Apache Kafka (KRaft, one broker): `ottla serve` then continues from its state.
 
     DIR is log.dirs; several directories are given one after another, or by --config or -o log.dirs=A,B. Topics with their
     ids, partitions, epochs and configs, the other configs, features, quotas, SCRAM credentials and the next producer id are
@@ -264,10 +264,10 @@ def import_(
 def backup(
     directories: tuple[str, ...], *, file: str | None, options: tuple[str, ...], target: str, as_json: bool
 ) -> None:
-    """Copy data directories, those of a running broker too: `ottla serve --data-dir` starts on the copy.
+    """Copy data directories, also of a running broker: `ottla serve --data-dir` starts on the copy.
 
-    DIR is log.dirs. Of several directories each goes into a directory of its own below the target, by its name. Each
-    partition is copied at a moment of its own, as after a crash: for transactions over several partitions stop the broker.
+    DIR is log.dirs. Several directories are copied into directories of the same names below the target. Each partition is
+    copied at a different time, as after a crash: for consistent transactions over several partitions stop the broker.
     """
     config = _config_or_fail(directories, file, options)
     home = Path(config.metadata_log_dir)
@@ -286,7 +286,7 @@ def backup(
 
 
 def _targets(sources: Sequence[Path], target: Path) -> dict[Path, Path]:
-    """The directory that each source is copied to. Raises CommandFailed."""
+    """Return the target directory by source. Raises CommandFailed."""
     different = list(dict.fromkeys(sources))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CommandFailed(f"{target} is not empty: name a directory that does not exist yet")
@@ -294,12 +294,12 @@ def _targets(sources: Sequence[Path], target: Path) -> dict[Path, Path]:
         return {different[0]: target}
     copies = {source: target / source.name for source in different}
     if len(set(copies.values())) < len(copies):
-        raise CommandFailed("two of the directories have the same name: copy them one by one")
+        raise CommandFailed("two directories have the same name: copy them one by one")
     return copies
 
 
 def _copied(home: Path, copies: Mapping[Path, Path]) -> tuple[int, int]:
-    """Copy metadata and partitions, again when topics have come or gone meanwhile; returns partitions and bytes."""
+    """Copy metadata and partitions, and retry if the metadata changed meanwhile; return partitions and bytes."""
     if not (home / DATABASE).exists():
         raise CommandFailed(f"{home} has no {DATABASE}: it is not the data directory of Ottla")
     size = 0
@@ -331,7 +331,7 @@ def _copied(home: Path, copies: Mapping[Path, Path]) -> tuple[int, int]:
 
 
 def _config(directories: Sequence[str], file: str | None, options: Sequence[str]) -> tuple[BrokerConfig, int | None]:
-    """The configs that Ottla will run with, and the node id if one is named. Raises InvalidConfig."""
+    """Return the broker config, and the node id if it is set. Raises InvalidConfig."""
     file_configs = read_file(Path(file)) if file else {}
     flags = list(options)
     if directories:
@@ -356,7 +356,7 @@ def _serve_command(config: BrokerConfig, node_id: int, file: str | None, options
 
 
 def _table(adoption: Adoption) -> list[str]:
-    """A table of topics, then one line for each other kind of thing."""
+    """Return a table of topics, then a line for each other kind of metadata."""
     rows = [("TOPIC", "PARTITIONS", "ID", "CONFIGS")]
     for topic in adoption.topics:
         configs = ", ".join(f"{name}={text}" for name, text in topic.configs.items())

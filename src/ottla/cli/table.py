@@ -1,7 +1,7 @@
-"""Output of commands: rows for people, in the columns of Kafka's own tools, or JSON for machines.
+"""Output of commands: tables with the columns of Kafka's tools, or JSON.
 
-A column is as wide as its widest cell, and at least as wide as its title says; the last one is never padded, so that piped
-output has no blanks at the end of its lines. On a terminal titles are bold.
+A column is as wide as its widest cell, its title and its minimum width; the last one is not padded, so that lines have no
+trailing blanks. On a terminal titles are bold.
 """
 
 import json
@@ -15,19 +15,19 @@ UNSET = "-"
 
 
 class Column(NamedTuple):
-    """`name` is the key in JSON; the title is what people read."""
+    """Column of a table; `name` is its key in JSON."""
 
     title: str
     width: int = 0
 
     @property
     def name(self) -> str:
-        """ "START-OFFSET" as "start_offset"."""
+        """Key in JSON: "start_offset" for "START-OFFSET"."""
         return self.title.strip("#").lower().replace("-", "_").replace(" (id)", "")
 
 
 def echo_table(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None:
-    """Titles, then rows; None prints as `-`."""
+    """Print titles and rows; None prints as `-`."""
     cells = [[UNSET if cell is None else str(cell) for cell in row] for row in rows]
     widths = [
         max([column.width, len(column.title), *(len(row[index]) for row in cells)])
@@ -39,7 +39,7 @@ def echo_table(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None
 
 
 def echo_tabbed(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """The same with tabs between padded cells, as Kafka's younger tools have it; None prints as `None`."""
+    """Print titles and rows with tabs between padded cells, as newer Kafka tools do; None prints as `None`."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max([len(title), *(len(row[index]) for row in cells)]) for index, title in enumerate(titles)]
     for number, row in enumerate([list(titles), *cells]):
@@ -53,7 +53,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def echo_metrics(client_id: str, metrics: Mapping[str, float]) -> None:
-    """Metrics ("producer-metrics:request-total") as Kafka's tools print those of a client."""
+    """Print metrics of a client ("producer-metrics:request-total") in the format of Kafka's tools."""
     named = {f"{name}:{{client-id={client_id}}}": value for name, value in metrics.items()}
     width = max(map(len, named), default=0)
     click.echo()
@@ -63,10 +63,10 @@ def echo_metrics(client_id: str, metrics: Mapping[str, float]) -> None:
 
 
 def as_objects(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Rows as JSON objects."""
+    """Return rows as JSON objects."""
     return [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
 
 
 def echo_json(value: Any) -> None:
-    """One JSON document."""
+    """Print a JSON document."""
     click.echo(json.dumps(value, indent=2))

@@ -1,4 +1,4 @@
-"""Points in time as Kafka's command line reads them."""
+"""Timestamps in the notation of Kafka's command line."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ import click
 
 
 def timestamp_ms(text: str) -> int:
-    """ "YYYY-MM-DDTHH:mm:SS.sss", with "Z" or an offset like +02:00 behind it or in UTC, as ms since the epoch.
+    """Parse "YYYY-MM-DDTHH:mm:SS.sss", in UTC or with "Z" or an offset like +02:00, into ms since the epoch.
 
     Raises BadParameter.
     """

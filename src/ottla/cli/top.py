@@ -1,4 +1,4 @@
-"""`ottla top`: brokers, topics and groups of a cluster, with rates and lag, as they change."""
+"""`ottla top`: live view of brokers, topics and groups of a cluster, with rates and lag."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ from ottla.client.errors import KafkaError, UnsupportedVersion
 from ottla.client.topics import LATEST, TopicPartition
 
 _TIMEOUT_S = 10.0
-"""A partition, broker or group that says nothing for so long is left out of a sample."""
+"""Request timeout; partitions, brokers and groups without an answer are omitted from a sample."""
 
 
 @click.command("top")
@@ -32,10 +32,10 @@ _TIMEOUT_S = 10.0
     "--interval", type=float, default=2.0, show_default=True, metavar="SECONDS", help="Time between two updates."
 )
 @click.option(
-    "--iterations", type=click.IntRange(1), metavar="N", help="Number of records after which to stop; none if omitted."
+    "--iterations", type=click.IntRange(1), metavar="N", help="Number of updates after which to stop; none if omitted."
 )
 @click.option("--sort", type=click.Choice(SORTS), default="bytes", show_default=True, help="Sort order.")
-@click.option("--internal", is_flag=True, help="Kafka's own topics too.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def top(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Watch brokers, topics and groups: sizes, rates and lag.
@@ -44,7 +44,7 @@ def top(bootstrap_server: str | None, command_config: str | None, **options: Any
     offsets, of log directories, and of committed offsets.
     """
     if options["interval"] <= 0:
-        raise click.UsageError("--interval must be above 0")
+        raise click.UsageError("--interval must be positive")
     with (
         stop_on_signals() as stop,
         connected(_TopAdmin, bootstrap_server, command_config) as cluster,
@@ -54,23 +54,23 @@ def top(bootstrap_server: str | None, command_config: str | None, **options: Any
 
 
 class Display(Protocol):
-    """Display of figures."""
+    """Output of figures."""
 
     def first(self, shown: Figures) -> None:
-        """Without rates: there is one sample only."""
+        """Show the first sample, without rates."""
 
     def show(self, shown: Figures) -> None:
-        """With rates."""
+        """Show figures with rates."""
 
     def show_error(self, why: str) -> None:
-        """The cluster did not answer."""
+        """Show an error of the cluster."""
 
     def wait(self, seconds: float) -> None:
         """Wait for the next sample, or until a stop is requested."""
 
 
 def _display(options: dict[str, Any], stop: Stop) -> Any:
-    """The screen on a terminal, if there is rich to draw it."""
+    """Return the screen on a terminal if rich is installed, otherwise text output."""
     if options["as_json"] or not sys.stdout.isatty():
         return nullcontext(_TextDisplay(stop, as_json=options["as_json"]))
     try:
@@ -82,7 +82,7 @@ def _display(options: dict[str, Any], stop: Stop) -> Any:
 
 
 def _watch(sampler: "_Sampler", display: Display, options: dict[str, Any], stop: Stop) -> None:
-    """Look, wait, look. A cluster that does not answer the first time is a failure, later it is waited for."""
+    """Sample and show in a loop. An error in the first sample fails the command, later ones are shown."""
     with stop.interruptible():
         before = sampler.sample()
         display.first(figures(None, before, options["sort"]))
@@ -103,17 +103,17 @@ def _watch(sampler: "_Sampler", display: Display, options: dict[str, Any], stop:
 
 
 class _TextDisplay:
-    """Tables, or JSON, one after the other."""
+    """Output as consecutive tables or JSON lines."""
 
     def __init__(self, stop: Stop, *, as_json: bool) -> None:
         self._stop = stop
         self._as_json = as_json
 
     def first(self, shown: Figures) -> None:
-        """Nothing: each report has rates."""
+        """Print nothing: each report has rates."""
 
     def show(self, shown: Figures) -> None:
-        """One report."""
+        """Print a report."""
         moment = time.time_ns() // 1_000_000
         if self._as_json:
             click.echo(json.dumps({"timestamp": moment, **shown.document()}, separators=(",", ":")))
@@ -130,20 +130,20 @@ class _TextDisplay:
         sys.stdout.flush()
 
     def show_error(self, why: str) -> None:
-        """In place of a report."""
+        """Print an error instead of a report."""
         click.echo(f"ottla: {why}", err=True)
 
     def wait(self, seconds: float) -> None:
-        """Until the next report."""
+        """Wait until the next report is due."""
         self._stop.sleep(seconds)
 
 
 class _TopAdmin(Topics, LogDirs, ClusterRequests, ConsumerGroups, ShareGroups, GroupRequests):
-    """The part of the admin client that this command needs."""
+    """Subset of the admin client for this command."""
 
 
 class _Sampler:
-    """Asks a cluster for everything that a sample holds."""
+    """Sampler of a cluster."""
 
     def __init__(self, cluster: AdminConnection[_TopAdmin], *, internal: bool) -> None:
         self._cluster = cluster
@@ -151,7 +151,7 @@ class _Sampler:
         self._trouble: list[str] = []
 
     def sample(self) -> ClusterSample:
-        """Now. Raises KafkaError when the cluster cannot be asked at all; what a part of it does not say is trouble."""
+        """Return a sample. Raises KafkaError if the cluster does not answer; partial errors are stored in `trouble`."""
         ask, admin = self._cluster.ask, self._cluster.admin
         self._trouble = []
         described = ask(admin.describe_cluster())
@@ -183,7 +183,7 @@ class _Sampler:
     def _positions(
         self, groups: dict[str, ListedGroup]
     ) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, int | None]]:
-        """Committed offsets of groups that commit; the lags of share groups."""
+        """Return the committed offsets of groups, and the lags of share groups."""
         ask, admin = self._cluster.ask, self._cluster.admin
         shared = [name for name, group in groups.items() if group.type == "share"]
         others = [name for name in groups if name not in shared]
@@ -209,7 +209,7 @@ class _Sampler:
         return committed, lags
 
     def _sizes(self, nodes: list[int]) -> dict[int, dict[TopicPartition, int]]:
-        """Bytes by node, without those who do not say (before Kafka 1.0)."""
+        """Return replica sizes by node, without brokers that do not report them (before Kafka 1.0)."""
         try:
             log_dirs = self._cluster.ask(self._cluster.admin.describe_log_dirs(nodes, timeout=_TIMEOUT_S))
         except UnsupportedVersion:

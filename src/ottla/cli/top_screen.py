@@ -1,4 +1,4 @@
-"""The screen of `ottla top`: drawn with rich, on a terminal only; q ends it."""
+"""Screen of `ottla top` on a terminal, drawn with rich; q quits."""
 
 import os
 import select
@@ -19,17 +19,17 @@ from ottla.cli.top_tables import tables
 try:
     import termios
     import tty
-except ImportError:  # not on Windows: there Ctrl-C alone ends it
+except ImportError:  # not on Windows, where only Ctrl-C quits
     termios = None  # type: ignore[assignment]
 
 _FRAME_LINES = 11
-"""Titles, blank lines and the line above."""
+"""Number of lines for titles, blank lines and the header."""
 _NUMBERS = frozenset({"LEADERS", "REPLICAS", "SIZE", "RECORDS/S", "BYTES/S", "PARTITIONS", "END", "LAG"})
 _SIZES = frozenset({"SIZE", "BYTES/S"})
 
 
 class Screen:
-    """Takes the terminal over for a `with` block, and gives it back as it was."""
+    """Full-screen display for the duration of a `with` block."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
@@ -52,11 +52,11 @@ class Screen:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
 
     def first(self, shown: Figures) -> None:
-        """Without rates."""
+        """Show the first sample, without rates."""
         self.show(shown)
 
     def show(self, shown: Figures) -> None:
-        """Draw all that fits: brokers, and the first of topics and groups."""
+        """Draw the brokers, and as many topics and groups as fit."""
         line = f"{time.strftime('%H:%M:%S')}  cluster {shown.cluster_id}  {len(shown.brokers)} brokers  q quits"
         parts: list[Any] = [Text(line, style="bold")]
         room = self._console.size.height - _FRAME_LINES - len(shown.brokers) - len(shown.trouble)
@@ -66,11 +66,11 @@ class Screen:
         self._live.update(Group(*parts), refresh=True)
 
     def show_error(self, why: str) -> None:
-        """In place of the figures."""
+        """Show an error instead of the figures."""
         self._live.update(Text(why, style="red"), refresh=True)
 
     def wait(self, seconds: float) -> None:
-        """Until the next look, or q."""
+        """Wait until the next update is due, or q is pressed."""
         if self._before is None:
             self._stop.sleep(seconds)
             return
@@ -83,7 +83,7 @@ class Screen:
 
 
 def drawn(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
-    """A table without lines; sizes with units."""
+    """Return a table without borders; sizes have units."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
         table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
@@ -101,7 +101,7 @@ def _cell(title: str, cell: Any) -> str:
 
 
 def human(size: float) -> str:
-    """1536 as "1.5 KiB"."""
+    """Format a size with a unit: "1.5 KiB" for 1536."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

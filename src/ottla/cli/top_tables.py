@@ -1,4 +1,4 @@
-"""Tables of `ottla top`: brokers, topics and groups, as a screen or lines of text show them."""
+"""Tables of `ottla top`: brokers, topics and groups."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from ottla.cli.cluster_figures import Figures
 
 
 def tables(shown: Figures) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
-    """Titles and rows of brokers, topics and groups."""
+    """Return titles and rows of brokers, topics and groups."""
     return [
         (
             ("BROKER", "ADDRESS", "CONTROLLER", "LEADERS", "REPLICAS", "SIZE", "RECORDS/S", "BYTES/S"),

@@ -22,11 +22,11 @@ _MISSING = (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class DescribeAdmin(Topics, Configs, ReplicaRequests):
-    """The part of the admin client that the description needs."""
+    """Subset of the admin client for the description."""
 
 
 def describe(cluster: AdminConnection[DescribeAdmin], options: dict[str, Any]) -> None:
-    """Print what was asked for. Raises CommandFailed for a topic that does not exist."""
+    """Print the descriptions of the selected topics. Raises CommandFailed for a topic that does not exist."""
     topics = _topics(cluster, options)
     configs = _configs(cluster, topics)
     moving = _reassignments(cluster, topics)
@@ -57,7 +57,7 @@ def _topics(cluster: AdminConnection[DescribeAdmin], options: dict[str, Any]) ->
         try:
             keys.append(uuid_bytes(options["topic_id"]))
         except ValueError:
-            raise click.UsageError(f"--topic-id {options['topic_id']} is no id of 22 characters") from None
+            raise click.UsageError(f"--topic-id {options['topic_id']} is not a topic id of 22 characters") from None
     else:
         keys += [info.name for info in matching(cluster, options)]
     limit = options["partition_size_limit_per_response"]
@@ -72,7 +72,7 @@ def _topics(cluster: AdminConnection[DescribeAdmin], options: dict[str, Any]) ->
 
 
 def _configs(cluster: AdminConnection[DescribeAdmin], topics: Iterable[TopicDescription]) -> dict[str, ConfigsOfTopic]:
-    """None for brokers before Kafka 0.11, which do not tell."""
+    """Return configs by topic; empty for brokers before Kafka 0.11, which do not support the request."""
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
     results = cluster.ask(cluster.admin.describe_configs(resources))
     for error in results.errors.values():
@@ -84,7 +84,7 @@ def _configs(cluster: AdminConnection[DescribeAdmin], topics: Iterable[TopicDesc
 def _reassignments(
     cluster: AdminConnection[DescribeAdmin], topics: Iterable[TopicDescription]
 ) -> dict[TopicPartition, Reassignment]:
-    """Those under way; none for brokers before Kafka 2.4, and for those who may not see them, as in Kafka's tool."""
+    """Return reassignments in progress; empty for brokers before Kafka 2.4 and without permission, as in Kafka's tool."""
     partitions = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
     if not partitions:
         return {}
@@ -115,7 +115,7 @@ def _passes_filters(part: PartitionDescription, configs: ConfigsOfTopic, options
 
 
 def _replication_factor(topic: TopicDescription, moving: Mapping[TopicPartition, Reassignment]) -> int:
-    """Of the first partition, without the replicas that are only coming or going."""
+    """Return the replication factor of the first partition, without replicas being added."""
     first = topic.partitions[0]
     under_way = moving.get(TopicPartition(topic.name, first.partition))
     coming = len(under_way.adding) if under_way is not None else 0

@@ -12,7 +12,7 @@ from ottla.client.topics import TopicInfo
 
 
 def matching(cluster: AdminConnection[Topics], options: Mapping[str, Any], *, required: bool = True) -> list[TopicInfo]:
-    """Return the topics that --topic matches, all without it.
+    """Return the topics that match --topic, all without it.
 
     Raises UsageError for an invalid pattern, and CommandFailed if no topic matches, unless not `required` or --if-exists.
     """

@@ -31,7 +31,10 @@ _FILTERS = (
 @click.option("--describe", is_flag=True, help="Show partitions, leaders, replicas and configs.")
 @click.option("--list", "list_", is_flag=True, help="List the names.")
 @click.option(
-    "--topic", metavar="TOPIC", help="The topic; a regular expression but for --create.", shell_complete=complete_topics
+    "--topic",
+    metavar="TOPIC",
+    help="The topic; a regular expression except with --create.",
+    shell_complete=complete_topics,
 )
 @click.option("--topic-id", metavar="ID", help="The topic to describe, by its id.")
 @click.option(
@@ -51,8 +54,8 @@ _FILTERS = (
 @click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="A config of the new topic.")
 @click.option("--if-exists", is_flag=True, help="Succeed if the topic does not exist.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already.")
-@click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
-@click.option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.")
+@click.option("--exclude-internal", is_flag=True, help="Exclude internal topics.")
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics with overridden configs.")
 @click.option("--under-replicated-partitions", is_flag=True, help="Only partitions whose replicas are not all in sync.")
 @click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader.")
 @click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas.")
@@ -66,7 +69,7 @@ _FILTERS = (
 )
 @json_option
 def topics(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
-    """Make, delete, alter, describe and list topics."""
+    """Create, delete, alter, describe and list topics."""
     action = one_action(options, _ACTIONS)
     _check(action, options)
     if action == "describe":
@@ -87,11 +90,11 @@ def topics(bootstrap_server: str | None, command_config: str | None, **options: 
 
 
 def _check(action: str, options: dict[str, Any]) -> None:
-    """Raises UsageError when the options do not go together."""
+    """Check the combination of options. Raises UsageError."""
     if action in ("create", "alter", "delete") and options["topic"] is None:
-        raise click.UsageError(f"--{action} wants --topic")
+        raise click.UsageError(f"--{action} requires --topic")
     if action == "alter" and options["partitions"] is None:
-        raise click.UsageError("--alter wants --partitions")
+        raise click.UsageError("--alter requires --partitions")
     allowed = {
         "topic_id": ("describe",),
         "replication_factor": ("create",),
@@ -106,13 +109,13 @@ def _check(action: str, options: dict[str, Any]) -> None:
     for name, actions in allowed.items():
         if options[name] not in (None, False, ()) and action not in actions:
             option = {"configs": "config"}.get(name, name).replace("_", "-")
-            raise click.UsageError(f"--{option} goes with {' and '.join(f'--{name}' for name in actions)} alone")
+            raise click.UsageError(f"--{option} can only be used with {' and '.join(f'--{name}' for name in actions)}")
     if options["replica_assignment"] and (
         options["replication_factor"] or (action == "create" and options["partitions"])
     ):
-        raise click.UsageError("--replica-assignment takes the place of --partitions and --replication-factor")
+        raise click.UsageError("--replica-assignment cannot be combined with --partitions or --replication-factor")
     if len([name for name in (*_FILTERS, "topics_with_overrides") if options[name]]) > 1:
-        raise click.UsageError("at most one of the options that choose what is described")
+        raise click.UsageError("at most one of the options that filter the description")
 
 
 def _list(cluster: AdminConnection[Topics], options: dict[str, Any]) -> None:
@@ -136,7 +139,7 @@ def _create(cluster: AdminConnection[Topics], options: dict[str, Any]) -> None:
     )
     if {".", "_"} & set(name):
         click.echo(
-            "WARNING: names with a period ('.') or underscore ('_') may collide as names of metrics; use one of both.",
+            "WARNING: names with a period ('.') or underscore ('_') may collide in names of metrics; use only one of them.",
             err=True,
         )
     results = cluster.ask(cluster.admin.create_topics([topic]))
@@ -152,7 +155,7 @@ def _create(cluster: AdminConnection[Topics], options: dict[str, Any]) -> None:
 
 
 def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
-    """ "1:2,2:3" as brokers of each partition. Raises UsageError."""
+    """Parse "1:2,2:3" into the brokers of each partition. Raises UsageError."""
     if not text:
         return ()
     try:
@@ -160,15 +163,15 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
     except ValueError:
         raise click.UsageError(f"--replica-assignment {text}: brokers are numbers, as in 1:2,2:3") from None
     if any(len(set(nodes)) != len(nodes) for nodes in replicas):
-        raise click.UsageError(f"--replica-assignment {text}: a broker twice in a partition")
+        raise click.UsageError(f"--replica-assignment {text}: a partition has the same broker twice")
     if len({len(nodes) for nodes in replicas}) > 1:
-        raise click.UsageError(f"--replica-assignment {text}: every partition has as many replicas as the others")
+        raise click.UsageError(f"--replica-assignment {text}: partitions have different numbers of replicas")
     return replicas
 
 
 def _alter(cluster: AdminConnection[Topics], options: dict[str, Any]) -> None:
     assignment = _assignment(options["replica_assignment"])
-    # Kafka's option names the replicas of all partitions, the old ones first.
+    # Kafka's option lists the replicas of all partitions, existing ones first.
     new_partitions = [
         NewPartitions(info.name, options["partitions"], assignment[len(info.leaders) :])
         for info in matching(cluster, options)

@@ -1,4 +1,4 @@
-"""`ottla transactions`: Kafka's kafka-transactions: what transactions there are, and how one that hangs is ended."""
+"""`ottla transactions`: Kafka's kafka-transactions: show transactions, and abort hanging ones."""
 
 import time
 from collections.abc import Mapping
@@ -49,11 +49,11 @@ _HANGING: Final = (
 
 
 class _TransactionsAdmin(TransactionRequests, Topics, ClusterRequests):
-    """The part of the admin client that this command needs."""
+    """Subset of the admin client for this command."""
 
 
 class _OpenTransaction(NamedTuple):
-    """A transaction that is open in a partition, as its leader knows it."""
+    """Open transaction of a producer in a partition, as reported by its leader."""
 
     topic_partition: TopicPartition
     producer: ProducerState
@@ -63,7 +63,7 @@ class _OpenTransaction(NamedTuple):
 @cluster_options
 @click.pass_context
 def transactions(ctx: click.Context, bootstrap_server: str | None, command_config: str | None) -> None:
-    """Look at transactions, and end those that hang."""
+    """Show transactions, and abort hanging ones."""
     ctx.obj = (bootstrap_server, command_config)
 
 
@@ -81,7 +81,7 @@ def _show(titles: tuple[str, ...], rows: list[tuple[Any, ...]], *, as_json: bool
 
 
 def _key(title: str) -> str:
-    """ "ProducerId" as "producer_id"."""
+    """Return the key in JSON: "producer_id" for "ProducerId"."""
     words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in title).strip("_")
     return words.replace("(min)", "_min")
 
@@ -146,7 +146,7 @@ def describe(where: tuple[str | None, str | None], transactional_id: str, *, as_
 def describe_producers(
     where: tuple[str | None, str | None], topic: str, partition: int, broker_id: int | None, *, as_json: bool
 ) -> None:
-    """Show who has written to a partition."""
+    """Show the producers of a partition."""
     topic_partition = TopicPartition(topic, partition)
     with connected(_TransactionsAdmin, *where) as cluster:
         producers = cluster.ask(cluster.admin.describe_producers([topic_partition], broker_id=broker_id)).check()[
@@ -178,12 +178,12 @@ def describe_producers(
 def abort(
     where: tuple[str | None, str | None], /, topic: str, partition: int, *, as_json: bool, **options: Any
 ) -> None:
-    """End a transaction that hangs in a partition."""
+    """Abort a hanging transaction in a partition."""
     topic_partition = TopicPartition(topic, partition)
     spec_fields = [options[name] for name in ("producer_id", "producer_epoch", "coordinator_epoch")]
     if options["start_offset"] is None and None in spec_fields:
         raise click.UsageError(
-            "the transaction is named either by --start-offset or by --producer-id, --producer-epoch and "
+            "specify the transaction by --start-offset, or by --producer-id, --producer-epoch and "
             "--coordinator-epoch (for brokers before Kafka 3.0)"
         )
     with connected(_TransactionsAdmin, *where, changes=True) as cluster:
@@ -199,14 +199,14 @@ def abort(
 def _transaction_at(
     cluster: AdminConnection[_TransactionsAdmin], topic_partition: TopicPartition, start_offset: int
 ) -> AbortTransactionSpec:
-    """The transaction that begins there. Raises CommandFailed."""
+    """Return the transaction that begins at an offset. Raises CommandFailed."""
     for producer in cluster.ask(cluster.admin.describe_producers([topic_partition])).check()[topic_partition]:
         if producer.current_transaction_start_offset == start_offset:
-            # No transaction of this producer has ended there before: its coordinator's first epoch will do.
+            # The coordinator epoch is unknown until a transaction of this producer has ended in the partition: use 0.
             return AbortTransactionSpec(
                 topic_partition, producer.producer_id, producer.producer_epoch, max(producer.coordinator_epoch or 0, 0)
             )
-    raise CommandFailed(f"no transaction is open that begins at offset {start_offset} of {topic_partition}")
+    raise CommandFailed(f"no open transaction begins at offset {start_offset} of {topic_partition}")
 
 
 @transactions.command("find-hanging")
@@ -224,9 +224,9 @@ def _transaction_at(
 @json_option
 @click.pass_obj
 def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **options: Any) -> None:
-    """Find transactions that are open in a partition and that no coordinator knows."""
+    """Find transactions that are open in a partition but unknown to their coordinator."""
     if options["topic"] is None and (options["broker_id"] is None or options["partition"] is not None):
-        raise click.UsageError("find-hanging wants --topic, or --broker-id without --partition")
+        raise click.UsageError("find-hanging requires --topic, or --broker-id without --partition")
     now = time.time_ns() // 1_000_000
     with connected(_TransactionsAdmin, *where) as cluster:
         topic_partitions = _topic_partitions(cluster, options)
@@ -278,7 +278,7 @@ def _topic_partitions(cluster: AdminConnection[_TransactionsAdmin], options: Map
 def _without_coordinator(
     cluster: AdminConnection[_TransactionsAdmin], candidates: list[_OpenTransaction]
 ) -> list[_OpenTransaction]:
-    """Those of which no coordinator has the partition in an open transaction."""
+    """Return the candidates whose partition is in no open transaction of a coordinator."""
     if not candidates:
         return []
     producer_ids = sorted({candidate.producer.producer_id for candidate in candidates})
@@ -302,7 +302,7 @@ def _without_coordinator(
 @json_option
 @click.pass_obj
 def force_terminate(where: tuple[str | None, str | None], transactional_id: str, *, as_json: bool) -> None:
-    """Abort the transaction that is open under an id, and fence its producer."""
+    """Abort the open transaction of a transactional id, and fence its producer."""
     with connected(_TransactionsAdmin, *where, changes=True) as cluster:
         cluster.ask(cluster.admin.force_terminate_transaction(transactional_id))
     if as_json:

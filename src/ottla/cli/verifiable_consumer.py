@@ -1,4 +1,4 @@
-"""`ottla verifiable-consumer`: reads a topic as a member of a group, and says what it was assigned, read and committed."""
+"""`ottla verifiable-consumer`: read a topic as a group member, with events for assignments, records and commits."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -56,7 +56,7 @@ _RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 def verifiable_consumer(bootstrap_server: str | None, **options: Any) -> None:
     """Read a topic and print events as JSON. Apache Kafka's tool of this name, with its flags.
 
-    SIGTERM or Ctrl-C end it; it leaves the group.
+    SIGTERM or Ctrl-C stops it; it leaves the group.
     """
     deprecated("--consumer.config", "--command-config", bool(options["consumer_config"]), HAS_BEEN_DEPRECATED)
     if options["command_config"] and options["consumer_config"]:
@@ -84,7 +84,9 @@ def _configs(options: dict[str, Any]) -> dict[str, Any]:
         own["group.instance.id"] = options["group_instance_id"]
     if options["group_protocol"] == "consumer":
         if options["session_timeout"] is not None:
-            raise click.UsageError("--session-timeout is of classic groups: with others the broker says")
+            raise click.UsageError(
+                "--session-timeout is for classic groups only: set group.consumer.session.timeout.ms on the broker"
+            )
         if options["group_remote_assignor"] is not None:
             own["group.remote.assignor"] = options["group_remote_assignor"]
         return own
@@ -95,7 +97,7 @@ def _configs(options: dict[str, Any]) -> dict[str, Any]:
 
 
 class _VerifiableConsumer:
-    """One run."""
+    """Consumer that prints events."""
 
     def __init__(self, consumer: Consumer, options: dict[str, Any], stop: Stop) -> None:
         self._consumer = consumer
@@ -109,7 +111,7 @@ class _VerifiableConsumer:
         self._held: set[TopicPartition] = set()
 
     def run(self) -> None:
-        """Read until there is enough, or a stop is requested."""
+        """Read until --max-messages is reached or a stop is requested."""
         self._events.emit("startup_complete")
         self._consumer.subscribe(
             [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
@@ -122,14 +124,14 @@ class _VerifiableConsumer:
                     self._commit(offsets)
 
     def end(self) -> None:
-        """Leave the group, and the last events."""
+        """Leave the group and print the last events."""
         if self._stop.requested:
             self._events.emit("shutdown_requested")
         self._revoked(list(self._held))
         self._consumer.close()
         self._events.emit("shutdown_complete")
         if not self._stop.requested:
-            self._events.emit("shutdown_requested")  # Kafka's tool hears of its own end, after all else
+            self._events.emit("shutdown_requested")  # Kafka's tool prints it last
 
     @property
     def _is_done(self) -> bool:
@@ -146,7 +148,7 @@ class _VerifiableConsumer:
             self._events.emit("partitions_revoked", partitions=_places(gone))
 
     def _received(self, records: list[Record]) -> dict[TopicPartition, int]:
-        """Say what came, no more than --max-messages; what is to be committed."""
+        """Print the records, up to --max-messages; return the offsets to commit."""
         offsets: dict[TopicPartition, int] = {}
         summaries = []
         for (topic, partition), partition_records in by_partition(records).items():

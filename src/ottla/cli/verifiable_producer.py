@@ -1,4 +1,4 @@
-"""`ottla verifiable-producer`: counts upwards into a topic, and says of each record what became of it."""
+"""`ottla verifiable-producer`: send increasing numbers to a topic, with an event for each result."""
 
 import time
 from typing import Any
@@ -57,7 +57,7 @@ from ottla.client.producer.closed import Delivered
 def verifiable_producer(bootstrap_server: str | None, **options: Any) -> None:
     """Send 0, 1, 2, ... and print an event for each as JSON. Apache Kafka's tool of this name, with its flags.
 
-    SIGTERM or Ctrl-C end it; what was sent is waited for.
+    SIGTERM or Ctrl-C stops it, after sent records are acknowledged.
     """
     deprecated("--producer.config", "--command-config", bool(options["producer_config"]), HAS_BEEN_DEPRECATED)
     if options["command_config"] and options["producer_config"]:
@@ -78,7 +78,7 @@ def verifiable_producer(bootstrap_server: str | None, **options: Any) -> None:
 
 
 class _VerifiableProducer:
-    """One run."""
+    """Producer that prints events."""
 
     def __init__(self, producer: Producer, options: dict[str, Any], stop: Stop) -> None:
         self._producer = producer
@@ -94,14 +94,14 @@ class _VerifiableProducer:
         self._sent = self._acked = 0
 
     def run(self) -> None:
-        """Send until there are enough, or a stop is requested."""
+        """Send until --max-messages is reached or a stop is requested."""
         self._events.emit("startup_complete")
         while not self._stop.requested and (self._max_messages < 0 or self._sent < self._max_messages):
             self._send()
             self._throttle()
 
     def end(self) -> None:
-        """The last two events."""
+        """Print the last two events."""
         self._events.emit("shutdown_complete")
         self._events.emit(
             "tool_data",
@@ -131,12 +131,12 @@ class _VerifiableProducer:
 
         self._sent += 1
         try:
-            with self._stop.interruptible():  # the topic may not be known yet, and the cluster not reached
+            with self._stop.interruptible():  # produce() blocks while metadata of the topic is missing
                 self._producer.produce(self._topic, value, key, on_delivery=report, timestamp=self._created)
         except KafkaError as error:
             self._failed(key, value, error)
         if self._created is not None:
-            self._created += int((time.time() - self._begun) * 1000)  # as Kafka's tool reckons
+            self._created += int((time.time() - self._begun) * 1000)  # as Kafka's tool computes it
         self._producer.poll(0)
 
     def _failed(self, key: str | None, value: str, error: KafkaError | None) -> None:
@@ -147,7 +147,7 @@ class _VerifiableProducer:
         )
 
     def _throttle(self) -> None:
-        """Not more than --throughput records a second; with 0 none after the first."""
+        """Limit the rate to --throughput records per second; 0 stops after the first one."""
         while self._rate >= 0 and not self._stop.requested and self._sent != self._max_messages:
             ahead = self._sent / self._rate - (time.time() - self._begun) if self._rate else STEP_S
             if ahead <= 0:

@@ -1,4 +1,4 @@
-"""`ottla verifiable-share-consumer`: reads a topic through a share group, and says what it read and acknowledged."""
+"""`ottla verifiable-share-consumer`: read a topic in a share group, with events for records and acknowledgements."""
 
 import logging
 from collections.abc import Mapping
@@ -46,9 +46,9 @@ _logger = logging.getLogger("ottla.verifiable")
 )
 @click.option("--command-config", metavar="FILE", help="Properties for the consumer.")
 def verifiable_share_consumer(bootstrap_server: str | None, **options: Any) -> None:
-    """Read a topic through a share group and print events as JSON. Apache Kafka's tool of this name, with its flags.
+    """Read a topic in a share group and print events as JSON. Apache Kafka's tool of this name, with its flags.
 
-    SIGTERM or Ctrl-C end it; what was read is acknowledged.
+    SIGTERM or Ctrl-C stops it, after records are acknowledged.
     """
     with command_errors(), stop_on_signals() as stop:
         configs = client_configs(bootstrap_server, options["command_config"])
@@ -60,7 +60,7 @@ def verifiable_share_consumer(bootstrap_server: str | None, **options: Any) -> N
 
 
 class _VerifiableShareConsumer:
-    """One run."""
+    """Share consumer that prints events."""
 
     def __init__(self, consumer: ShareConsumer, options: dict[str, Any], stop: Stop) -> None:
         self._consumer = consumer
@@ -72,7 +72,7 @@ class _VerifiableShareConsumer:
         self._acknowledged = 0
 
     def run(self, configs: dict[str, Any]) -> None:
-        """Read until there is enough, or a stop is requested."""
+        """Read until --max-messages is reached or a stop is requested."""
         self._events.emit("startup_complete")
         strategy = self._options["offset_reset_strategy"]
         if strategy is not None:
@@ -92,10 +92,10 @@ class _VerifiableShareConsumer:
             elif self._mode == "sync":
                 for partition, error in self._consumer.commit().items():
                     if error is not None:
-                        _logger.error("acknowledgements of %s were not taken: %s", partition, error)
+                        _logger.error("acknowledgement of %s failed: %s", partition, error)
 
     def end(self) -> None:
-        """Leave the group, and the last event."""
+        """Leave the group and print the last event."""
         self._consumer.close()
         self._events.emit("shutdown_complete")
 
@@ -109,7 +109,7 @@ class _VerifiableShareConsumer:
         self._events.emit("records_consumed", count=len(records), partitions=summaries)
 
     def _answered(self, offsets: Mapping[TopicPartition, set[int]], error: KafkaError | None) -> None:
-        """In the client's thread."""
+        """Print the result of acknowledgements; called in the client's thread."""
         summaries = [
             {
                 "topic": partition.topic,

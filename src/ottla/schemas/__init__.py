@@ -2,7 +2,7 @@
 
 context.py     the interface of serializers            serializers.py  the six serializers and deserializers
 registry.py    a Schema Registry, or a directory       framing.py      magic byte, schema id, message indexes
-avro.py, json_schema.py, protobuf.py                   schemas with what they refer to, in the three languages
+avro.py, json_schema.py, protobuf.py                   schemas and their references, in the three languages
 
 The client's `key_serializer`, `value_serializer` and the deserializers use them, and so do Spark's `from_wire` and `to_wire`.
 """
@@ -86,7 +86,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what a name stands for: clients need the interface of serializers only, not what asks registries."""
+    """Import a name of `__all__` on first use: most clients need only the interface of serializers."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Avro schemas that refer to others, made whole: what fastavro can parse by itself."""
+"""Inlining of references in Avro schemas, so that fastavro can parse them."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _PRIMITIVES: Final = frozenset({"boolean", "int", "long", "float", "double", "st
 
 
 def whole(text: str, referred: Mapping[str, str]) -> Any:
-    """A schema with the definitions of what it refers to inside it, each where it is first named."""
+    """Return a schema with referenced definitions inlined at their first use. Raises UnsupportedSchema."""
     try:
         named: dict[str, Any] = {}
         for other in referred.values():
@@ -25,7 +25,7 @@ def _full(name: str, space: str) -> str:
 
 
 def _named(schema: Mapping[str, Any], space: str) -> tuple[str, str]:
-    """Full name of a definition, and the namespace within it."""
+    """Return the full name of a definition, and the namespace within it."""
     name: str = schema["name"]
     full = name if "." in name else _full(name, schema.get("namespace", space) or "")
     return full, full.rpartition(".")[0]
@@ -46,7 +46,7 @@ def _define(schema: Any, space: str, named: dict[str, Any]) -> None:
 
 
 def _inlined(schema: Any, space: str, named: Mapping[str, Any], seen: set[str]) -> Any:
-    """A schema with full names, references replaced by definitions at their first use."""
+    """Return a schema with full names, and references replaced by definitions at their first use."""
     if isinstance(schema, list):
         return [_inlined(branch, space, named, seen) for branch in schema]
     if isinstance(schema, str):

@@ -1,6 +1,6 @@
-"""Interface of serializers and deserializers: functions of a value and of where it is written or was read.
+"""Interface of serializers and deserializers: functions of a value and its context.
 
-The same as confluent-kafka's: its serializers can be used here, and these there.
+It is that of confluent-kafka, so serializers of both libraries are interchangeable.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,11 +11,11 @@ VALUE: Final = "value"
 
 
 class SerializationContext(NamedTuple):
-    """Place of a value that is written or was read.
+    """Topic and field of a value.
 
     topic    name of the topic
     field    KEY or VALUE
-    headers  of the record, None for none
+    headers  headers of the record, None without any
     """
 
     topic: str

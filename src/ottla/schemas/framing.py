@@ -1,12 +1,12 @@
-"""The bytes before a payload.
+"""Framing of the Confluent wire format: the bytes before a payload.
 
     0        magic byte: 0
     1 .. 4   id of the schema, big-endian
-    5 ..     Protobuf only: which message of the .proto file: how many indexes, then the indexes, as zigzag varints; the
-             first message of the file, [0], is one byte 0. An index counts among the messages of the one around it.
+    5 ..     Protobuf only: message of the .proto file: number of indexes, then the indexes, as zigzag varints; [0], the
+             first message of the file, is a single byte 0. An index counts the messages nested in the enclosing one.
 
-Source: Confluent Platform, "Wire format" of the serializers. A newer format has the schema's GUID in a record header and
-nothing before the payload; it is not read here, and told by its first byte, if it can be told at all.
+Source: Confluent Platform, "Wire format" of the serializers. A newer format has the schema's GUID in a record header and no
+framing; it is not supported, and only detected if its first byte is not 0.
 """
 
 from typing import Final
@@ -16,11 +16,11 @@ _MOST_INDEXES: Final = 64
 
 
 class BadRecord(ValueError):
-    """A value is not what its schema says, or not in the wire format; the message says what was wrong, in one line."""
+    """A value does not fit its schema, or is not in the wire format; the message is one line."""
 
 
 def schema_id(frame: bytes) -> int:
-    """The id of the schema that the payload was written with; raises BadRecord."""
+    """Return the id of the writer's schema. Raises BadRecord."""
     if len(frame) < HEAD:
         raise BadRecord(f"{len(frame)} bytes, shorter than magic byte and schema id")
     if frame[0] != 0:
@@ -31,12 +31,12 @@ def schema_id(frame: bytes) -> int:
 
 
 def head(number: int) -> bytes:
-    """Magic byte and id."""
+    """Return magic byte and schema id."""
     return b"\0" + number.to_bytes(4, "big")
 
 
 def message_indexes(frame: bytes) -> tuple[tuple[int, ...], int]:
-    """Return the indexes of the message in the .proto file, and the position of its payload; raises BadRecord."""
+    """Return the indexes of the message in the .proto file, and the position of its payload. Raises BadRecord."""
     count, at = _varint(frame, HEAD)
     if count == 0:
         return (0,), at
@@ -50,7 +50,7 @@ def message_indexes(frame: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def indexes_written(indexes: tuple[int, ...]) -> bytes:
-    """The reverse of `message_indexes`."""
+    """Encode indexes: the inverse of `message_indexes`."""
     if indexes == (0,):
         return b"\0"
     return b"".join(_zigzag(number) for number in (len(indexes), *indexes))

@@ -1,4 +1,4 @@
-"""JSON Schemas with what they refer to, and values held against them."""
+"""JSON Schemas with their references, and validation of values."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,18 +14,18 @@ from ottla.schemas.registry import UnsupportedSchema
 
 
 def json_payload(value: Any) -> bytes:
-    """A value as JSON text: compact, UTF-8. Raises BadRecord for what JSON does not have."""
+    """Return a value as compact JSON text in UTF-8. Raises BadRecord for a value without JSON representation."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as wrong:
-        raise BadRecord(f"JSON has no such value: {wrong}") from None
+        raise BadRecord(f"the value has no JSON representation: {wrong}") from None
 
 
 class JsonDocument:
     """A parsed JSON Schema. Raises UnsupportedSchema.
 
     schema    the schema as an object
-    registry  it and what it refers to, for look-ups of references
+    registry  schema and referenced schemas, to resolve references
     """
 
     def __init__(self, text: str, referred: Mapping[str, str]) -> None:
@@ -35,14 +35,14 @@ class JsonDocument:
         except ValueError as wrong:
             raise UnsupportedSchema(f"not a JSON Schema: {wrong}") from None
         if not isinstance(self.schema, dict):
-            raise UnsupportedSchema("not a JSON Schema: no object")
+            raise UnsupportedSchema("not a JSON Schema: must be an object")
         dialect = self.schema.get("$schema")
         known = specification_with(dialect, default=DRAFT7) if isinstance(dialect, str) else DRAFT7
         resources = [(name, known.create_resource(content)) for name, content in others.items()]
         self.registry: Any = Registry().with_resources([*resources, ("", known.create_resource(self.schema))])
 
     def checker(self) -> Callable[[Any], None]:
-        """A function that raises BadRecord for a value that does not fit the schema."""
+        """Return a function that raises BadRecord for a value that does not fit the schema."""
         kind: Any = validator_for(self.schema, default=jsonschema.Draft7Validator)
         validator = kind(self.schema, registry=self.registry)
 

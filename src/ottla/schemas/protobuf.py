@@ -17,12 +17,14 @@ from ottla.schemas.registry import UnsupportedSchema
 
 _MAIN: Final = "schema.proto"
 OWN_FILES: Final = "google/protobuf/"
-"""Folder of the .proto files that come with the library."""
+"""Folder of the .proto files of the Protobuf library."""
 
 
 def files_of(descriptor_set: bytes) -> tuple[str, dict[str, str]]:
-    """A compiled FileDescriptorSet, its last file as schema and the others as what that refers to, each in base64; what
-    comes with Protobuf itself is left out."""
+    """Split a FileDescriptorSet into its last file as schema and the others as references, each in base64.
+
+    Files of the Protobuf library are omitted. Raises UnsupportedSchema.
+    """
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file
         main = files[-1]
@@ -33,7 +35,7 @@ def files_of(descriptor_set: bytes) -> tuple[str, dict[str, str]]:
 
 
 def in_base64_of(descriptor: Any) -> str:
-    """The file of generated code as schema: its FileDescriptorProto in base64."""
+    """Return the FileDescriptorProto of a generated file in base64."""
     return base64.b64encode(descriptor.serialized_pb).decode()
 
 
@@ -42,7 +44,7 @@ def in_base64(file: Any) -> str:
 
 
 def file_of(text: str, referred: Mapping[str, str]) -> Any:
-    """The descriptor of a .proto file, in a pool of its own."""
+    """Return the descriptor of a .proto file, in a new pool. Raises UnsupportedSchema."""
     pool = descriptor_pool.DescriptorPool()
     known: dict[str, Any] = {}
     main = _descriptor(text)
@@ -72,7 +74,7 @@ def file_of(text: str, referred: Mapping[str, str]) -> Any:
 
 
 def _descriptor(text: str) -> Any:
-    """The file of a schema that is a FileDescriptorProto in base64; None of text."""
+    """Decode a schema that is a FileDescriptorProto in base64; None for a .proto text."""
     try:
         file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (ValueError, DecodeError):
@@ -82,18 +84,18 @@ def _descriptor(text: str) -> Any:
 
 
 def _well_known(name: str) -> Any:
-    """google/protobuf/timestamp.proto and its like, which come with the library."""
+    """Return a file of the Protobuf library, such as google/protobuf/timestamp.proto."""
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     if not name.startswith(OWN_FILES):
-        raise UnsupportedSchema(f"the .proto file imports {name}, which its schema does not refer to")
+        raise UnsupportedSchema(f"the .proto file imports {name}, which is not among the references of its schema")
     try:
         return descriptor_pb2.FileDescriptorProto.FromString(importlib.import_module(module).DESCRIPTOR.serialized_pb)
     except ImportError:
-        raise UnsupportedSchema(f"the .proto file imports {name}, which is not there") from None
+        raise UnsupportedSchema(f"the .proto file imports {name}, which is not installed") from None
 
 
 def compiled_files(text: str, referred: Mapping[str, str]) -> list[Any]:
-    """The files protoc makes of a .proto file and what it imports, that file last."""
+    """Compile a .proto file and its imports with protoc; that file is the last of the result."""
     made = _descriptor_set(text, tuple(referred.items()))
     return list(descriptor_pb2.FileDescriptorSet.FromString(made).file)
 
@@ -114,14 +116,14 @@ def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
         )
         if done.returncode:
             if "No module named" in done.stderr:
-                raise UnsupportedSchema("a .proto file needs protoc to be read: pip install 'ottla[schema]'")
+                raise UnsupportedSchema("a .proto file needs protoc: pip install 'ottla[schema]'")
             messages = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()[-1:]
             raise UnsupportedSchema(f"not a .proto file: {' '.join(messages[:1]).replace(f'{folder}/', '')}")
         return made.read_bytes()
 
 
 def messages_of(file: Any) -> dict[tuple[int, ...], str]:
-    """Full names of a file's messages by their indexes, inner ones after the one around them."""
+    """Return the full names of a file's messages by their indexes, nested ones after the enclosing one."""
     described = descriptor_pb2.FileDescriptorProto()
     file.CopyToProto(described)
     names: dict[tuple[int, ...], str] = {}

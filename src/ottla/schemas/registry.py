@@ -1,13 +1,13 @@
 """Schema stores: a Schema Registry over HTTP, or a directory.
 
-A directory has one file for each schema, named by its id, and an index that says which ids are a subject's versions, oldest
-first, and what a schema refers to:
+A directory has one file for each schema, named by its id, and an index with the ids of each subject's versions, oldest first,
+and the references of schemas:
 
     1.avsc  2.json  3.proto           Avro, JSON Schema, Protobuf
     subjects.json                     {"subjects": {"orders-value": [1, 3]},
                                        "references": {"3": [{"name": "money.proto", "subject": "money", "version": 1}]}}
 
-Both answer the same requests, those of Confluent's REST API. Schemas never change once they have an id, so results of `by_id`
+Both support the same requests, those of Confluent's REST API. Schemas never change once they have an id, so results of `by_id`
 are cached while the process lives; the latest version of a subject is requested each time.
 """
 
@@ -34,11 +34,11 @@ _FIRST_PAUSE_S: Final = 0.1
 
 
 class SchemaNotFound(LookupError):
-    """The registry answered, and has no such schema, subject or version."""
+    """The schema, subject or version does not exist in the registry."""
 
 
 class UnsupportedSchema(ValueError):
-    """A schema that is not well-formed, or that no type of the reader stands for."""
+    """A schema is malformed, or has no equivalent type in the reader."""
 
 
 class RegistryError(RuntimeError):
@@ -46,7 +46,7 @@ class RegistryError(RuntimeError):
 
 
 class Reference(NamedTuple):
-    """A schema that another one needs: `name` is how that one calls it."""
+    """Reference of a schema to another one, by its `name` in the referring schema."""
 
     name: str
     subject: str
@@ -54,7 +54,7 @@ class Reference(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A schema's text and its kind: AVRO, JSON or PROTOBUF. Of Protobuf it is the .proto file, or its descriptor in base64."""
+    """Text and kind of a schema: AVRO, JSON or PROTOBUF. A Protobuf text is a .proto file, or its descriptor in base64."""
 
     kind: str
     text: str
@@ -70,7 +70,7 @@ class Registered(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaRegistry:
-    """Location of schemas: an address of a Schema Registry, several of one with commas between them, or a directory.
+    """Location of schemas: one or more comma-separated addresses of a Schema Registry, or a directory.
 
     `user_info` is USER:PASSWORD for basic authentication; it may be part of the address as well. Each request times out after
     `timeout_ms`. It is retried up to `retries` times if no address answers, or only with HTTP 408, 429, 500 or 502 to 504.
@@ -82,31 +82,31 @@ class SchemaRegistry:
     retries: int = 3
 
     def by_id(self, number: int) -> Schema:
-        """The schema of an id; raises SchemaNotFound, RegistryError."""
+        """Return the schema of an id. Raises SchemaNotFound, RegistryError."""
         return _by_id(self, number)
 
     def latest(self, subject: str) -> Registered:
-        """The latest version of a subject; raises as `by_id`."""
+        """Return the latest version of a subject. Raises SchemaNotFound, RegistryError."""
         return self._store().version(subject, "latest")
 
     def version(self, subject: str, number: int) -> Registered:
-        """A version of a subject, counted from 1; raises as `by_id`."""
+        """Return a version of a subject, counted from 1. Raises SchemaNotFound, RegistryError."""
         return self._store().version(subject, str(number))
 
     def look_up(self, subject: str, schema: Schema) -> int:
-        """The id that a schema has under a subject; raises as `by_id`."""
+        """Return the id of a schema in a subject. Raises SchemaNotFound, RegistryError."""
         return self._store().find(subject, schema)[0]
 
     def version_of(self, subject: str, schema: Schema) -> int:
-        """Number of the version of a subject that a schema is, counted from 1; raises as `by_id`."""
+        """Return the version number of a schema in a subject, counted from 1. Raises SchemaNotFound, RegistryError."""
         return self._store().find(subject, schema)[1]
 
     def register(self, subject: str, schema: Schema) -> int:
-        """Make a schema the latest version of a subject unless it is a version already; its id."""
+        """Register a schema as the latest version of a subject, unless it is a version already; return its id."""
         return self._store().register(subject, schema)
 
     def referred(self, schema: Schema) -> dict[str, Schema]:
-        """Return the schemas that a schema refers to, directly or not, by name, each after those that it refers to itself."""
+        """Return the schemas that a schema references, also indirectly, by name, each after its own references."""
         schemas: dict[str, Schema] = {}
         for reference in schema.references:
             other = self.version(reference.subject, reference.version).schema
@@ -125,7 +125,7 @@ def _by_id(registry: SchemaRegistry, number: int) -> Schema:
 
 
 class _Http:
-    """Confluent's REST API, as their registry and others speak it."""
+    """Schema Registry with Confluent's REST API."""
 
     def __init__(self, config: SchemaRegistry) -> None:
         self._config = config
@@ -139,7 +139,7 @@ class _Http:
         return Registered(int(answer["id"]), _schema(answer))
 
     def find(self, subject: str, schema: Schema) -> tuple[int, int]:
-        """Id and version."""
+        """Return id and version of a schema in a subject."""
         answer = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}", _request_body(schema))
         return int(answer["id"]), int(answer["version"])
 
@@ -209,11 +209,13 @@ def _request_body(schema: Schema) -> dict[str, Any]:
 
 
 class _Directory:
-    """Files named by ids, and their index."""
+    """Directory of schema files with an index."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
-            raise RegistryError(f"{path}: no directory of schemas, and no address that begins with http:// or https://")
+            raise RegistryError(
+                f"{path}: no directory of schemas, and not an address that begins with http:// or https://"
+            )
         self._path = path
 
     def by_id(self, number: int) -> Schema:
@@ -234,7 +236,7 @@ class _Directory:
         return Registered(numbers[at - 1], self.by_id(numbers[at - 1]))
 
     def find(self, subject: str, schema: Schema) -> tuple[int, int]:
-        """Id and version."""
+        """Return id and version of a schema in a subject."""
         for version, number in enumerate(self._index()["subjects"].get(subject, []), 1):
             if _same(self.by_id(number), schema):
                 return int(number), version

@@ -1,8 +1,7 @@
 """Serializers and deserializers of the Confluent wire format, for single values: magic byte, schema id, payload.
 
-The registry is asked once for each subject (serializers) or schema id (deserializers); after that a value costs no request.
-Bytes are those of confluent-kafka's serializers. The libraries of a format are imported when its first serializer is made
-(extra `schema`).
+The registry is queried once per subject (serializers) or schema id (deserializers), not per value. Output is identical to that
+of confluent-kafka's serializers. The libraries of a format (extra `schema`) are imported when its first serializer is created.
 """
 
 import json
@@ -22,19 +21,19 @@ _BAD_BYTES: Final = (ArithmeticError, EOFError, LookupError, TypeError, ValueErr
 
 
 def topic_subject(context: SerializationContext, name: str | None) -> str:
-    """ "orders-value": the default."""
+    """Return a subject such as "orders-value" (default strategy)."""
     del name
     return f"{context.topic}-{context.field}"
 
 
 def record_subject(context: SerializationContext, name: str | None) -> str:
-    """ "shop.Order": the schema's own name. Raises UnsupportedSchema for a schema without one."""
+    """Return the name of the schema, such as "shop.Order". Raises UnsupportedSchema for a schema without a name."""
     del context
     return _required_name(name)
 
 
 def topic_record_subject(context: SerializationContext, name: str | None) -> str:
-    """ "orders-shop.Order". Raises UnsupportedSchema for a schema without a name."""
+    """Return a subject such as "orders-shop.Order". Raises UnsupportedSchema for a schema without a name."""
     return f"{context.topic}-{_required_name(name)}"
 
 
@@ -49,7 +48,7 @@ def _registry(registry: SchemaRegistry | str) -> SchemaRegistry:
 
 
 def _texts(registry: SchemaRegistry | None, schema: Schema) -> dict[str, str]:
-    """Texts of the schemas that a schema refers to, by name."""
+    """Return the texts of the referenced schemas, by name."""
     if registry is None or not schema.references:
         return {}
     return {name: other.text for name, other in registry.referred(schema).items()}
@@ -72,7 +71,7 @@ class _RegistrySerializer(ABC):
         subject_name_strategy: SubjectStrategy = topic_subject,
     ) -> None:
         if schema is None and not use_latest_version and use_schema_id is None:
-            raise ValueError("a schema is needed, or use_latest_version=True, or use_schema_id")
+            raise ValueError("no schema: pass one, or use_latest_version=True, or use_schema_id")
         self._registry = _registry(registry)
         self._schema = schema
         self._to_dict = to_dict
@@ -82,12 +81,11 @@ class _RegistrySerializer(ABC):
         self._strategy = subject_name_strategy
         self._by_subject: dict[str, tuple[bytes, Encode]] = {}
         if schema is not None:
-            self._encoder(
-                schema
-            )  # a schema that cannot be used is an error of the program: raise here, not at a record
+            # Raise for an invalid schema here, not at the first record.
+            self._encoder(schema)
 
     def __call__(self, value: Any, context: SerializationContext) -> bytes | None:
-        """The value in the wire format, None for None.
+        """Encode a value in the wire format, None as None.
 
         Raises BadRecord for a value that does not fit the schema; RegistryError, SchemaNotFound, UnsupportedSchema.
         """
@@ -101,7 +99,7 @@ class _RegistrySerializer(ABC):
         return start + encode(value if self._to_dict is None else self._to_dict(value, context))
 
     def _look_up(self, subject: str) -> tuple[bytes, Encode]:
-        """First bytes and encoder of a subject's values, by asking the registry."""
+        """Return the frame header and the encoder of a subject's values; queries the registry."""
         if self._use_id is not None:
             number, schema = self._use_id, self._registry.by_id(self._use_id)
         elif self._use_latest:
@@ -119,19 +117,19 @@ class _RegistrySerializer(ABC):
 
     @abstractmethod
     def _name(self) -> str | None:
-        """The full name of the record's type, for subject strategies that go by it; None where it has none."""
+        """Return the full name of the record type, for subject name strategies; None without a name."""
 
     @abstractmethod
     def _encoder(self, schema: Schema) -> Encode:
-        """A function that makes a payload of a value, raising BadRecord. Raises UnsupportedSchema."""
+        """Return a function that encodes a value and raises BadRecord. Raises UnsupportedSchema."""
 
 
 class AvroSerializer(_RegistrySerializer):
-    """Values as Avro: dicts and what fastavro takes (datetime, Decimal, UUID for logical types).
+    """Serializer to Avro, of dicts and other values of fastavro (datetime, Decimal, UUID for logical types).
 
     registry    address of a Schema Registry, a directory, or a SchemaRegistry
     schema_str  the schema as JSON text, or a Schema with references; None with use_latest_version or use_schema_id
-    to_dict     (object, context) -> what is encoded
+    to_dict     (object, context) -> value to encode
 
     Options, by the names of Confluent's configs: auto_register_schemas (True), use_latest_version, use_schema_id,
     subject_name_strategy (`topic_subject`). Raises UnsupportedSchema.
@@ -174,9 +172,9 @@ class AvroSerializer(_RegistrySerializer):
 
 
 class JSONSerializer(_RegistrySerializer):
-    """Values as JSON text, each held against its JSON Schema unless validate=False.
+    """Serializer to JSON text, validated against its JSON Schema unless validate=False.
 
-    Arguments are those of AvroSerializer; `to_dict` makes what `json.dumps` takes. Raises UnsupportedSchema.
+    Arguments are those of AvroSerializer; `to_dict` returns a value for `json.dumps`. Raises UnsupportedSchema.
     """
 
     kind = JSON
@@ -212,13 +210,13 @@ class JSONSerializer(_RegistrySerializer):
 
 
 class ProtobufSerializer(_RegistrySerializer):
-    """Messages of a class that protoc has generated.
+    """Serializer of messages of a generated Protobuf class.
 
     message_type  the class
     registry      address of a Schema Registry, a directory, or a SchemaRegistry
 
-    Options are those of AvroSerializer, without a schema: it is the file of the message, registered together with the files
-    that it imports (each under its own name), without those that come with Protobuf.
+    Options are those of AvroSerializer. The schema is the file of the message, registered together with its imports (each under
+    its own name), without files of the Protobuf library.
     """
 
     kind = PROTOBUF
@@ -238,7 +236,7 @@ class ProtobufSerializer(_RegistrySerializer):
         return schema._replace(references=self._references(self._descriptor.file))
 
     def _references(self, file: Any) -> tuple[Reference, ...]:
-        """References to the files that a .proto file imports, each registered first, or looked up."""
+        """Return references to the imports of a .proto file, each registered first, or looked up."""
         from ottla.schemas.protobuf import OWN_FILES, in_base64_of
 
         references = []
@@ -259,7 +257,7 @@ class ProtobufSerializer(_RegistrySerializer):
 
         def encode(value: Any) -> bytes:
             if not isinstance(value, kind):
-                raise BadRecord(f"a {type(value).__name__} is no message {name}")
+                raise BadRecord(f"a {type(value).__name__} is not a message {name}")
             try:
                 return indexes + bytes(value.SerializeToString())
             except EncodeError as wrong:
@@ -281,7 +279,7 @@ class _RegistryDeserializer(ABC):
         self._by_id: dict[int, Decode] = {}
 
     def __call__(self, data: bytes | None, context: SerializationContext) -> Any:
-        """The value of bytes in the wire format, None for None.
+        """Decode bytes in the wire format, None as None.
 
         Raises BadRecord for other bytes; RegistryError, SchemaNotFound, UnsupportedSchema.
         """
@@ -295,7 +293,7 @@ class _RegistryDeserializer(ABC):
         return value if self._from_dict is None else self._from_dict(value, context)
 
     def _writer_schema(self, number: int) -> Schema | None:
-        """The schema of an id, None without a registry. Raises BadRecord for one in another language."""
+        """Return the schema of an id, None without a registry. Raises BadRecord for a schema of another kind."""
         if self._registry is None:
             return None
         schema = self._registry.by_id(number)
@@ -305,11 +303,11 @@ class _RegistryDeserializer(ABC):
 
     @abstractmethod
     def _decoder(self, number: int) -> Decode:
-        """A function that makes a value of a payload of schema id `number`, raising BadRecord."""
+        """Return a function that decodes payloads of schema id `number` and raises BadRecord."""
 
 
 class AvroDeserializer(_RegistryDeserializer):
-    """Values of Avro, resolved from the schema they were written with to `schema_str`, where that is given.
+    """Deserializer of Avro, resolved from the writer's schema to `schema_str` if that is set.
 
     registry    as for AvroSerializer
     schema_str  the reader's schema
@@ -341,16 +339,16 @@ class AvroDeserializer(_RegistryDeserializer):
             try:
                 return fastavro.schemaless_reader(payload, writer, reader)
             except _BAD_BYTES as wrong:
-                raise BadRecord(f"not Avro of its schema: {wrong or type(wrong).__name__}") from None
+                raise BadRecord(f"malformed Avro payload: {wrong or type(wrong).__name__}") from None
 
         return decode
 
 
 class JSONDeserializer(_RegistryDeserializer):
-    """Values of JSON text, held against `schema_str`, or the schema they were written with, unless validate=False.
+    """Deserializer of JSON text, validated against `schema_str`, or the writer's schema, unless validate=False.
 
-    schema_str  the reader's schema; None needs a registry for validation
-    registry    as for AvroSerializer; without it schema ids are not looked at
+    schema_str  the reader's schema; without it validation needs a registry
+    registry    as for AvroSerializer; without it schema ids are ignored
     from_dict   (value, context) -> object
     """
 
@@ -368,7 +366,7 @@ class JSONDeserializer(_RegistryDeserializer):
         self._reader = _schema_of(schema_str, JSON)
         self._validate = validate
         if validate and self._reader is None and registry is None:
-            raise ValueError("a schema or a registry is needed, or validate=False")
+            raise ValueError("no schema: pass one, or a registry, or validate=False")
 
     def _decoder(self, number: int) -> Decode:
         from ottla.schemas.json_schema import JsonDocument
@@ -392,10 +390,10 @@ class JSONDeserializer(_RegistryDeserializer):
 
 
 class ProtobufDeserializer(_RegistryDeserializer):
-    """Messages of a class that protoc has generated.
+    """Deserializer of messages of a generated Protobuf class.
 
     message_type  the class
-    registry      as for AvroSerializer; with it a value that was written as another message is refused
+    registry      as for AvroSerializer; with it values of another message are rejected
     """
 
     kind = PROTOBUF
@@ -421,13 +419,13 @@ class ProtobufDeserializer(_RegistryDeserializer):
             try:
                 return parse(data[at:])
             except DecodeError as wrong:
-                raise BadRecord(f"not Protobuf of message {own}: {wrong}") from None
+                raise BadRecord(f"malformed Protobuf message {own}: {wrong}") from None
 
         return decode
 
 
 def _schema_of(schema: str | Schema | None, kind: str) -> Schema | None:
-    """A schema of a text; the name of a primitive Avro type may stand without quotes, as in Confluent's serializers."""
+    """Return a schema of a text; a primitive Avro type may be unquoted, as in Confluent's serializers."""
     if not isinstance(schema, str):
         return schema
     text = schema.strip()
@@ -437,7 +435,7 @@ def _schema_of(schema: str | Schema | None, kind: str) -> Schema | None:
 
 
 def _parsed_avro(schema: Schema, registry: SchemaRegistry | None) -> Any:
-    """A schema as fastavro has parsed it. Raises UnsupportedSchema."""
+    """Return a schema as parsed by fastavro. Raises UnsupportedSchema."""
     import fastavro
     from fastavro.schema import SchemaParseException, UnknownType
 
@@ -450,7 +448,7 @@ def _parsed_avro(schema: Schema, registry: SchemaRegistry | None) -> Any:
 
 
 def _indexes(descriptor: Any) -> tuple[int, ...]:
-    """Indexes of a message: its place among those of the message around it, and so on up to the file."""
+    """Return the indexes of a message: its position in each enclosing message, from the file down."""
     around = descriptor.containing_type
     if around is None:
         return (list(descriptor.file.message_types_by_name).index(descriptor.name),)

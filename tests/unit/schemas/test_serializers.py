@@ -210,7 +210,7 @@ def test_the_latest_version_of_a_subject_and_a_schema_by_its_id(registry: Regist
     latest = AvroSerializer(registry.address, use_latest_version=True)({"a": "x"}, ORDERS)
     by_id = AvroSerializer(registry.address, use_schema_id=one)({"a": 5}, ORDERS)
     assert (latest, by_id) == (b"\0" + two.to_bytes(4, "big") + b"\2x", b"\0" + one.to_bytes(4, "big") + b"\n")
-    with pytest.raises(ValueError, match="a schema is needed"):
+    with pytest.raises(ValueError, match="no schema: pass one"):
         AvroSerializer(registry.address)
 
 
@@ -286,9 +286,9 @@ def test_values_that_do_not_fit_json_and_protobuf(tmp_path: Path, messages: dict
     write = JSONSerializer(str(tmp_path), ORDER_JSON)
     with pytest.raises(BadRecord, match=r"at \$\.id: -1 is less than the minimum of 0"):
         write({"id": -1}, ORDERS)
-    with pytest.raises(BadRecord, match="JSON has no such value"):
+    with pytest.raises(BadRecord, match="the value has no JSON representation"):
         JSONSerializer(str(tmp_path), ORDER_JSON, validate=False)({"id": float("nan")}, ORDERS)
-    with pytest.raises(BadRecord, match=r"a Customer is no message shop\.Order"):
+    with pytest.raises(BadRecord, match=r"a Customer is not a message shop\.Order"):
         ProtobufSerializer(messages["shop.Order"], str(tmp_path))(messages["shop.Customer"](), ORDERS)
 
 
@@ -302,7 +302,7 @@ def test_bytes_that_cannot_be_read(registry: Registry, messages: dict[str, Any])
         read(b"\0\0\0\0\x63x", ORDERS)
     frame = AvroSerializer(registry.address, ORDER)(order(1), ORDERS)
     assert frame is not None
-    with pytest.raises(BadRecord, match="not Avro of its schema"):
+    with pytest.raises(BadRecord, match="malformed Avro payload"):
         read(frame[:9], ORDERS)
     with pytest.raises(BadRecord, match="is AVRO, not JSON"):
         JSONDeserializer(registry=registry.address)(frame, ORDERS)

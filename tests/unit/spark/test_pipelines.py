@@ -160,12 +160,12 @@ def test_projects_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--metrics", "nowhere"], "--metrics wants HOST:PORT"),
-        (["--conf", "x"], "--conf wants NAME=VALUE"),
-        (["--full-refresh-all", "--refresh", "a"], "does not go with --refresh"),
+        (["--metrics", "nowhere"], "--metrics requires HOST:PORT"),
+        (["--conf", "x"], "--conf requires NAME=VALUE"),
+        (["--full-refresh-all", "--refresh", "a"], "cannot be combined with --refresh"),
         (["--dry-run", "--continuous"], "--dry-run runs nothing"),
-        (["--remote", "sc://h", "--master", "local"], "--remote is a Spark that runs already"),
-        (["--interval", "-1"], "--interval must not be below 0"),
+        (["--remote", "sc://h", "--master", "local"], "--remote uses a running Spark"),
+        (["--interval", "-1"], "--interval must not be negative"),
     ],
 )
 def test_wrong_usage_exits_2(arguments: list[str], said: str, tmp_path: Path) -> None:
