@@ -42,17 +42,17 @@ class DiskFile:
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:
         fd = self.fileno()
         start = self.size
-        wanted = sum(map(len, buffers))
+        size = sum(map(len, buffers))
         try:
             written = os.pwritev(fd, buffers, start)
-            if written < wanted:
+            if written < size:
                 self._append_rest(fd, b"".join(buffers), written)
         except OSError as cause:
             with suppress(OSError):
                 os.ftruncate(fd, start)
             cause.filename = str(self.path)
             raise
-        self.size = start + wanted
+        self.size = start + size
 
     def _append_rest(self, fd: int, data: bytes, written: int) -> None:
         """Go on where the kernel took only a part, as it may on a nearly full disk."""

@@ -70,5 +70,5 @@ class Watchdog:
             frame = sys._current_frames().get(self._loop_thread)
             if frame is not None:
                 frames = traceback.extract_stack(frame)[-_FRAMES:]
-                self._stack = [f"{each.name} ({each.filename.rpartition('/')[2]}:{each.lineno})" for each in frames]
+                self._stack = [f"{frame.name} ({frame.filename.rpartition('/')[2]}:{frame.lineno})" for frame in frames]
             looked_at = beat_at

@@ -32,7 +32,7 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> An
     requested = [
         (
             entity_of((part.entity_type, part.entity_name) for part in entry.entity),
-            [QuotaChange(each.key, each.value, each.remove) for each in entry.ops],
+            [QuotaChange(operation.key, operation.value, operation.remove) for operation in entry.ops],
         )
         for entry in request.entries
     ]
