@@ -30,3 +30,11 @@ def test_the_size_of_a_socket_buffer_is_set(bootstrap_servers: str, option: str)
         size = buffers(admin)[index]
         assert size in (SIZE, 2 * SIZE)  # Linux reports twice the size: it counts its own bookkeeping
         assert buffers(default)[index] != size
+
+
+def test_the_default_leaves_the_buffers_to_the_system(bootstrap_servers: str) -> None:
+    host, _, port = bootstrap_servers.rpartition(":")
+    with Admin(bootstrap_servers=bootstrap_servers) as admin, socket.create_connection((host, int(port))) as plain:
+        admin.describe_cluster()
+        send = plain.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        assert buffers(admin)[0] == send
