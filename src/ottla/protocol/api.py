@@ -26,7 +26,7 @@ class Api(NamedTuple):
         return 2 if version >= self.flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """Return the version of the response header: 1 if flexible, else 0; always 0 for ApiVersions, readable by any client."""
+        """Return the version of the response header: 1 if flexible, else 0; always 0 for ApiVersions, for all clients."""
         return 1 if version >= self.flexible and self.key != API_VERSIONS else 0
 
     def request_class(self) -> type[Request]:
